@@ -1,1 +1,14 @@
-//! placeholder
+//! What every layer needs: units, checksums, bitmaps, ranked locks, the runtime, counters.
+//!
+//! Nothing here knows a device or a filesystem.
+
+#![forbid(unsafe_code)]
+
+pub mod bitmap;
+pub mod checksum;
+pub mod ranked_lock;
+pub mod runtime;
+pub mod stats;
+pub mod units;
+
+pub use units::{FileBlock, Ino, Pba, Tid};

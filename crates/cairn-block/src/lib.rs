@@ -1,1 +1,18 @@
-//! placeholder
+//! Block devices: the seam every layer above writes through, its backends, and the wrappers that observe,
+//! restrict or break a device.
+//!
+//! The only crate of the workspace that may hold `unsafe` code.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod buffer;
+pub mod device;
+pub mod error;
+pub mod file;
+pub mod memory;
+pub mod wrap;
+
+pub use buffer::IoBuf;
+pub use bytes::Bytes;
+pub use device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
+pub use error::{Error, ErrorKind, Result};

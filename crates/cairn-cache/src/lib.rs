@@ -1,1 +1,10 @@
-//! placeholder
+//! The cache: metadata buffers ([`block`]), file folios ([`file`]), mappings ([`mapper`]), write-back ([`writeback`]),
+//! and one memory [`budget`] for all of them.
+
+#![forbid(unsafe_code)]
+
+pub mod block;
+pub mod budget;
+pub mod file;
+pub mod mapper;
+pub mod writeback;

@@ -1,0 +1,87 @@
+//! The one source of time, randomness and background threads.
+//!
+//! Code blocks plainly. What differs between production and simulation is who runs the daemons: in production each
+//! has a thread ([`threads::Threads`]); in the simulator ([`simulated::Simulated`]) there is one thread, and whoever
+//! waits runs other daemons' steps in a seeded order, so that one seed replays one interleaving.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+pub mod event;
+pub mod simulated;
+pub mod threads;
+
+pub use event::Event;
+
+/// What one [`Daemon::step`] achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Work was done; call again at once.
+    Worked,
+    /// Nothing to do until the daemon's event fires, or this much time has passed.
+    Idle(Option<Duration>),
+    /// The daemon has ended for good.
+    Done,
+}
+
+/// Background work, cut into steps.
+pub trait Daemon: Send + Sync {
+    /// Does a bounded piece of work. Never called by two threads at once.
+    fn step(&self) -> Progress;
+}
+
+/// Time, randomness, daemons and waiting.
+pub trait Runtime: Send + Sync {
+    /// Wall-clock time, for timestamps on disk.
+    fn now(&self) -> SystemTime;
+
+    /// Time since an arbitrary start, never going back.
+    fn monotonic(&self) -> Duration;
+
+    /// A random number (for generations, hash seeds and UUIDs).
+    fn random(&self) -> u64;
+
+    /// Starts a daemon that is stepped whenever `wake` was notified or its idle time is over.
+    /// It ends when the handle is stopped or `step` returns [`Progress::Done`].
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle;
+
+    /// Blocks until `ready` returns true. `ready` is evaluated at once and again after each notification of `event`.
+    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool);
+
+    /// Like [`Runtime::wait_until`], but gives up after `timeout`. True if `ready` was met.
+    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool;
+
+    /// Runs `work` soon, off the calling thread (in the simulator: in a later seeded step).
+    fn defer(&self, work: Box<dyn FnOnce() + Send>);
+
+    /// Returns once everything deferred so far has run.
+    fn drain_deferred(&self);
+}
+
+/// A running daemon. Dropping it stops the daemon too.
+pub struct DaemonHandle {
+    stop: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl DaemonHandle {
+    /// `stop` must end the daemon and return only when no step is running.
+    #[must_use]
+    pub fn new(stop: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self { stop: Some(Box::new(stop)) }
+    }
+
+    /// Ends the daemon; returns when no step is running. Never call it from the daemon's own step.
+    pub fn stop(mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+}
+
+impl Drop for DaemonHandle {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Newtypes for the numbers that must not be mixed up.
+
+use std::fmt;
+
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident($int:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $int);
+
+        impl $name {
+            /// The bare number.
+            #[must_use]
+            pub const fn get(self) -> $int {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl From<$int> for $name {
+            fn from(n: $int) -> Self {
+                Self(n)
+            }
+        }
+    };
+}
+
+unit!(
+    /// Physical block address: a block of the filesystem's block size, counted from the volume's start.
+    Pba(u64)
+);
+unit!(
+    /// Logical block of a file, in the filesystem's block size.
+    FileBlock(u64)
+);
+unit!(
+    /// Inode number as the filesystem counts them.
+    Ino(u64)
+);
+
+/// A journal transaction's sequence number. Wraps: compare with [`Tid::is_after`], never with `<`; 0 is valid.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+pub struct Tid(pub u32);
+
+impl Tid {
+    /// True if `self` is later than `other`, modulo 2^32.
+    #[must_use]
+    pub const fn is_after(self, other: Self) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() > 0
+    }
+
+    /// True if `self` is `other` or later, modulo 2^32.
+    #[must_use]
+    pub const fn is_at_or_after(self, other: Self) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() >= 0
+    }
+
+    /// The next transaction's number.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+impl fmt::Display for Tid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,62 @@
+//! The crate's error, and what each becomes for a caller of the filesystem trait.
+
+use std::sync::Arc;
+
+use cairn_cache::mapper::MapError;
+
+use crate::corrupt::Corrupt;
+
+/// Result of ext4 internals.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong inside an ext4 volume.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An answer every filesystem gives (not found, exists, no space…).
+    #[error(transparent)]
+    Vfs(#[from] cairn_vfs::Error),
+    /// The bytes on disk are wrong.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] cairn_block::Error),
+    /// The journal failed or has stopped.
+    #[error(transparent)]
+    Journal(#[from] cairn_jbd2::Error),
+    /// Not an ext2, ext3 or ext4 volume.
+    #[error("no ext2, ext3 or ext4 filesystem here (superblock magic is {found:#06x}, not 0xef53)")]
+    NotExt4 {
+        /// What stands where the magic should.
+        found: u16,
+    },
+    /// A feature Cairn does not know or does not maintain.
+    #[error("{0}")]
+    Feature(String),
+}
+
+impl From<Error> for cairn_vfs::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Vfs(error) => error,
+            Error::Corrupt(error) => Self::Corrupt(Arc::new(error)),
+            Error::Device(error) => match error.kind {
+                cairn_block::ErrorKind::ReadOnly => Self::ReadOnly("the device accepts no writes".into()),
+                _ => Self::Io(Arc::new(error)),
+            },
+            Error::Feature(what) => Self::ReadOnly(what.into()),
+            other => Self::Io(Arc::new(other)),
+        }
+    }
+}
+
+impl From<Error> for MapError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Vfs(cairn_vfs::Error::NoSpace) => Self::NoSpace,
+            Error::Vfs(cairn_vfs::Error::TooLarge) => Self::TooLarge,
+            other => Self::Other(Arc::new(other)),
+        }
+    }
+}

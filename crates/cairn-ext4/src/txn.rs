@@ -1,0 +1,132 @@
+//! Transactions: one handle type for volumes with and without a journal.
+//!
+//! Locking: a handle is the GATE of the lock order; it is begun after `inode.data` and before any folio, mapping,
+//! allocator or buffer lock. Space in the log is waited for in [`Txn::begin`] only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cairn_base::{Pba, Tid};
+use cairn_cache::block::{Buffer, BufferCache, BufferGuard};
+use cairn_jbd2::Journal;
+use parking_lot::Mutex;
+
+use crate::error::Result;
+
+/// Called when a transaction is durable (`true`) or will never be (`false`).
+pub type CommitHook = Box<dyn FnOnce(bool) + Send>;
+
+/// Where metadata changes go.
+#[derive(Clone)]
+pub enum Txn {
+    /// Through the journal.
+    Journaled(Arc<Journal>),
+    /// No journal: buffers are marked dirty and written home by sync.
+    Direct(Arc<BufferCache>),
+}
+
+impl Txn {
+    /// Starts an operation that will change at most `credits` metadata blocks.
+    pub fn begin(&self, credits: u32) -> Result<Handle> {
+        Ok(match self {
+            Self::Journaled(journal) => Handle::Journaled(journal.begin(credits)?),
+            Self::Direct(buffers) => {
+                Handle::Direct(DirectHandle { buffers: buffers.clone(), hooks: Mutex::default(), credits: AtomicU32::new(credits) })
+            }
+        })
+    }
+}
+
+/// An operation in progress. Dropping it ends it; its changes then belong to the transaction.
+pub enum Handle {
+    /// Part of the journal's running transaction.
+    Journaled(cairn_jbd2::Handle),
+    /// No journal.
+    Direct(DirectHandle),
+}
+
+/// A handle without a journal: hooks run when it ends.
+pub struct DirectHandle {
+    buffers: Arc<BufferCache>,
+    hooks: Mutex<Vec<CommitHook>>,
+    credits: AtomicU32,
+}
+
+impl Handle {
+    /// Write access to a metadata block, as part of this operation.
+    pub fn write<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
+        match self {
+            Self::Journaled(handle) => Ok(handle.write(buffer)?),
+            Self::Direct(_) => Ok(buffer.modify_direct()),
+        }
+    }
+
+    /// A freshly allocated metadata block, zeroed, not read from the device. Write it through [`Handle::write`].
+    pub fn create(&self, pba: Pba) -> Result<Arc<Buffer>> {
+        match self {
+            Self::Journaled(handle) => Ok(handle.create(pba)?),
+            Self::Direct(handle) => Ok(handle.buffers.create(pba)),
+        }
+    }
+
+    /// The metadata block is being freed: no older copy of it may be written home or replayed over its next use.
+    pub fn forget(&self, pba: Pba) -> Result<()> {
+        match self {
+            Self::Journaled(handle) => Ok(handle.forget(pba)?),
+            Self::Direct(handle) => {
+                handle.buffers.forget(pba);
+                Ok(())
+            }
+        }
+    }
+
+    /// The transaction this operation belongs to (0 without a journal).
+    pub fn tid(&self) -> Tid {
+        match self {
+            Self::Journaled(handle) => handle.tid(),
+            Self::Direct(_) => Tid(0),
+        }
+    }
+
+    /// Runs `hook` when the transaction is durable; without a journal, when the handle ends.
+    pub fn on_commit(&self, hook: CommitHook) {
+        match self {
+            Self::Journaled(handle) => handle.on_commit(hook),
+            Self::Direct(handle) => handle.hooks.lock().push(hook),
+        }
+    }
+
+    /// Metadata blocks this operation may still change.
+    pub fn credits_left(&self) -> u32 {
+        match self {
+            Self::Journaled(handle) => handle.credits_left(),
+            Self::Direct(handle) => handle.credits.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asks for more credits without ending the operation. False: the transaction is full; come to a consistent
+    /// point and use [`Handle::restart`].
+    pub fn extend(&self, credits: u32) -> Result<bool> {
+        match self {
+            Self::Journaled(handle) => Ok(handle.extend(credits)?),
+            Self::Direct(_) => Ok(true),
+        }
+    }
+
+    /// Ends the operation at a consistent point and goes on in a transaction with room. No lock of a rank above the
+    /// gate may be held.
+    pub fn restart(&mut self, credits: u32) -> Result<()> {
+        match self {
+            Self::Journaled(handle) => Ok(handle.restart(credits)?),
+            Self::Direct(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for DirectHandle {
+    fn drop(&mut self) {
+        for hook in self.hooks.get_mut().drain(..) {
+            hook(true);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The small error a caller of the filesystem sees; each says what the caller can do, and maps to one errno.
+
+use std::sync::Arc;
+
+/// Result of a filesystem call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errors of [`crate::FileSystem`]. The comment of each names its errno.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// ENOENT
+    #[error("no such file or directory")]
+    NotFound,
+    /// EEXIST
+    #[error("file exists")]
+    Exists,
+    /// ENOTDIR
+    #[error("not a directory")]
+    NotDirectory,
+    /// EISDIR
+    #[error("is a directory")]
+    IsDirectory,
+    /// ENOTEMPTY
+    #[error("directory not empty")]
+    NotEmpty,
+    /// ENOSPC
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// EDQUOT is never returned; EFBIG
+    #[error("file too large")]
+    TooLarge,
+    /// ENAMETOOLONG
+    #[error("name too long (at most 255 bytes)")]
+    NameTooLong,
+    /// EMLINK
+    #[error("too many links")]
+    TooManyLinks,
+    /// EINVAL
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// EPERM
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// EACCES
+    #[error("permission denied")]
+    AccessDenied,
+    /// EROFS; the reason says whether by option, by format, or after an error
+    #[error("read-only: {0}")]
+    ReadOnly(Arc<str>),
+    /// EOPNOTSUPP
+    #[error("not supported: {0}")]
+    Unsupported(&'static str),
+    /// ENODATA
+    #[error("no such extended attribute")]
+    NoAttribute,
+    /// ERANGE
+    #[error("buffer too small")]
+    Range,
+    /// E2BIG
+    #[error("attribute value too large")]
+    TooBig,
+    /// ENXIO (SEEK_DATA / SEEK_HOLE beyond the end)
+    #[error("no data beyond this offset")]
+    NoData,
+    /// ELOOP
+    #[error("too many levels of symbolic links")]
+    Loop,
+    /// EBUSY
+    #[error("busy")]
+    Busy,
+    /// EXDEV
+    #[error("crosses filesystems")]
+    CrossDevice,
+    /// ESTALE: the inode number is not in use
+    #[error("stale inode number")]
+    Stale,
+    /// ETXTBSY
+    #[error("text file busy")]
+    TextBusy,
+    /// EUCLEAN: the bytes on disk are wrong; the source names place and values
+    #[error("corrupt filesystem: {0}")]
+    Corrupt(Arc<dyn std::error::Error + Send + Sync>),
+    /// EIO: the device failed, or the volume stopped after an earlier failure
+    #[error("input/output error: {0}")]
+    Io(Arc<dyn std::error::Error + Send + Sync>),
+    /// EINTR
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// The Linux errno (positive) that stands for this error.
+    #[must_use]
+    pub const fn errno(&self) -> i32 {
+        match self {
+            Self::NotPermitted => 1,
+            Self::NotFound => 2,
+            Self::Interrupted => 4,
+            Self::Io(_) => 5,
+            Self::NoData => 6,
+            Self::TooBig => 7,
+            Self::AccessDenied => 13,
+            Self::Busy => 16,
+            Self::Exists => 17,
+            Self::CrossDevice => 18,
+            Self::NotDirectory => 20,
+            Self::IsDirectory => 21,
+            Self::Invalid(_) => 22,
+            Self::TextBusy => 26,
+            Self::TooLarge => 27,
+            Self::NoSpace => 28,
+            Self::ReadOnly(_) => 30,
+            Self::TooManyLinks => 31,
+            Self::Range => 34,
+            Self::NameTooLong => 36,
+            Self::NotEmpty => 39,
+            Self::Loop => 40,
+            Self::NoAttribute => 61,
+            Self::Unsupported(_) => 95,
+            Self::Stale => 116,
+            Self::Corrupt(_) => 117,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The trait every format implements and every front-end speaks.
+
+use cairn_base::Ino;
+
+use crate::error::Result;
+use crate::types::{
+    AllocateMode, Attributes, Caller, DirEntry, FileExtent, IoFlags, NewInode, OpenMode, RenameMode, Seek,
+    SetAttributes, VolumeStats, XattrMode,
+};
+
+/// A mounted filesystem. Flat, keyed by inode number, object-safe; every method may be called from many threads.
+///
+/// Names are bytes without NUL or slash, neither empty nor `.` or `..` (those give [`crate::Error::Invalid`] where an
+/// entry would be made or removed; `lookup` answers them). Permissions are *not* checked here: the front-end's kernel
+/// does (FUSE with `default_permissions`), or the caller is trusted (library, command line). What is checked here: what belongs to the
+/// filesystem itself (immutable and append-only flags, name lengths, read-only state).
+///
+/// **Lifetime of inodes.** An inode whose last link is removed stays until its last *reference* goes. A reference is
+/// taken by each `lookup`, `create`, `tmpfile` and `link` that succeeds, and dropped by `forget`. Library callers that do not hold
+/// inode numbers across calls may use [`FileSystem::forget`] at once after each lookup.
+pub trait FileSystem: Send + Sync {
+    // --- namespace ---
+
+    /// The root directory's number.
+    fn root(&self) -> Ino;
+
+    /// Finds a name; takes a reference on the result.
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes>;
+
+    /// Drops `count` references; an inode without links and references is deleted.
+    fn forget(&self, ino: Ino, count: u64);
+
+    /// Makes an entry of any kind; takes a reference. `permissions` are those asked for (`0o7777`); umask, default ACL, and the
+    /// set-group-id bit of the parent are applied here.
+    fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32, caller: &Caller) -> Result<Attributes>;
+
+    /// Makes an unnamed regular file (`O_TMPFILE`) that `link` may name later; takes a reference.
+    fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes>;
+
+    /// Adds a hard link; takes a reference.
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes>;
+
+    /// Removes a name that is not a directory.
+    fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()>;
+
+    /// Renames; see [`RenameMode`].
+    fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()>;
+
+    /// Target of a symbolic link.
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>>;
+
+    /// Entries from `position` (0 is the start; else a `next` of an entry) as long as `emit` returns true. `.` and `..` come
+    /// first. Entries present throughout are given exactly once, whatever is added or removed meanwhile.
+    fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
+
+    // --- attributes ---
+
+    /// All attributes.
+    fn getattr(&self, ino: Ino) -> Result<Attributes>;
+
+    /// Sets some; returns all.
+    fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes>;
+
+    // --- data ---
+
+    /// A file was opened: errors of write-back are reported to this handle from now on.
+    fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64>;
+
+    /// The handle was closed for the last time.
+    fn release(&self, ino: Ino, handle: u64);
+
+    /// Reads into `buf`; returns the bytes read, fewer only at the end of the file.
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize>;
+
+    /// Writes all of `data`, or fails; after ENOSPC a shorter count may be returned.
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize>;
+
+    /// Makes one file durable. `data_only` leaves out attributes that are not needed to read the data (`fdatasync`).
+    /// `handle` is what `open` gave (0 for none): it decides which write-back errors are still to be told.
+    fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()>;
+
+    /// `fallocate`. Bytes.
+    fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()>;
+
+    /// `SEEK_DATA` and `SEEK_HOLE`.
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
+
+    /// Extents that overlap the range, as long as `emit` returns true. Delayed blocks are written out first if `sync`.
+    fn extents(&self, ino: Ino, offset: u64, len: u64, sync: bool, emit: &mut dyn FnMut(FileExtent) -> bool) -> Result<()>;
+
+    /// Copies within the volume; returns the bytes copied (fewer at the end of the source).
+    fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64>;
+
+    // --- extended attributes ---
+
+    /// Value of an attribute; `name` has its prefix ("user.…", "system.posix_acl_access"…).
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
+
+    /// Names of all attributes.
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>>;
+
+    /// Sets one. Setting `system.posix_acl_access` also sets the permission bits.
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()>;
+
+    /// Removes one.
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
+
+    // --- volume ---
+
+    /// `statfs`.
+    fn statfs(&self) -> Result<VolumeStats>;
+
+    /// Makes everything durable (`syncfs`).
+    fn sync(&self) -> Result<()>;
+
+    /// Discards free space in a byte range of the volume, in runs of at least `minimum` bytes; returns the bytes discarded.
+    fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64>;
+
+    /// The volume's label (bytes up to the first NUL).
+    fn label(&self) -> Result<Vec<u8>>;
+
+    /// Sets the label.
+    fn set_label(&self, label: &[u8]) -> Result<()>;
+
+    /// Stops at once, as a power cut would (`EXT4_IOC_SHUTDOWN`): nothing is written any more. With `flush_log`, the journal is
+    /// committed first.
+    fn shutdown(&self, flush_log: bool) -> Result<()>;
+
+    /// Writes everything, marks the volume clean and stops its daemons. Later calls fail.
+    fn unmount(&self) -> Result<()>;
+}
