@@ -85,3 +85,37 @@ impl Drop for DaemonHandle {
         }
     }
 }
+
+impl<R: Runtime + ?Sized> Runtime for Arc<R> {
+    fn now(&self) -> SystemTime {
+        (**self).now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        (**self).monotonic()
+    }
+
+    fn random(&self) -> u64 {
+        (**self).random()
+    }
+
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle {
+        (**self).spawn(name, wake, daemon)
+    }
+
+    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
+        (**self).wait_until(event, ready);
+    }
+
+    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+        (**self).wait_until_timeout(event, timeout, ready)
+    }
+
+    fn defer(&self, work: Box<dyn FnOnce() + Send>) {
+        (**self).defer(work);
+    }
+
+    fn drain_deferred(&self) {
+        (**self).drain_deferred();
+    }
+}

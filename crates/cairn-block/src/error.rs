@@ -63,7 +63,13 @@ impl Error {
             K::WouldBlock => ErrorKind::InUse,
             _ => ErrorKind::Io,
         };
-        Self { kind, operation: operation.into(), range: None, detail: source.to_string(), source: Some(Arc::new(source)) }
+        Self {
+            kind,
+            operation: operation.into(),
+            range: None,
+            detail: source.to_string(),
+            source: Some(Arc::new(source)),
+        }
     }
 
     /// Adds the place.

@@ -5,12 +5,12 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod bounds;
 pub mod buffer;
 pub mod device;
 pub mod error;
-pub mod file;
+
 pub mod memory;
-pub mod wrap;
 
 pub use buffer::IoBuf;
 pub use bytes::Bytes;

@@ -1,0 +1,38 @@
+//! Whether a request fits a device. Every backend asks before it touches anything.
+
+use bytes::Bytes;
+
+use crate::device::{Geometry, Request};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Refuses requests beyond the end, off the logical block, or writing to what is read-only.
+pub(crate) fn check(geometry: &Geometry, request: &Request) -> Result<()> {
+    let (operation, offset, len) = describe(request);
+    if geometry.read_only && !matches!(request, Request::Read { .. }) {
+        return Err(Error::new(ErrorKind::ReadOnly, operation, "the device is read-only").at(offset, len));
+    }
+    if offset.checked_add(len).is_none_or(|end| end > geometry.size) {
+        let detail = format!("the device ends at byte {}", geometry.size);
+        return Err(Error::new(ErrorKind::OutOfRange, operation, detail).at(offset, len));
+    }
+    let unit = u64::from(geometry.logical_block.max(1));
+    if !offset.is_multiple_of(unit) || !len.is_multiple_of(unit) {
+        let detail = format!("not a multiple of the device's block of {unit} bytes");
+        return Err(Error::new(ErrorKind::OutOfRange, operation, detail).at(offset, len));
+    }
+    Ok(())
+}
+
+/// The sum of the buffers' lengths.
+pub(crate) fn total_len(bufs: &[Bytes]) -> u64 {
+    bufs.iter().map(|buf| buf.len() as u64).sum()
+}
+
+fn describe(request: &Request) -> (&'static str, u64, u64) {
+    match request {
+        Request::Read { offset, buf } => ("read", *offset, buf.len() as u64),
+        Request::Write { offset, bufs } => ("write", *offset, total_len(bufs)),
+        Request::Discard { offset, len } => ("discard", *offset, *len),
+        Request::WriteZeroes { offset, len } => ("write zeroes", *offset, *len),
+    }
+}

@@ -1,0 +1,172 @@
+//! [`MemoryDevice`]: a sparse device in memory.
+//!
+//! Contents are chunks shared copy-on-write between forks: a crash state costs the chunks it changes. Locking: chunks
+//! are spread over shards by number, each shard under its own leaf lock; a request that spans chunks is not atomic, as
+//! on a real device. There is no volatile cache: everything completed is durable.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Rank, RwLock};
+
+use crate::bounds;
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::error::Result;
+
+const CHUNK: usize = 16 * 1024;
+const SHARDS: u64 = 64;
+
+type Chunks = HashMap<u64, Arc<[u8]>>;
+
+/// A device whose absent chunks read as zeros.
+pub struct MemoryDevice {
+    geometry: Geometry,
+    shards: Vec<RwLock<Chunks>>,
+}
+
+impl MemoryDevice {
+    /// `size` zero bytes, addressable byte by byte.
+    #[must_use]
+    pub fn new(size: u64) -> Self {
+        let geometry = Geometry {
+            size,
+            logical_block: 1,
+            physical_block: 4096,
+            memory_alignment: 1,
+            read_only: false,
+            discard: true,
+        };
+        Self::with_geometry(geometry)
+    }
+
+    /// Zero bytes with the given size and units.
+    #[must_use]
+    pub fn with_geometry(geometry: Geometry) -> Self {
+        let shards = (0..SHARDS).map(|_| RwLock::new(Rank::LEAF, Chunks::new())).collect();
+        Self { geometry, shards }
+    }
+
+    /// A device that holds `image`.
+    #[must_use]
+    pub fn from_image(image: &[u8]) -> Self {
+        let device = Self::new(image.len() as u64);
+        device.write(0, image);
+        device
+    }
+
+    /// An independent device with the same contents; chunks are copied when either side changes them.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let copy = |shard: &RwLock<Chunks>| RwLock::new(Rank::LEAF, shard.read().clone());
+        Self { geometry: self.geometry, shards: self.shards.iter().map(copy).collect() }
+    }
+
+    /// Bytes of memory that hold contents (shared chunks count fully).
+    #[must_use]
+    pub fn allocated(&self) -> u64 {
+        self.shards.iter().map(|shard| (shard.read().len() * CHUNK) as u64).sum()
+    }
+
+    fn shard(&self, chunk: u64) -> &RwLock<Chunks> {
+        &self.shards[(chunk % SHARDS) as usize]
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) {
+        for piece in pieces(offset, buf.len() as u64) {
+            let target = &mut buf[piece.at_in_request()..][..piece.within.len()];
+            match self.shard(piece.chunk).read().get(&piece.chunk) {
+                Some(chunk) => target.copy_from_slice(&chunk[piece.within.clone()]),
+                None => target.fill(0),
+            }
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) {
+        for piece in pieces(offset, data.len() as u64) {
+            let source = &data[piece.at_in_request()..][..piece.within.len()];
+            let mut shard = self.shard(piece.chunk).write();
+            let chunk = shard.entry(piece.chunk).or_insert_with(|| Arc::from([0; CHUNK]));
+            Arc::make_mut(chunk)[piece.within].copy_from_slice(source);
+        }
+    }
+
+    fn zero(&self, offset: u64, len: u64) {
+        for piece in pieces(offset, len) {
+            let mut shard = self.shard(piece.chunk).write();
+            if piece.within.len() == CHUNK {
+                shard.remove(&piece.chunk);
+            } else if let Some(chunk) = shard.get_mut(&piece.chunk) {
+                Arc::make_mut(chunk)[piece.within].fill(0);
+            }
+        }
+    }
+
+    fn run(&self, batch: Batch) -> Result<Vec<crate::IoBuf>> {
+        batch.requests.iter().try_for_each(|request| bounds::check(&self.geometry, request))?;
+        let mut read = Vec::new();
+        for request in batch.requests {
+            match request {
+                Request::Read { offset, mut buf } => {
+                    self.read(offset, &mut buf);
+                    read.push(buf);
+                }
+                Request::Write { mut offset, bufs } => {
+                    for buf in bufs {
+                        self.write(offset, &buf);
+                        offset += buf.len() as u64;
+                    }
+                }
+                Request::Discard { offset, len } | Request::WriteZeroes { offset, len } => self.zero(offset, len),
+            }
+        }
+        Ok(read)
+    }
+}
+
+impl BlockDevice for MemoryDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&self, batch: Batch) -> Completion {
+        Completion::ready(self.run(batch))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The part of a request that lies in one chunk.
+struct Piece {
+    chunk: u64,
+    within: Range<usize>,
+    /// Bytes of the request before this piece.
+    before: u64,
+}
+
+impl Piece {
+    /// For requests whose bytes are in memory, and so fit `usize`.
+    fn at_in_request(&self) -> usize {
+        self.before as usize
+    }
+}
+
+fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+    let mut before = 0;
+    std::iter::from_fn(move || {
+        if before == len {
+            return None;
+        }
+        let position = offset + before;
+        let start = (position % CHUNK as u64) as usize;
+        let piece_len = (len - before).min((CHUNK - start) as u64) as usize;
+        let piece = Piece { chunk: position / CHUNK as u64, within: start..start + piece_len, before };
+        before += piece_len as u64;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests;
