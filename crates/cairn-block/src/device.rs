@@ -144,6 +144,18 @@ impl Completion {
         }
     }
 
+    /// Passes the outcome through `map` before anybody sees it; the same rules as for [`Completion::then`] hold.
+    pub fn map(self, map: impl FnOnce(Outcome) -> Outcome + Send + 'static) -> Self {
+        match self.0 {
+            State::Done(outcome) => Self::ready(map(outcome)),
+            later @ State::Later(_) => {
+                let (completion, completer) = Self::pending();
+                Self(later).then(move |outcome| completer.complete(map(outcome)));
+                completion
+            }
+        }
+    }
+
     /// Calls `then` with the outcome: at once if it is there, else on the device's completing thread. `then` must be
     /// short and must not block; hand anything longer to a worker.
     pub fn then(self, then: impl FnOnce(Outcome) + Send + 'static) {

@@ -9,8 +9,10 @@ mod bounds;
 pub mod buffer;
 pub mod device;
 pub mod error;
-
+pub mod file;
+mod ioctl;
 pub mod memory;
+pub mod wrap;
 
 pub use buffer::IoBuf;
 pub use bytes::Bytes;

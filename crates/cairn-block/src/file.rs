@@ -1,0 +1,218 @@
+//! [`FileDevice`]: an image file or a block device of the host, through the host's page cache.
+//!
+//! Everything is done before `submit` returns; many threads may be inside at once. A flush is `fdatasync`. Once a
+//! flush has failed every later one fails too: Linux marks the pages clean after it reported the error, so a second
+//! `fdatasync` would claim a durability that does not exist.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::bounds::{self, total_len};
+use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
+use crate::error::{Error, ErrorKind, Result};
+use crate::{IoBuf, ioctl};
+
+mod lock;
+mod open;
+
+pub use open::OpenOptions;
+
+/// Buffers that one system call takes (`UIO_MAXIOV`).
+const MAX_BUFFERS: usize = 1024;
+/// Zeros are written in pieces of this size where the host cannot do it by itself.
+const ZEROES: usize = 1 << 20;
+
+/// A file or block device of the host.
+#[derive(Debug)]
+pub struct FileDevice {
+    /// Holds the advisory lock too: the kernel drops it when the file is closed.
+    file: File,
+    geometry: Geometry,
+    is_block_device: bool,
+    failed_flush: OnceLock<Error>,
+}
+
+impl FileDevice {
+    /// Opens the image or block device at `path`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InUse`] if somebody else has it open in a way that excludes this, or the system mounted it;
+    /// [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`], [`ErrorKind::Unsupported`] (neither a file nor a
+    /// block device), [`ErrorKind::Io`].
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let opened = open::open(path.as_ref(), options)?;
+        Ok(Self {
+            file: opened.file,
+            geometry: opened.geometry,
+            is_block_device: opened.is_block_device,
+            failed_flush: OnceLock::new(),
+        })
+    }
+
+    fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {
+        batch.requests.iter().try_for_each(|request| bounds::check(&self.geometry, request))?;
+        if batch.durability.preflush {
+            self.sync()?;
+        }
+        let changes = batch.requests.iter().filter(|request| !matches!(request, Request::Read { .. })).count();
+        let mut fua = Fua { wanted: batch.durability.fua && changes > 0, alone: changes == 1, owed: false };
+        let mut read = Vec::new();
+        for request in batch.requests {
+            match request {
+                Request::Read { offset, mut buf } => {
+                    self.read(offset, &mut buf)?;
+                    read.push(buf);
+                }
+                Request::Write { offset, bufs } => self.write(offset, &bufs, &mut fua)?,
+                Request::Discard { offset, len } => self.discard(offset, len, &mut fua)?,
+                Request::WriteZeroes { offset, len } => self.write_zeroes(offset, len, &mut fua)?,
+            }
+        }
+        if fua.owed {
+            self.sync()?;
+        }
+        Ok(read)
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let len = buf.len() as u64;
+        self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let detail = "the image ends before that: it has been truncated since it was opened";
+                Error::new(ErrorKind::OutOfRange, "read", detail).at(offset, len)
+            }
+            _ => Error::from_io("read", error).at(offset, len),
+        })
+    }
+
+    fn write(&self, offset: u64, bufs: &[Bytes], fua: &mut Fua) -> Result<()> {
+        let mut position = offset;
+        for group in bufs.chunks(MAX_BUFFERS) {
+            let mut slices: Vec<IoSlice<'_>> = group.iter().map(|buf| IoSlice::new(buf)).collect();
+            let mut left = &mut slices[..];
+            IoSlice::advance_slices(&mut left, 0);
+            while !left.is_empty() {
+                let written = self.write_some(position, left, fua);
+                let written =
+                    written.map_err(|error| Error::from_io("write", error.into()).at(offset, total_len(bufs)))?;
+                if written == 0 {
+                    let detail = format!("the system took no more bytes at offset {position}");
+                    return Err(Error::new(ErrorKind::Io, "write", detail).at(offset, total_len(bufs)));
+                }
+                position += written as u64;
+                IoSlice::advance_slices(&mut left, written);
+            }
+        }
+        Ok(())
+    }
+
+    /// One system call, synchronous by itself if that saves the flush afterwards.
+    fn write_some(&self, offset: u64, slices: &[IoSlice<'_>], fua: &mut Fua) -> rustix::io::Result<usize> {
+        if fua.wanted && fua.alone && !fua.owed {
+            let written = retry(|| rustix::io::pwritev2(&self.file, slices, offset, ReadWriteFlags::DSYNC));
+            if !matches!(written, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
+                return written;
+            }
+        }
+        fua.owe();
+        retry(|| rustix::io::pwritev(&self.file, slices, offset))
+    }
+
+    fn discard(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {
+        fua.owe();
+        let done = match len {
+            0 => Ok(()),
+            _ if self.is_block_device => retry(|| ioctl::discard(&self.file, offset, len)),
+            _ => self.allocate(FallocateFlags::PUNCH_HOLE, offset, len),
+        };
+        match done {
+            // Only a hint: the old bytes may stay.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(Error::from_io("discard", error.into()).at(offset, len)),
+        }
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {
+        fua.owe();
+        if len == 0 {
+            return Ok(());
+        }
+        for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+            match self.allocate(how, offset, len) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                done => return done.map_err(|error| Error::from_io("write zeroes", error.into()).at(offset, len)),
+            }
+        }
+        let zeroes = IoBuf::zeroed(ZEROES).into_bytes();
+        let mut done = 0;
+        while done < len {
+            let piece = zeroes.slice(..ZEROES.min(usize::try_from(len - done).unwrap_or(ZEROES)));
+            let piece_len = piece.len() as u64;
+            self.write(offset + done, &[piece], fua)?;
+            done += piece_len;
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, how: FallocateFlags, offset: u64, len: u64) -> rustix::io::Result<()> {
+        retry(|| rustix::fs::fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, len))
+    }
+
+    fn sync(&self) -> Result<()> {
+        if let Some(error) = self.failed_flush.get() {
+            return Err(error.clone());
+        }
+        retry(|| rustix::fs::fdatasync(&self.file)).map_err(|error| {
+            let error = Error::from_io("flush", error.into());
+            self.failed_flush.get_or_init(|| error).clone()
+        })
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&self, batch: Batch) -> Completion {
+        Completion::ready(self.run(batch))
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.geometry.read_only { Ok(()) } else { self.sync() }
+    }
+}
+
+/// How a batch's force-unit-access is met.
+struct Fua {
+    wanted: bool,
+    /// A single change: the write itself can be synchronous, instead of a flush after all of them.
+    alone: bool,
+    /// Something was changed that only a flush makes durable.
+    owed: bool,
+}
+
+impl Fua {
+    fn owe(&mut self) {
+        self.owed |= self.wanted;
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

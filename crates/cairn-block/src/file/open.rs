@@ -1,0 +1,125 @@
+//! Opening an image: what it is, how large, and whether we may have it.
+
+use std::fs::{File, Metadata};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
+
+use super::lock;
+use crate::device::Geometry;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How to open an image. The default reads and locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Accept writes.
+    pub write: bool,
+    /// Refuse to share: a writer excludes everybody, readers exclude writers.
+    pub lock: bool,
+    /// Create the file if it does not exist, and make it at least this many bytes large. It is never shrunk.
+    pub create_size: Option<u64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { write: false, lock: true, create_size: None }
+    }
+}
+
+impl OpenOptions {
+    /// Read only, locked against writers.
+    #[must_use]
+    pub fn read() -> Self {
+        Self::default()
+    }
+
+    /// Read and write, locked against everybody.
+    #[must_use]
+    pub fn write() -> Self {
+        Self { write: true, ..Self::default() }
+    }
+
+    /// Like [`OpenOptions::write`]; the file is created or grown to `size` bytes.
+    #[must_use]
+    pub fn create(size: u64) -> Self {
+        Self { create_size: Some(size), ..Self::write() }
+    }
+}
+
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) geometry: Geometry,
+    pub(super) is_block_device: bool,
+}
+
+pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
+    let operation = format!("open {}", path.display());
+    let io = |error| Error::from_io(operation.as_str(), error);
+    let create = options.create_size.is_some() && options.write;
+    let block_before = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let exclusive = options.write && options.lock && block_before;
+    // Without O_CREAT, O_EXCL on a block device means: not while the system has it mounted or otherwise claimed.
+    let flags = if exclusive { OFlags::EXCL.bits().cast_signed() } else { 0 };
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(options.write)
+        .create(create && !block_before)
+        .truncate(false)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::ResourceBusy => lock::claimed(&operation, path),
+            _ => io(error),
+        })?;
+    let metadata = file.metadata().map_err(io)?;
+    let is_block_device = metadata.file_type().is_block_device();
+    if !is_block_device && !metadata.is_file() {
+        return Err(Error::new(ErrorKind::Unsupported, operation, "neither a regular file nor a block device"));
+    }
+    if options.lock {
+        lock::acquire(&operation, path, &file, &metadata, options.write)?;
+    }
+    let size = size_of(&operation, &file, is_block_device, options)?;
+    let geometry = geometry(&operation, &file, &metadata, size, !options.write)?;
+    Ok(Opened { file, geometry, is_block_device })
+}
+
+/// The size in bytes, after growing the file to what was asked for.
+fn size_of(operation: &str, mut file: &File, is_block_device: bool, options: OpenOptions) -> Result<u64> {
+    let io = |error| Error::from_io(operation, error);
+    let size = file.seek(SeekFrom::End(0)).map_err(io)?;
+    match options.create_size {
+        Some(wanted) if size < wanted && is_block_device => {
+            let detail = format!("{wanted} bytes wanted, the block device has {size}");
+            Err(Error::new(ErrorKind::OutOfRange, operation, detail))
+        }
+        Some(wanted) if size < wanted && options.write => {
+            file.set_len(wanted).map_err(io)?;
+            Ok(wanted)
+        }
+        _ => Ok(size),
+    }
+}
+
+fn geometry(operation: &str, file: &File, metadata: &Metadata, size: u64, read_only: bool) -> Result<Geometry> {
+    let plain =
+        Geometry { size, logical_block: 1, physical_block: 4096, memory_alignment: 1, read_only, discard: true };
+    if metadata.is_file() {
+        return Ok(plain);
+    }
+    let io = |error: rustix::io::Errno| Error::from_io(operation, error.into());
+    let logical_block = ioctl_blksszget(file).map_err(io)?;
+    let physical_block = ioctl_blkpbszget(file).map_err(io)?.max(logical_block);
+    Ok(Geometry { logical_block, physical_block, discard: can_discard(metadata.rdev()), ..plain })
+}
+
+/// A partition has no queue of its own: its directory lies in the whole device's.
+fn can_discard(device: u64) -> bool {
+    let base = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    ["queue/discard_max_bytes", "../queue/discard_max_bytes"].iter().any(|file| {
+        let limit = std::fs::read_to_string(format!("{base}/{file}"));
+        limit.is_ok_and(|limit| limit.trim() != "0")
+    })
+}
