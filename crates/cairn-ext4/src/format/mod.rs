@@ -1,1 +1,17 @@
-//! On-disk structures: `Raw*` little-endian images and their validated twins. No I/O here.
+//! The structures on disk: decoding, validation, encoding. No I/O and no locks here.
+//!
+//! `Raw*` types are the bytes; what has been decoded is validated and safe to compute with. Source of every fact: the
+//! kernel's ext4 documentation (Documentation/filesystems/ext4).
+
+pub mod features;
+pub mod group_desc;
+pub mod inode;
+pub mod layout;
+pub mod superblock;
+pub mod time;
+
+pub use features::{Access, Compat, Features, Incompat, RoCompat};
+pub use group_desc::{GroupDesc, GroupFlags};
+pub use inode::{Inode, InodeFlags};
+pub use layout::Layout;
+pub use superblock::Superblock;

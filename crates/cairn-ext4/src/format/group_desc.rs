@@ -1,0 +1,282 @@
+//! Group descriptors: where a group's bitmaps and inode table lie, and its counters.
+//!
+//! Source: "Block Group Descriptors" in the kernel's ext4 documentation. The checksum is crc32c (metadata_csum) or
+//! crc16 (uninit_bg), truncated to 16 bits.
+
+use bitflags::bitflags;
+use cairn_base::Pba;
+use cairn_base::checksum::{crc16, crc32c};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::features::{Incompat, RoCompat};
+use super::layout::Layout;
+use crate::corrupt::Corrupt;
+
+bitflags! {
+    /// `bg_flags`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct GroupFlags: u16 {
+        /// No inode of the group was ever used: its bitmap is implied, its table holds anything.
+        const INODE_UNINIT = 1;
+        /// The block bitmap is implied by the metadata that lies in the group.
+        const BLOCK_UNINIT = 2;
+        /// The inode table was zeroed.
+        const INODE_ZEROED = 4;
+        const _ = !0;
+    }
+}
+
+/// The bytes on disk; the second half exists with descriptors of 64 bytes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawGroupDesc {
+    bg_block_bitmap_lo: U32,
+    bg_inode_bitmap_lo: U32,
+    bg_inode_table_lo: U32,
+    bg_free_blocks_count_lo: U16,
+    bg_free_inodes_count_lo: U16,
+    bg_used_dirs_count_lo: U16,
+    bg_flags: U16,
+    bg_exclude_bitmap_lo: U32,
+    bg_block_bitmap_csum_lo: U16,
+    bg_inode_bitmap_csum_lo: U16,
+    bg_itable_unused_lo: U16,
+    bg_checksum: U16,
+    bg_block_bitmap_hi: U32,
+    bg_inode_bitmap_hi: U32,
+    bg_inode_table_hi: U32,
+    bg_free_blocks_count_hi: U16,
+    bg_free_inodes_count_hi: U16,
+    bg_used_dirs_count_hi: U16,
+    bg_itable_unused_hi: U16,
+    bg_exclude_bitmap_hi: U32,
+    bg_block_bitmap_csum_hi: U16,
+    bg_inode_bitmap_csum_hi: U16,
+    bg_reserved: U32,
+}
+
+const RAW_SIZE: usize = 64;
+const _: () = assert!(size_of::<RawGroupDesc>() == RAW_SIZE);
+const CHECKSUM_AT: usize = 0x1e;
+
+/// A decoded descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDesc {
+    /// Block of the block bitmap.
+    pub block_bitmap: Pba,
+    /// Block of the inode bitmap.
+    pub inode_bitmap: Pba,
+    /// First block of the inode table.
+    pub inode_table: Pba,
+    /// Free blocks (clusters with bigalloc).
+    pub free_blocks: u32,
+    /// Free inodes.
+    pub free_inodes: u32,
+    /// Directories.
+    pub used_dirs: u32,
+    /// Inodes at the table's end that were never used.
+    pub itable_unused: u32,
+    /// Flags.
+    pub flags: GroupFlags,
+    /// Checksum of the block bitmap (16 bits where the descriptor is short).
+    pub block_bitmap_csum: u32,
+    /// Checksum of the inode bitmap.
+    pub inode_bitmap_csum: u32,
+}
+
+fn join(low: U16, high: U16) -> u32 {
+    u32::from(low.get()) | u32::from(high.get()) << 16
+}
+
+fn split(value: u32) -> (U16, U16) {
+    let [a, b, c, d] = value.to_le_bytes();
+    (U16::from_bytes([a, b]), U16::from_bytes([c, d]))
+}
+
+fn block(low: U32, high: U32) -> Pba {
+    Pba(u64::from(low.get()) | u64::from(high.get()) << 32)
+}
+
+fn split_block(pba: Pba) -> (U32, U32) {
+    let [a, b, c, d, e, f, g, h] = pba.get().to_le_bytes();
+    (U32::from_bytes([a, b, c, d]), U32::from_bytes([e, f, g, h]))
+}
+
+/// The first 64 bytes, zero-filled where the descriptor is shorter.
+fn widen(bytes: &[u8]) -> RawGroupDesc {
+    let mut raw = RawGroupDesc::new_zeroed();
+    for (to, from) in raw.as_mut_bytes().iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    raw
+}
+
+impl GroupDesc {
+    /// Decodes the descriptor of `group` from its `desc_size` bytes; verifies checksum and ranges.
+    pub fn decode(bytes: &[u8], group: u32, layout: &Layout) -> Result<Self, Corrupt> {
+        let raw = widen(bytes);
+        if let Some(computed) = checksum(bytes, group, layout) {
+            let stored = raw.bg_checksum.get();
+            if stored != computed {
+                let (stored, computed) = (stored.into(), computed.into());
+                return Err(Corrupt::Checksum { what: "group descriptor", place: group.into(), stored, computed });
+            }
+        }
+        let flags = GroupFlags::from_bits_retain(raw.bg_flags.get());
+        let desc = Self {
+            block_bitmap: block(raw.bg_block_bitmap_lo, raw.bg_block_bitmap_hi),
+            inode_bitmap: block(raw.bg_inode_bitmap_lo, raw.bg_inode_bitmap_hi),
+            inode_table: block(raw.bg_inode_table_lo, raw.bg_inode_table_hi),
+            free_blocks: join(raw.bg_free_blocks_count_lo, raw.bg_free_blocks_count_hi),
+            free_inodes: join(raw.bg_free_inodes_count_lo, raw.bg_free_inodes_count_hi),
+            used_dirs: join(raw.bg_used_dirs_count_lo, raw.bg_used_dirs_count_hi),
+            itable_unused: join(raw.bg_itable_unused_lo, raw.bg_itable_unused_hi),
+            // Without descriptor checksums nothing is ever uninitialised and the flags mean nothing.
+            flags: if layout.features.has_group_checksums() { flags } else { GroupFlags::empty() },
+            block_bitmap_csum: join(raw.bg_block_bitmap_csum_lo, raw.bg_block_bitmap_csum_hi),
+            inode_bitmap_csum: join(raw.bg_inode_bitmap_csum_lo, raw.bg_inode_bitmap_csum_hi),
+        };
+        desc.validate(group, layout)?;
+        Ok(desc)
+    }
+
+    fn validate(&self, group: u32, layout: &Layout) -> Result<(), Corrupt> {
+        let wrong = |field, value, expected| Err(Corrupt::Group { group, field, value, expected });
+        let places = [
+            ("bg_block_bitmap", self.block_bitmap, 1),
+            ("bg_inode_bitmap", self.inode_bitmap, 1),
+            ("bg_inode_table", self.inode_table, layout.inode_table_blocks()),
+        ];
+        for (field, pba, count) in places {
+            if !layout.contains(pba, count.into()) {
+                return wrong(field, pba.get(), "outside the volume");
+            }
+            let last = Pba(pba.get() + u64::from(count) - 1);
+            let own = layout.group_of(pba) == Some(group) && layout.group_of(last) == Some(group);
+            if !own && !layout.features.incompat(Incompat::FLEX_BG) {
+                return wrong(field, pba.get(), "outside its group");
+            }
+        }
+        let inodes = layout.inodes_per_group;
+        let counts = [
+            ("bg_free_blocks_count", self.free_blocks, layout.group_clusters(group)),
+            ("bg_free_inodes_count", self.free_inodes, inodes),
+            ("bg_used_dirs_count", self.used_dirs, inodes),
+            ("bg_itable_unused", self.itable_unused, inodes),
+        ];
+        for (field, count, most) in counts {
+            if count > most {
+                return wrong(field, count.into(), "more than the group has");
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the descriptor over its `desc_size` bytes; bytes it does not know stay. Sets the checksum.
+    pub fn encode(&self, group: u32, layout: &Layout, bytes: &mut [u8]) {
+        let mut raw = widen(bytes);
+        (raw.bg_block_bitmap_lo, raw.bg_block_bitmap_hi) = split_block(self.block_bitmap);
+        (raw.bg_inode_bitmap_lo, raw.bg_inode_bitmap_hi) = split_block(self.inode_bitmap);
+        (raw.bg_inode_table_lo, raw.bg_inode_table_hi) = split_block(self.inode_table);
+        (raw.bg_free_blocks_count_lo, raw.bg_free_blocks_count_hi) = split(self.free_blocks);
+        (raw.bg_free_inodes_count_lo, raw.bg_free_inodes_count_hi) = split(self.free_inodes);
+        (raw.bg_used_dirs_count_lo, raw.bg_used_dirs_count_hi) = split(self.used_dirs);
+        (raw.bg_itable_unused_lo, raw.bg_itable_unused_hi) = split(self.itable_unused);
+        (raw.bg_block_bitmap_csum_lo, raw.bg_block_bitmap_csum_hi) = split(self.block_bitmap_csum);
+        (raw.bg_inode_bitmap_csum_lo, raw.bg_inode_bitmap_csum_hi) = split(self.inode_bitmap_csum);
+        if layout.features.has_group_checksums() {
+            raw.bg_flags = U16::new(self.flags.bits());
+        }
+        let known = bytes.len().min(RAW_SIZE);
+        bytes[..known].copy_from_slice(&raw.as_bytes()[..known]);
+        if let Some(checksum) = checksum(bytes, group, layout) {
+            bytes[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+
+    /// Checksum of a block bitmap as the descriptor stores it.
+    #[must_use]
+    pub fn block_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
+        bitmap_checksum(bitmap, layout.clusters_per_group, 0x3a, layout)
+    }
+
+    /// Checksum of an inode bitmap as the descriptor stores it.
+    #[must_use]
+    pub fn inode_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
+        bitmap_checksum(bitmap, layout.inodes_per_group, 0x3c, layout)
+    }
+}
+
+/// Covers whole bytes of the bits that mean something; 16 bits are kept where the descriptor ends before the upper half.
+fn bitmap_checksum(bitmap: &[u8], bits: u32, upper_half_ends: u32, layout: &Layout) -> Option<u32> {
+    let seed = layout.checksum.seed()?;
+    let covered = bitmap.get(..(bits / 8) as usize).unwrap_or(bitmap);
+    let sum = crc32c(seed, covered);
+    Some(if layout.desc_size >= upper_half_ends { sum } else { sum & 0xffff })
+}
+
+fn checksum(bytes: &[u8], group: u32, layout: &Layout) -> Option<u16> {
+    let before = bytes.get(..CHECKSUM_AT)?;
+    let after = bytes.get(CHECKSUM_AT + 2..)?;
+    let number = group.to_le_bytes();
+    if let Some(seed) = layout.checksum.seed() {
+        let head = crc32c(crc32c(seed, &number), before);
+        let sum = crc32c(crc32c(head, &[0, 0]), after);
+        return Some((sum & 0xffff) as u16);
+    }
+    if !layout.features.ro_compat(RoCompat::GDT_CSUM) {
+        return None;
+    }
+    Some(crc16(crc16(crc16(crc16(!0, &layout.uuid), &number), before), after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::layout::tests::sample;
+
+    #[test]
+    fn round_trip_and_checksum() {
+        let layout = sample();
+        let desc = GroupDesc {
+            block_bitmap: Pba(300),
+            inode_bitmap: Pba(301),
+            inode_table: Pba(302),
+            free_blocks: 4000,
+            free_inodes: 100,
+            used_dirs: 3,
+            itable_unused: 90,
+            flags: GroupFlags::INODE_ZEROED,
+            block_bitmap_csum: 0x1234_5678,
+            inode_bitmap_csum: 0x9abc_def0,
+        };
+        let mut bytes = vec![0; layout.desc_size as usize];
+        desc.encode(1, &layout, &mut bytes);
+        assert_eq!(GroupDesc::decode(&bytes, 1, &layout), Ok(desc));
+        assert!(matches!(GroupDesc::decode(&bytes, 2, &layout), Err(Corrupt::Checksum { place: 2, .. })));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(GroupDesc::decode(&bytes, 1, &layout).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn places_outside_the_volume_are_refused() {
+        let mut layout = sample();
+        layout.checksum = crate::checksum::MetadataChecksum::NONE;
+        layout.features.ro_compat -= RoCompat::METADATA_CSUM;
+        let mut raw = RawGroupDesc::new_zeroed();
+        raw.bg_block_bitmap_lo = U32::new(5);
+        raw.bg_inode_bitmap_lo = U32::new(6);
+        raw.bg_inode_table_lo = U32::new(7);
+        assert!(GroupDesc::decode(raw.as_bytes(), 0, &layout).is_ok());
+        raw.bg_inode_table_hi = U32::new(u32::MAX);
+        raw.bg_inode_table_lo = U32::new(u32::MAX);
+        assert!(matches!(
+            GroupDesc::decode(raw.as_bytes(), 0, &layout),
+            Err(Corrupt::Group { field: "bg_inode_table", .. })
+        ));
+    }
+}

@@ -1,0 +1,413 @@
+//! Geometry of a volume: validated once, then plain numbers that arithmetic can trust.
+//!
+//! Invariants: sizes are powers of two, every group number below `groups` has a first block inside the volume, and
+//! products of any of the numbers fit their types.
+
+use cairn_base::{Ino, Pba};
+
+use super::features::{Compat, Features, Incompat, RoCompat};
+use super::superblock::{DYNAMIC_REVISION, OFFSET, Superblock};
+use crate::checksum::MetadataChecksum;
+use crate::corrupt::Corrupt;
+
+/// Inode numbers of the specification.
+pub mod inodes {
+    use cairn_base::Ino;
+
+    /// The root directory.
+    pub const ROOT: Ino = Ino(2);
+    /// User quota file.
+    pub const USER_QUOTA: Ino = Ino(3);
+    /// Group quota file.
+    pub const GROUP_QUOTA: Ino = Ino(4);
+    /// Owner of the reserved descriptor blocks.
+    pub const RESIZE: Ino = Ino(7);
+    /// The journal.
+    pub const JOURNAL: Ino = Ino(8);
+    /// First inode of files on volumes of revision 0, and by default.
+    pub const FIRST: u32 = 11;
+}
+
+/// Largest number of groups Cairn opens (512 TiB with blocks of 4 KiB): what a hostile superblock can make it hold.
+const MAX_GROUPS: u64 = 1 << 22;
+/// Smallest group mke2fs makes.
+const MIN_BLOCKS_PER_GROUP: u32 = 256;
+
+/// Where an inode's record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InodeLocation {
+    /// Its block.
+    pub pba: Pba,
+    /// Byte offset in the block.
+    pub offset: usize,
+}
+
+/// Validated geometry. Cheap to copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes per block: 1 KiB to 64 KiB.
+    pub block_size: u32,
+    /// log2 of `block_size`.
+    pub block_bits: u32,
+    /// Blocks of the volume.
+    pub blocks_count: u64,
+    /// First block of group 0: 1 with 1 KiB blocks, else 0.
+    pub first_data_block: u64,
+    /// Blocks per group (the last group may be shorter).
+    pub blocks_per_group: u32,
+    /// log2 of blocks per cluster; 0 without bigalloc.
+    pub cluster_bits: u32,
+    /// Bits per block bitmap that mean something.
+    pub clusters_per_group: u32,
+    /// Inodes per group.
+    pub inodes_per_group: u32,
+    /// Bytes per inode record.
+    pub inode_size: u32,
+    /// Extra bytes new inodes use beyond the first 128.
+    pub want_extra_isize: u16,
+    /// Bytes per group descriptor.
+    pub desc_size: u32,
+    /// Number of groups.
+    pub groups: u32,
+    /// Blocks only the reserved user may take.
+    pub reserved_blocks: u64,
+    /// First inode that files may use.
+    pub first_ino: u32,
+    /// Inodes of the volume.
+    pub inodes_count: u32,
+    /// log2 of groups per flexible group; 0 without flex_bg.
+    pub log_groups_per_flex: u32,
+    /// Descriptor blocks reserved for growth.
+    pub reserved_gdt_blocks: u32,
+    /// First metagroup whose descriptors lie in itself.
+    pub first_meta_bg: u32,
+    /// Groups with a backup superblock (sparse_super2).
+    pub backup_groups: [u32; 2],
+    /// Seed of the checksums.
+    pub checksum: MetadataChecksum,
+    /// Volume UUID, which seeds the older descriptor checksum.
+    pub uuid: [u8; 16],
+    /// Feature flags.
+    pub features: Features,
+}
+
+impl Layout {
+    /// Validates the geometry. `device_bytes` bounds the volume.
+    pub fn new(superblock: &Superblock, device_bytes: u64) -> Result<Self, Corrupt> {
+        let (raw, features) = (&superblock.raw, superblock.features());
+        let log = raw.s_log_block_size.get();
+        check("s_log_block_size", log.into(), log <= 6, "above 6 (64 KiB)")?;
+        let (block_bits, block_size) = (10 + log, 1024_u32 << log);
+        let (inode_size, first_ino) = inode_geometry(superblock, block_size)?;
+        let desc_size = desc_size(superblock, block_size)?;
+        let cluster_bits = cluster_bits(superblock, features)?;
+        let blocks_per_group = raw.s_blocks_per_group.get();
+        let clusters_per_group = blocks_per_group >> cluster_bits;
+        let fits = clusters_per_group <= block_size * 8 && clusters_per_group.is_multiple_of(8);
+        let sane =
+            blocks_per_group >= MIN_BLOCKS_PER_GROUP && fits && clusters_per_group << cluster_bits == blocks_per_group;
+        check(
+            "s_blocks_per_group",
+            blocks_per_group.into(),
+            sane,
+            "not a multiple of 8 from 256 to the bitmap's bits",
+        )?;
+        let inodes_per_group = raw.s_inodes_per_group.get();
+        let sane = inodes_per_group >= block_size / inode_size && inodes_per_group <= block_size * 8;
+        check("s_inodes_per_group", inodes_per_group.into(), sane, "outside one table block to the bitmap's bits")?;
+
+        let blocks_count = superblock.blocks_count();
+        let first_data_block = u64::from(raw.s_first_data_block.get());
+        let expected = u64::from(block_size == 1024 && cluster_bits == 0);
+        check(
+            "s_first_data_block",
+            first_data_block,
+            first_data_block == expected,
+            "not 1 with 1 KiB blocks or not 0 with larger",
+        )?;
+        check("s_blocks_count", blocks_count, blocks_count > first_data_block + 7, "too few blocks for a filesystem")?;
+        check(
+            "s_blocks_count",
+            blocks_count,
+            blocks_count <= device_bytes >> block_bits,
+            "more blocks than the device has",
+        )?;
+        let groups = (blocks_count - first_data_block).div_ceil(blocks_per_group.into());
+        check("s_blocks_count", blocks_count, groups <= MAX_GROUPS, "more than 4194304 groups")?;
+        let groups = u32::try_from(groups).unwrap_or(u32::MAX);
+        let inodes = u64::from(groups) * u64::from(inodes_per_group);
+        let inodes_count = raw.s_inodes_count.get();
+        check(
+            "s_inodes_count",
+            inodes_count.into(),
+            inodes == inodes_count.into(),
+            "not groups times s_inodes_per_group",
+        )?;
+        check("s_first_ino", first_ino.into(), first_ino <= inodes_count, "beyond the last inode")?;
+        let flex = if features.incompat(Incompat::FLEX_BG) { u32::from(raw.s_log_groups_per_flex) } else { 0 };
+        check("s_log_groups_per_flex", flex.into(), flex < 32, "above 31")?;
+        let reserved_gdt_blocks = u32::from(raw.s_reserved_gdt_blocks.get());
+        check(
+            "s_reserved_gdt_blocks",
+            reserved_gdt_blocks.into(),
+            reserved_gdt_blocks <= block_size / 4,
+            "above a quarter block",
+        )?;
+        Ok(Self {
+            block_size,
+            block_bits,
+            blocks_count,
+            first_data_block,
+            blocks_per_group,
+            cluster_bits,
+            clusters_per_group,
+            inodes_per_group,
+            inode_size,
+            want_extra_isize: want_extra_isize(superblock, inode_size),
+            desc_size,
+            groups,
+            reserved_blocks: superblock.reserved_blocks().min(blocks_count),
+            first_ino,
+            inodes_count,
+            log_groups_per_flex: flex,
+            reserved_gdt_blocks,
+            first_meta_bg: raw.s_first_meta_bg.get(),
+            backup_groups: [raw.s_backup_bgs[0].get(), raw.s_backup_bgs[1].get()],
+            checksum: superblock.metadata_checksum(),
+            uuid: raw.s_uuid,
+            features,
+        })
+    }
+
+    /// True if the group holds a copy of the superblock (group 0 always does).
+    #[must_use]
+    pub fn backups(&self, group: u32) -> bool {
+        if group == 0 {
+            return true;
+        }
+        if self.features.compat(Compat::SPARSE_SUPER2) {
+            return self.backup_groups.contains(&group);
+        }
+        let sparse = self.features.ro_compat(RoCompat::SPARSE_SUPER);
+        !sparse || group == 1 || [3, 5, 7].iter().any(|base| is_power_of(group, *base))
+    }
+
+    /// Block of the superblock copy of a group that has one (the primary starts at byte 1024 of the volume).
+    #[must_use]
+    pub fn superblock_block(&self, group: u32) -> Pba {
+        if group == 0 { Pba(OFFSET >> self.block_bits) } else { self.group_first_block(group) }
+    }
+
+    /// Descriptors per block.
+    #[must_use]
+    pub const fn descs_per_block(&self) -> u32 {
+        self.block_size / self.desc_size
+    }
+
+    /// Blocks of group descriptors.
+    #[must_use]
+    pub const fn descriptor_blocks(&self) -> u32 {
+        self.groups.div_ceil(self.descs_per_block())
+    }
+
+    const fn first_metagroup(&self) -> u32 {
+        if self.features.incompat(Incompat::META_BG) { self.first_meta_bg } else { u32::MAX }
+    }
+
+    /// Block that holds the primary descriptor of a group.
+    #[must_use]
+    pub fn descriptor_block(&self, group: u32) -> Pba {
+        let index = group / self.descs_per_block();
+        if index < self.first_metagroup() {
+            return Pba((OFFSET >> self.block_bits) + 1 + u64::from(index));
+        }
+        let first = index * self.descs_per_block();
+        let after_super = u64::from(self.backups(first));
+        // With 1 KiB clusters block 0 is the boot block's and the superblock lies in block 1.
+        let boot = u64::from(first == 0 && self.block_size == 1024 && self.first_data_block == 0);
+        Pba(self.group_first_block(first).get() + after_super + boot)
+    }
+
+    /// Byte offset of a group's descriptor in its block.
+    #[must_use]
+    pub const fn descriptor_offset(&self, group: u32) -> usize {
+        (group % self.descs_per_block()) as usize * self.desc_size as usize
+    }
+
+    /// Blocks of the old-style descriptor table (the part not spread by meta_bg).
+    #[must_use]
+    pub fn contiguous_descriptor_blocks(&self) -> u32 {
+        self.descriptor_blocks().min(self.first_metagroup())
+    }
+
+    /// Superblock and descriptor blocks at the start of a group.
+    #[must_use]
+    pub fn base_metadata(&self, group: u32) -> u32 {
+        let backup = self.backups(group);
+        let metagroup = group / self.descs_per_block();
+        // With 1 KiB clusters the boot block counts as the group's too.
+        let boot = u32::from(group == 0 && self.block_size == 1024 && self.first_data_block == 0);
+        if metagroup < self.first_metagroup() {
+            if !backup {
+                return 0;
+            }
+            return boot + 1 + self.contiguous_descriptor_blocks() + self.reserved_gdt_blocks;
+        }
+        boot + u32::from(backup) + u32::from(self.holds_metagroup_descriptors(group))
+    }
+
+    /// With meta_bg the first two groups and the last of a metagroup hold a copy of its descriptor block.
+    #[must_use]
+    pub const fn holds_metagroup_descriptors(&self, group: u32) -> bool {
+        let place = group % self.descs_per_block();
+        place == 0 || place == 1 || place == self.descs_per_block() - 1
+    }
+
+    /// True if the metagroup's descriptors lie in the metagroup itself (meta_bg).
+    #[must_use]
+    pub const fn is_meta_bg(&self, group: u32) -> bool {
+        group / self.descs_per_block() >= self.first_metagroup()
+    }
+
+    /// Group of a block, if the block belongs to any.
+    #[must_use]
+    pub fn group_of(&self, pba: Pba) -> Option<u32> {
+        let offset = pba.get().checked_sub(self.first_data_block)?;
+        if pba.get() >= self.blocks_count {
+            return None;
+        }
+        u32::try_from(offset / u64::from(self.blocks_per_group)).ok()
+    }
+
+    /// A block's place in its group.
+    #[must_use]
+    pub fn group_and_offset(&self, pba: Pba) -> Option<(u32, u32)> {
+        let group = self.group_of(pba)?;
+        let offset = pba.get() - self.group_first_block(group).get();
+        Some((group, u32::try_from(offset).ok()?))
+    }
+
+    /// First block of a group.
+    #[must_use]
+    pub fn group_first_block(&self, group: u32) -> Pba {
+        Pba(self.first_data_block + u64::from(group) * u64::from(self.blocks_per_group))
+    }
+
+    /// Blocks of a group: the last may be short.
+    #[must_use]
+    pub fn group_blocks(&self, group: u32) -> u32 {
+        let left = self.blocks_count.saturating_sub(self.group_first_block(group).get());
+        u32::try_from(left.min(self.blocks_per_group.into())).unwrap_or(self.blocks_per_group)
+    }
+
+    /// Bits of a group's block bitmap: blocks, or clusters with bigalloc.
+    #[must_use]
+    pub fn group_clusters(&self, group: u32) -> u32 {
+        self.group_blocks(group).div_ceil(1 << self.cluster_bits)
+    }
+
+    /// True if `count` blocks from `start` on lie in the volume.
+    #[must_use]
+    pub fn contains(&self, start: Pba, count: u64) -> bool {
+        let end = start.get().checked_add(count);
+        start.get() >= self.first_data_block && end.is_some_and(|end| end <= self.blocks_count)
+    }
+
+    /// Blocks of one group's inode table.
+    #[must_use]
+    pub const fn inode_table_blocks(&self) -> u32 {
+        self.inodes_per_group.div_ceil(self.block_size / self.inode_size)
+    }
+
+    /// Group and index of an inode; `None` for 0 and numbers beyond the last.
+    #[must_use]
+    pub fn inode_group(&self, ino: Ino) -> Option<(u32, u32)> {
+        let number = u32::try_from(ino.get()).ok().filter(|n| *n <= self.inodes_count)?.checked_sub(1)?;
+        Some((number / self.inodes_per_group, number % self.inodes_per_group))
+    }
+
+    /// Number of the inode at `index` of a group.
+    #[must_use]
+    pub fn ino(&self, group: u32, index: u32) -> Ino {
+        Ino(u64::from(group) * u64::from(self.inodes_per_group) + u64::from(index) + 1)
+    }
+
+    /// Where the inode at `index` of a group lies, given the group's table.
+    #[must_use]
+    pub fn inode_location(&self, index: u32, table: Pba) -> InodeLocation {
+        let per_block = self.block_size / self.inode_size;
+        let offset = (index % per_block) as usize * self.inode_size as usize;
+        InodeLocation { pba: Pba(table.get() + u64::from(index / per_block)), offset }
+    }
+
+    /// First group of the flexible group that `group` belongs to.
+    #[must_use]
+    pub const fn flex_start(&self, group: u32) -> u32 {
+        group >> self.log_groups_per_flex << self.log_groups_per_flex
+    }
+
+    /// Groups per flexible group (1 without flex_bg).
+    #[must_use]
+    pub const fn groups_per_flex(&self) -> u32 {
+        1 << self.log_groups_per_flex
+    }
+}
+
+fn is_power_of(mut n: u32, base: u32) -> bool {
+    while n > 1 && n.is_multiple_of(base) {
+        n /= base;
+    }
+    n == 1
+}
+
+fn check(field: &'static str, value: u64, right: bool, expected: &'static str) -> Result<(), Corrupt> {
+    if right { Ok(()) } else { Err(Corrupt::Superblock { field, value, expected }) }
+}
+
+fn inode_geometry(superblock: &Superblock, block_size: u32) -> Result<(u32, u32), Corrupt> {
+    if superblock.raw.s_rev_level.get() < DYNAMIC_REVISION {
+        return Ok((128, inodes::FIRST));
+    }
+    let size = u32::from(superblock.raw.s_inode_size.get());
+    let sane = size.is_power_of_two() && (128..=block_size).contains(&size);
+    check("s_inode_size", size.into(), sane, "not a power of two from 128 to the block size")?;
+    let first = superblock.raw.s_first_ino.get();
+    check("s_first_ino", first.into(), first >= inodes::FIRST, "below 11")?;
+    Ok((size, first))
+}
+
+fn desc_size(superblock: &Superblock, block_size: u32) -> Result<u32, Corrupt> {
+    if !superblock.features().incompat(Incompat::BITS_64) {
+        return Ok(32);
+    }
+    let size = u32::from(superblock.raw.s_desc_size.get());
+    let sane = size.is_power_of_two() && (64..=block_size.min(1024)).contains(&size);
+    check("s_desc_size", size.into(), sane, "not a power of two from 64 to 1024")?;
+    Ok(size)
+}
+
+fn cluster_bits(superblock: &Superblock, features: Features) -> Result<u32, Corrupt> {
+    if !features.ro_compat(RoCompat::BIGALLOC) {
+        return Ok(0);
+    }
+    let log = superblock.raw.s_log_cluster_size.get();
+    let bits = log.checked_sub(superblock.raw.s_log_block_size.get()).filter(|bits| *bits <= 16);
+    bits.ok_or(Corrupt::Superblock {
+        field: "s_log_cluster_size",
+        value: log.into(),
+        expected: "outside the block size to 65536 blocks",
+    })
+}
+
+fn want_extra_isize(superblock: &Superblock, inode_size: u32) -> u16 {
+    let room = u16::try_from(inode_size - 128).unwrap_or(0);
+    let (want, least) = (superblock.raw.s_want_extra_isize.get(), superblock.raw.s_min_extra_isize.get());
+    // 32 bytes hold every field known today; a stored value that cannot be right falls back to it.
+    let default = 32.min(room);
+    let wish = want.max(least);
+    if wish <= room && wish >= default && wish.is_multiple_of(4) { wish } else { default }
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,297 @@
+//! The superblock: 1024 bytes at byte 1024, with backups in some groups.
+//!
+//! [`Superblock`] keeps the raw bytes, so that what we do not know survives a rewrite. Its numbers are *not* trusted:
+//! [`super::Layout::new`] validates the geometry.
+
+use cairn_base::checksum::crc32c;
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::features::{Compat, Features, Incompat, RoCompat};
+use crate::checksum::MetadataChecksum;
+use crate::corrupt::Corrupt;
+
+/// Byte offset of the primary superblock.
+pub const OFFSET: u64 = 1024;
+/// Bytes of a superblock.
+pub const SIZE: usize = 1024;
+/// `s_magic`.
+pub const MAGIC: u16 = 0xef53;
+/// `s_state`: unmounted cleanly.
+pub const STATE_VALID: u16 = 1;
+/// `s_state`: errors were found.
+pub const STATE_ERROR: u16 = 2;
+/// `s_state`: orphans are being recovered.
+pub const STATE_ORPHAN: u16 = 4;
+/// `s_flags`: directory hashes take bytes as signed.
+pub const FLAG_SIGNED_HASH: u32 = 1;
+/// `s_flags`: directory hashes take bytes as unsigned.
+pub const FLAG_UNSIGNED_HASH: u32 = 2;
+/// `s_rev_level` with the fields from `s_first_ino` on.
+pub const DYNAMIC_REVISION: u32 = 1;
+/// `s_checksum_type`: crc32c.
+pub const CHECKSUM_CRC32C: u8 = 1;
+
+/// The bytes on disk, field names of the specification.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawSuperblock {
+    pub s_inodes_count: U32,
+    pub s_blocks_count_lo: U32,
+    pub s_r_blocks_count_lo: U32,
+    pub s_free_blocks_count_lo: U32,
+    pub s_free_inodes_count: U32,
+    pub s_first_data_block: U32,
+    pub s_log_block_size: U32,
+    pub s_log_cluster_size: U32,
+    pub s_blocks_per_group: U32,
+    pub s_clusters_per_group: U32,
+    pub s_inodes_per_group: U32,
+    pub s_mtime: U32,
+    pub s_wtime: U32,
+    pub s_mnt_count: U16,
+    pub s_max_mnt_count: U16,
+    pub s_magic: U16,
+    pub s_state: U16,
+    pub s_errors: U16,
+    pub s_minor_rev_level: U16,
+    pub s_lastcheck: U32,
+    pub s_checkinterval: U32,
+    pub s_creator_os: U32,
+    pub s_rev_level: U32,
+    pub s_def_resuid: U16,
+    pub s_def_resgid: U16,
+    pub s_first_ino: U32,
+    pub s_inode_size: U16,
+    pub s_block_group_nr: U16,
+    pub s_feature_compat: U32,
+    pub s_feature_incompat: U32,
+    pub s_feature_ro_compat: U32,
+    pub s_uuid: [u8; 16],
+    pub s_volume_name: [u8; 16],
+    pub s_last_mounted: [u8; 64],
+    pub s_algorithm_usage_bitmap: U32,
+    pub s_prealloc_blocks: u8,
+    pub s_prealloc_dir_blocks: u8,
+    pub s_reserved_gdt_blocks: U16,
+    pub s_journal_uuid: [u8; 16],
+    pub s_journal_inum: U32,
+    pub s_journal_dev: U32,
+    pub s_last_orphan: U32,
+    pub s_hash_seed: [U32; 4],
+    pub s_def_hash_version: u8,
+    pub s_jnl_backup_type: u8,
+    pub s_desc_size: U16,
+    pub s_default_mount_opts: U32,
+    pub s_first_meta_bg: U32,
+    pub s_mkfs_time: U32,
+    pub s_jnl_blocks: [U32; 17],
+    pub s_blocks_count_hi: U32,
+    pub s_r_blocks_count_hi: U32,
+    pub s_free_blocks_count_hi: U32,
+    pub s_min_extra_isize: U16,
+    pub s_want_extra_isize: U16,
+    pub s_flags: U32,
+    pub s_raid_stride: U16,
+    pub s_mmp_update_interval: U16,
+    pub s_mmp_block: U64,
+    pub s_raid_stripe_width: U32,
+    pub s_log_groups_per_flex: u8,
+    pub s_checksum_type: u8,
+    pub s_encryption_level: u8,
+    pub s_reserved_pad: u8,
+    pub s_kbytes_written: U64,
+    pub s_snapshot_inum: U32,
+    pub s_snapshot_id: U32,
+    pub s_snapshot_r_blocks_count: U64,
+    pub s_snapshot_list: U32,
+    pub s_error_count: U32,
+    pub s_first_error_time: U32,
+    pub s_first_error_ino: U32,
+    pub s_first_error_block: U64,
+    pub s_first_error_func: [u8; 32],
+    pub s_first_error_line: U32,
+    pub s_last_error_time: U32,
+    pub s_last_error_ino: U32,
+    pub s_last_error_line: U32,
+    pub s_last_error_block: U64,
+    pub s_last_error_func: [u8; 32],
+    pub s_mount_opts: [u8; 64],
+    pub s_usr_quota_inum: U32,
+    pub s_grp_quota_inum: U32,
+    pub s_overhead_clusters: U32,
+    pub s_backup_bgs: [U32; 2],
+    pub s_encrypt_algos: [u8; 4],
+    pub s_encrypt_pw_salt: [u8; 16],
+    pub s_lpf_ino: U32,
+    pub s_prj_quota_inum: U32,
+    pub s_checksum_seed: U32,
+    pub s_wtime_hi: u8,
+    pub s_mtime_hi: u8,
+    pub s_mkfs_time_hi: u8,
+    pub s_lastcheck_hi: u8,
+    pub s_first_error_time_hi: u8,
+    pub s_last_error_time_hi: u8,
+    pub s_first_error_errcode: u8,
+    pub s_last_error_errcode: u8,
+    pub s_encoding: U16,
+    pub s_encoding_flags: U16,
+    pub s_orphan_file_inum: U32,
+    pub s_def_resuid_hi: U16,
+    pub s_def_resgid_hi: U16,
+    pub s_reserved: [U32; 93],
+    pub s_checksum: U32,
+}
+
+const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
+const CHECKSUM_OFFSET: usize = SIZE - 4;
+
+/// A superblock whose magic and checksum are right.
+#[derive(Clone)]
+pub struct Superblock {
+    /// The fields. Change them freely; [`Superblock::encode`] sets the checksum.
+    pub(crate) raw: RawSuperblock,
+}
+
+/// The magic number at its place, to tell "not ext4" from "damaged". `None`: too few bytes.
+#[must_use]
+pub fn magic_of(bytes: &[u8]) -> Option<u16> {
+    RawSuperblock::read_from_prefix(bytes).ok().map(|(raw, _)| raw.s_magic.get())
+}
+
+impl Superblock {
+    /// Decodes the 1024 bytes at [`OFFSET`] (or of a backup) and verifies magic and checksum.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let short = || Corrupt::Superblock { field: "length", value: bytes.len() as u64, expected: "1024 bytes" };
+        let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| short())?;
+        if raw.s_magic.get() != MAGIC {
+            let value = raw.s_magic.get().into();
+            return Err(Corrupt::Superblock { field: "s_magic", value, expected: "0xef53" });
+        }
+        let superblock = Self { raw };
+        if superblock.features().ro_compat(RoCompat::METADATA_CSUM) {
+            superblock.verify()?;
+        }
+        Ok(superblock)
+    }
+
+    fn verify(&self) -> Result<(), Corrupt> {
+        if self.raw.s_checksum_type != CHECKSUM_CRC32C {
+            let value = self.raw.s_checksum_type.into();
+            return Err(Corrupt::Superblock { field: "s_checksum_type", value, expected: "1 (crc32c)" });
+        }
+        let (stored, computed) = (self.raw.s_checksum.get(), self.computed_checksum());
+        if stored == computed {
+            Ok(())
+        } else {
+            Err(Corrupt::Checksum { what: "superblock", place: 0, stored, computed })
+        }
+    }
+
+    fn computed_checksum(&self) -> u32 {
+        crc32c(!0, &self.raw.as_bytes()[..CHECKSUM_OFFSET])
+    }
+
+    /// The bytes, with the checksum made right.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SIZE] {
+        let mut copy = self.clone();
+        if copy.features().ro_compat(RoCompat::METADATA_CSUM) {
+            copy.raw.s_checksum = U32::new(copy.computed_checksum());
+        }
+        zerocopy::transmute!(copy.raw)
+    }
+
+    /// Feature flags; none on a volume of revision 0.
+    #[must_use]
+    pub fn features(&self) -> Features {
+        if self.raw.s_rev_level.get() < DYNAMIC_REVISION {
+            return Features::default();
+        }
+        Features {
+            compat: Compat::from_bits_retain(self.raw.s_feature_compat.get()),
+            incompat: Incompat::from_bits_retain(self.raw.s_feature_incompat.get()),
+            ro_compat: RoCompat::from_bits_retain(self.raw.s_feature_ro_compat.get()),
+        }
+    }
+
+    /// Stores feature flags.
+    pub fn set_features(&mut self, features: Features) {
+        self.raw.s_feature_compat = U32::new(features.compat.bits());
+        self.raw.s_feature_incompat = U32::new(features.incompat.bits());
+        self.raw.s_feature_ro_compat = U32::new(features.ro_compat.bits());
+    }
+
+    /// The volume's identity.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        Uuid::from_bytes(self.raw.s_uuid)
+    }
+
+    /// The label up to its first zero byte; bytes that are not UTF-8 are replaced.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let name = self.raw.s_volume_name;
+        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
+    }
+
+    /// Seed of the metadata checksums.
+    #[must_use]
+    pub fn metadata_checksum(&self) -> MetadataChecksum {
+        let features = self.features();
+        if !features.ro_compat(RoCompat::METADATA_CSUM) {
+            MetadataChecksum::NONE
+        } else if features.incompat(Incompat::CSUM_SEED) {
+            MetadataChecksum::with_seed(self.raw.s_checksum_seed.get())
+        } else {
+            MetadataChecksum::with_seed(crc32c(!0, &self.raw.s_uuid))
+        }
+    }
+
+    fn wide(&self, low: U32, high: U32) -> u64 {
+        // Without 64bit the upper halves mean nothing.
+        let high = if self.features().incompat(Incompat::BITS_64) { high.get() } else { 0 };
+        u64::from(low.get()) | u64::from(high) << 32
+    }
+
+    /// Blocks of the volume.
+    #[must_use]
+    pub fn blocks_count(&self) -> u64 {
+        self.wide(self.raw.s_blocks_count_lo, self.raw.s_blocks_count_hi)
+    }
+
+    /// Blocks only the reserved user may take.
+    #[must_use]
+    pub fn reserved_blocks(&self) -> u64 {
+        self.wide(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi)
+    }
+
+    /// Free blocks as of the last sync; the truth is the group descriptors.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        self.wide(self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi)
+    }
+
+    /// Sets the number of blocks.
+    pub fn set_blocks_count(&mut self, blocks: u64) {
+        (self.raw.s_blocks_count_lo, self.raw.s_blocks_count_hi) = halves(blocks);
+    }
+
+    /// Sets the number of reserved blocks.
+    pub fn set_reserved_blocks(&mut self, blocks: u64) {
+        (self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi) = halves(blocks);
+    }
+
+    /// Sets the number of free blocks.
+    pub fn set_free_blocks(&mut self, blocks: u64) {
+        (self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi) = halves(blocks);
+    }
+}
+
+fn halves(value: u64) -> (U32, U32) {
+    let low = u32::try_from(value & 0xffff_ffff).expect("masked to 32 bits");
+    let high = u32::try_from(value >> 32).expect("shifted to 32 bits");
+    (U32::new(low), U32::new(high))
+}
