@@ -3,6 +3,9 @@
 //! `Raw*` types are the bytes; what has been decoded is validated and safe to compute with. Source of every fact: the
 //! kernel's ext4 documentation (Documentation/filesystems/ext4).
 
+pub mod dir_entry;
+pub mod htree;
+pub mod xattr;
 pub mod features;
 pub mod group_desc;
 pub mod inode;

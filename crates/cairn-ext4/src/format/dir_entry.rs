@@ -1,0 +1,460 @@
+//! Linear directory blocks: a chain of variable-length entries, with a checksum tail under metadata_csum.
+//!
+//! Invariant: the `rec_len`s of a block add up to exactly the block (less the tail), so every byte belongs to one entry;
+//! an entry whose inode is 0 is free space. Nothing here does I/O; a [`Defect`] becomes a
+//! [`Corrupt::Directory`] once the caller adds the place. Source: "Linear (Classic) Directories" in the kernel's
+//! ext4 documentation.
+
+use std::ops::Range;
+
+use cairn_base::checksum::crc32c;
+use cairn_base::{FileBlock, Ino};
+use cairn_vfs::FileKind;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::InodeSeed;
+use crate::corrupt::Corrupt;
+
+/// Longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Bytes of the checksum tail.
+pub const TAIL_LEN: usize = size_of::<RawDirEntryTail>();
+/// Bytes of the smallest entry, with a one-byte name.
+pub const MIN_REC_LEN: usize = 12;
+/// Offset of `..` in the first block.
+pub const DOTDOT_AT: usize = 12;
+
+const HEADER_LEN: usize = size_of::<RawDirEntry>();
+const TAIL_FILE_TYPE: u8 = 0xde;
+
+/// `struct ext4_dir_entry_2`, without the name.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawDirEntry {
+    /// Inode number; 0 marks free space.
+    pub inode: U32,
+    /// Distance to the next entry; see [`decode_rec_len`].
+    pub rec_len: U16,
+    /// Bytes of the name.
+    pub name_len: u8,
+    /// Kind code with the filetype feature; else the upper byte of the name length, always 0.
+    pub file_type: u8,
+}
+
+const _: () = assert!(size_of::<RawDirEntry>() == 8);
+
+/// `struct ext4_dir_entry_tail`: looks like a free entry to a reader that does not know checksums.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawDirEntryTail {
+    /// 0, as an entry's inode.
+    pub det_reserved_zero1: U32,
+    /// 12.
+    pub det_rec_len: U16,
+    /// 0, as an entry's name length.
+    pub det_reserved_zero2: u8,
+    /// 0xDE.
+    pub det_reserved_ft: u8,
+    /// crc32c of inode seed and the block before the tail.
+    pub det_checksum: U32,
+}
+
+const _: () = assert!(size_of::<RawDirEntryTail>() == 12);
+
+/// What is wrong in a block, before its place is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defect {
+    /// Byte offset in the block.
+    pub offset: usize,
+    /// What is wrong.
+    pub what: &'static str,
+    /// The offending value.
+    pub value: u64,
+}
+
+impl Defect {
+    /// The error, with its place.
+    #[must_use]
+    pub fn at(self, ino: Ino, block: FileBlock) -> Corrupt {
+        let offset = u32::try_from(self.offset).unwrap_or(u32::MAX);
+        Corrupt::Directory { ino, block, offset, what: self.what, value: self.value }
+    }
+}
+
+/// What one must know of the volume and the directory to read its blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct DirFormat {
+    /// Bytes a block: 1,024 to 65,536.
+    pub block_size: usize,
+    /// Entries hold the kind of their inode.
+    pub filetype: bool,
+    /// Seed of the directory's checksums.
+    pub seed: InodeSeed,
+    /// Largest valid inode number.
+    pub inodes_count: u32,
+}
+
+impl DirFormat {
+    /// The bytes of a leaf block that hold entries.
+    #[must_use]
+    pub const fn leaf_len(&self) -> usize {
+        if self.seed.0.is_some() { self.block_size.saturating_sub(TAIL_LEN) } else { self.block_size }
+    }
+
+    /// The kind code to store.
+    #[must_use]
+    pub const fn file_type(&self, kind: FileKind) -> u8 {
+        if self.filetype { kind_code(kind) } else { 0 }
+    }
+}
+
+/// `rec_len` as stored: 64 KiB does not fit 16 bits and is stored as 65,535 (0 is read, too).
+#[must_use]
+pub fn decode_rec_len(stored: u16, block_size: usize) -> usize {
+    match stored {
+        0 | u16::MAX if block_size == 65_536 => block_size,
+        len => usize::from(len),
+    }
+}
+
+/// The stored form of a `rec_len`, which is at most a block.
+///
+/// # Panics
+/// If the length is impossible: lengths are computed by us.
+#[must_use]
+pub fn encode_rec_len(len: usize) -> u16 {
+    assert!(len <= 65_536 && len.is_multiple_of(4), "rec_len {len}");
+    u16::try_from(len).unwrap_or(u16::MAX)
+}
+
+/// Bytes an entry with a name of this length needs.
+#[must_use]
+pub const fn entry_len(name_len: usize) -> usize {
+    (HEADER_LEN + name_len + 3) & !3
+}
+
+/// `EXT4_FT_*` of a kind.
+#[must_use]
+pub const fn kind_code(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// Kind of an `EXT4_FT_*` code; `None` for unknown ones.
+#[must_use]
+pub const fn kind_of_code(code: u8) -> Option<FileKind> {
+    Some(match code {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => return None,
+    })
+}
+
+/// One valid entry of a block; free if `ino` is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Byte offset in the block.
+    pub offset: usize,
+    /// Bytes to the next entry.
+    pub rec_len: usize,
+    /// Inode, 0 for free space.
+    pub ino: u32,
+    /// Kind code as stored.
+    pub file_type: u8,
+    /// Name; meaningless in free space.
+    pub name: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Kind, where stored.
+    #[must_use]
+    pub const fn kind(&self, format: &DirFormat) -> Option<FileKind> {
+        if format.filetype { kind_of_code(self.file_type) } else { None }
+    }
+
+    /// Bytes the entry itself needs; what is beyond is free.
+    #[must_use]
+    pub const fn used(&self) -> usize {
+        if self.ino == 0 { 0 } else { entry_len(self.name.len()) }
+    }
+}
+
+/// The entries of one region of bytes, checked one by one. Ends after the first defect.
+pub struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    end: usize,
+    format: &'a DirFormat,
+}
+
+/// All entries of a leaf block, without the tail.
+#[must_use]
+pub fn entries<'a>(block: &'a [u8], format: &'a DirFormat) -> Entries<'a> {
+    entries_in(block, 0..format.leaf_len(), format)
+}
+
+/// The entries that fill `region` of `bytes`.
+#[must_use]
+pub fn entries_in<'a>(bytes: &'a [u8], region: Range<usize>, format: &'a DirFormat) -> Entries<'a> {
+    Entries { bytes, at: region.start, end: region.end, format }
+}
+
+impl<'a> Entries<'a> {
+    fn decode(&self) -> Result<Entry<'a>, Defect> {
+        let offset = self.at;
+        let defect = |what, value: usize| Defect { offset, what, value: value as u64 };
+        let rest = self.bytes.get(offset..self.end).ok_or_else(|| defect("block is too short", self.bytes.len()))?;
+        let (raw, names) =
+            RawDirEntry::ref_from_prefix(rest).map_err(|_| defect("no room for an entry", rest.len()))?;
+        let rec_len = decode_rec_len(raw.rec_len.get(), self.format.block_size);
+        let name_len = usize::from(raw.name_len);
+        if rec_len < MIN_REC_LEN || !rec_len.is_multiple_of(4) {
+            return Err(defect("impossible rec_len", rec_len));
+        }
+        if rec_len > rest.len() {
+            return Err(defect("rec_len crosses the end of the block", rec_len));
+        }
+        if rec_len < entry_len(name_len) {
+            return Err(defect("name_len exceeds the entry", name_len));
+        }
+        let left = rest.len() - rec_len;
+        if left != 0 && left < MIN_REC_LEN {
+            return Err(defect("entry ends too close to the end of the block", rec_len));
+        }
+        let ino = raw.inode.get();
+        if ino > self.format.inodes_count {
+            return Err(defect("inode number is beyond the last", ino as usize));
+        }
+        let name = names.get(..name_len).ok_or_else(|| defect("name_len exceeds the block", name_len))?;
+        if ino != 0 && name.is_empty() {
+            return Err(defect("entry without a name", 0));
+        }
+        Ok(Entry { offset, rec_len, ino, file_type: raw.file_type, name })
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Defect>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.end {
+            return None;
+        }
+        let entry = self.decode();
+        self.at = match &entry {
+            Ok(entry) => self.at + entry.rec_len,
+            Err(_) => self.end,
+        };
+        Some(entry)
+    }
+}
+
+/// The live entry of this name among `entries`.
+pub fn find<'a>(entries: Entries<'a>, name: &[u8]) -> Result<Option<Entry<'a>>, Defect> {
+    for entry in entries {
+        let entry = entry?;
+        if entry.ino != 0 && entry.name == name {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a name can go into a block, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// The name is there already.
+    Taken,
+    /// Give this offset to [`insert_at`].
+    At(usize),
+    /// No gap is long enough.
+    Full,
+}
+
+/// Looks for the first gap that takes `name`, and for `name` itself.
+pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
+    let need = entry_len(name.len());
+    let mut room = Room::Full;
+    for entry in entries {
+        let entry = entry?;
+        if entry.ino != 0 && entry.name == name {
+            return Ok(Room::Taken);
+        }
+        if room == Room::Full && entry.rec_len - entry.used() >= need {
+            room = Room::At(entry.offset);
+        }
+    }
+    Ok(room)
+}
+
+/// Puts an entry into the gap of the entry at `offset`, which [`room`] has found; returns the new entry's offset.
+///
+/// # Panics
+/// If there is no such gap.
+pub fn insert_at(bytes: &mut [u8], offset: usize, format: &DirFormat, ino: u32, file_type: u8, name: &[u8]) -> usize {
+    let (raw, _) = RawDirEntry::mut_from_prefix(&mut bytes[offset..]).expect("room() has read this entry");
+    let rec_len = decode_rec_len(raw.rec_len.get(), format.block_size);
+    let used = if raw.inode.get() == 0 { 0 } else { entry_len(usize::from(raw.name_len)) };
+    if used > 0 {
+        raw.rec_len = U16::new(encode_rec_len(used));
+    }
+    put(bytes, offset + used, rec_len - used, ino, file_type, name);
+    offset + used
+}
+
+/// Writes one entry. Its place and length are ours, not the disk's.
+fn put(bytes: &mut [u8], offset: usize, rec_len: usize, ino: u32, file_type: u8, name: &[u8]) {
+    assert!(name.len() <= NAME_MAX && rec_len >= entry_len(name.len()), "entry of {rec_len} bytes for {name:?}");
+    let name_len = name.len() as u8;
+    let header = RawDirEntry { inode: U32::new(ino), rec_len: U16::new(encode_rec_len(rec_len)), name_len, file_type };
+    let entry = &mut bytes[offset..offset + entry_len(name.len()).max(HEADER_LEN)];
+    entry.fill(0);
+    entry[..HEADER_LEN].copy_from_slice(header.as_bytes());
+    entry[HEADER_LEN..HEADER_LEN + name.len()].copy_from_slice(name);
+}
+
+/// Turns the live entry at `offset` into free space: part of the entry before it, if that is in the same region.
+pub fn remove_at(bytes: &mut [u8], region: Range<usize>, format: &DirFormat, offset: usize) -> Result<(), Defect> {
+    let mut before: Option<(usize, usize)> = None;
+    let mut found = None;
+    for entry in entries_in(bytes, region, format) {
+        let entry = entry?;
+        if entry.offset == offset {
+            found = Some(entry.rec_len);
+            break;
+        }
+        before = Some((entry.offset, entry.rec_len));
+    }
+    let rec_len = found.ok_or(Defect { offset, what: "no entry starts here", value: 0 })?;
+    match before {
+        Some((at, len)) => {
+            bytes[offset..offset + rec_len].fill(0);
+            bytes[at + 4..at + 6].copy_from_slice(&encode_rec_len(len + rec_len).to_le_bytes());
+        }
+        // The length stays: it is how the region is found to be free.
+        None => {
+            bytes[offset..offset + 4].fill(0);
+            bytes[offset + 6..offset + rec_len].fill(0);
+        }
+    }
+    Ok(())
+}
+
+/// Points the entry at `offset` (from a search of the same bytes) to another inode.
+///
+/// # Panics
+/// If `offset` is not inside the block.
+pub fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
+    let (raw, _) = RawDirEntry::mut_from_prefix(&mut bytes[offset..]).expect("a search has read this entry");
+    raw.inode = U32::new(ino);
+    raw.file_type = file_type;
+}
+
+/// Fills `region` with these entries, as dense as possible, the last one taking the rest. They must fit.
+///
+/// # Panics
+/// If they do not fit.
+pub fn pack<'n>(bytes: &mut [u8], region: Range<usize>, entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>) {
+    bytes[region.clone()].fill(0);
+    let mut last: Option<(usize, u32, u8, &[u8])> = None;
+    let mut at = region.start;
+    for (ino, file_type, name) in entries {
+        if let Some((offset, ino, file_type, name)) = last.replace((at, ino, file_type, name)) {
+            put(bytes, offset, entry_len(name.len()), ino, file_type, name);
+        }
+        at += entry_len(name.len());
+    }
+    let (offset, ino, file_type, name) = last.unwrap_or((region.start, 0, 0, b""));
+    put(bytes, offset, region.end - offset, ino, file_type, name);
+}
+
+/// Makes the block a leaf with these entries, checksum included.
+pub fn pack_leaf<'n>(block: &mut [u8], format: &DirFormat, entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>) {
+    block.fill(0);
+    pack(block, 0..format.leaf_len(), entries);
+    seal_leaf(block, format);
+}
+
+/// Writes the tail with the block's checksum; nothing without metadata_csum.
+///
+/// # Panics
+/// If the block is shorter than the format says.
+pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
+    let Some(seed) = format.seed.0 else { return };
+    let (entries, tail) = block.split_at_mut(format.leaf_len());
+    let tail_now = RawDirEntryTail {
+        det_reserved_zero1: U32::ZERO,
+        det_rec_len: U16::new(TAIL_LEN as u16),
+        det_reserved_zero2: 0,
+        det_reserved_ft: TAIL_FILE_TYPE,
+        det_checksum: U32::new(crc32c(seed, entries)),
+    };
+    tail[..TAIL_LEN].copy_from_slice(tail_now.as_bytes());
+}
+
+/// Checks tail and checksum of a leaf; `place` is the block's number for the error.
+pub fn verify_leaf(block: &[u8], format: &DirFormat, ino: Ino, place: FileBlock) -> Result<(), Corrupt> {
+    if block.len() != format.block_size {
+        return Err(Defect { offset: 0, what: "block is too short", value: block.len() as u64 }.at(ino, place));
+    }
+    let Some(seed) = format.seed.0 else { return Ok(()) };
+    let missing = Defect { offset: format.leaf_len(), what: "checksum tail is missing", value: 0 };
+    let (entries, tail) = block.split_at_checked(format.leaf_len()).ok_or_else(|| missing.at(ino, place))?;
+    let tail = RawDirEntryTail::ref_from_bytes(tail).map_err(|_| missing.at(ino, place))?;
+    if tail.det_reserved_zero1.get() != 0
+        || usize::from(tail.det_rec_len.get()) != TAIL_LEN
+        || tail.det_reserved_zero2 != 0
+        || tail.det_reserved_ft != TAIL_FILE_TYPE
+    {
+        return Err(missing.at(ino, place));
+    }
+    let (stored, computed) = (tail.det_checksum.get(), crc32c(seed, entries));
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(Corrupt::Checksum { what: "directory block", place: place.get(), stored, computed })
+    }
+}
+
+/// The first two entries of a directory's first block, which every directory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dots {
+    /// The directory itself.
+    pub this: u32,
+    /// Its parent.
+    pub parent: u32,
+}
+
+/// Reads and checks `.` and `..` of the first block; works for linear blocks and index roots.
+pub fn dots(block: &[u8], format: &DirFormat) -> Result<Dots, Defect> {
+    let mut entries = entries_in(block, 0..block.len(), format);
+    let mut expect = |name: &'static [u8], what| match entries.next() {
+        Some(Ok(entry)) if entry.name == name && entry.ino != 0 => Ok(entry),
+        Some(Err(defect)) => Err(defect),
+        Some(Ok(entry)) => Err(Defect { offset: entry.offset, what, value: u64::from(entry.ino) }),
+        None => Err(Defect { offset: 0, what, value: 0 }),
+    };
+    let this = expect(b".", "first entry is not `.`")?;
+    let parent = expect(b"..", "second entry is not `..`")?;
+    if parent.offset != DOTDOT_AT {
+        return Err(Defect { offset: parent.offset, what: "`..` is not at offset 12", value: parent.offset as u64 });
+    }
+    Ok(Dots { this: this.ino, parent: parent.ino })
+}
+
+#[cfg(test)]
+#[path = "dir_entry/tests.rs"]
+mod tests;

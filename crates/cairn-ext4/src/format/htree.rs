@@ -1,0 +1,427 @@
+//! Index blocks of a hashed directory: the root in block 0, inner nodes in further blocks.
+//!
+//! Both look like directory blocks to a reader that does not know the index: the root's entries hide in the free space
+//! of `..`, a node's behind a free entry as long as the block. Invariant: hashes ascend; entry 0 has none and stands
+//! for everything below entry 1; a hash with its lowest bit set continues the value of the leaf before it.
+//! Source: "Hash Tree Directories" in the kernel's ext4 documentation.
+
+use cairn_base::checksum::crc32c;
+use cairn_base::{FileBlock, Ino};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::dir_entry::{DOTDOT_AT, Defect, DirFormat, RawDirEntry, decode_rec_len, encode_rec_len, kind_code};
+use crate::corrupt::Corrupt;
+
+/// `struct dx_root_info`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawDxRootInfo {
+    /// 0.
+    pub reserved_zero: U32,
+    /// Algorithm of the directory.
+    pub hash_version: u8,
+    /// 8.
+    pub info_length: u8,
+    /// Levels of nodes between the root and the leaves.
+    pub indirect_levels: u8,
+    /// Bit 0 must be clear.
+    pub unused_flags: u8,
+}
+
+/// `struct dx_entry`. Entry 0 holds limit and count instead of a hash (`struct dx_countlimit`).
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawDxEntry {
+    /// Smallest hash of the child; in entry 0 the limit (low half) and the count (high half) of entries.
+    pub hash: U32,
+    /// Logical block of the child.
+    pub block: U32,
+}
+
+/// `struct dx_tail`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawDxTail {
+    /// 0; part of the checksum.
+    pub dt_reserved: U32,
+    /// crc32c of inode seed, the block up to the last used entry, and this tail with a zero checksum.
+    pub dt_checksum: U32,
+}
+
+const _: () = assert!(size_of::<RawDxRootInfo>() == 8);
+const _: () = assert!(size_of::<RawDxEntry>() == 8);
+const _: () = assert!(size_of::<RawDxTail>() == 8);
+
+const ENTRY_LEN: usize = size_of::<RawDxEntry>();
+const INFO_AT: usize = 24;
+const ROOT_ENTRIES_AT: usize = 32;
+const NODE_ENTRIES_AT: usize = 8;
+/// Block numbers have 28 bits; the rest is reserved.
+const BLOCK_MASK: u32 = 0x0fff_ffff;
+
+/// Which of the two shapes an index block has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Block 0.
+    Root,
+    /// Any other.
+    Inner,
+}
+
+impl NodeKind {
+    const fn entries_at(self) -> usize {
+        match self {
+            Self::Root => ROOT_ENTRIES_AT,
+            Self::Inner => NODE_ENTRIES_AT,
+        }
+    }
+
+    /// Entries that fit a block of this kind.
+    #[must_use]
+    pub const fn limit(self, format: &DirFormat) -> usize {
+        (format.block_size - self.entries_at()) / ENTRY_LEN - format.seed.0.is_some() as usize
+    }
+}
+
+/// What the root says of the whole index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootInfo {
+    /// Algorithm.
+    pub hash_version: u8,
+    /// Levels of nodes below the root, above the leaves.
+    pub indirect_levels: u8,
+}
+
+/// Reads the root's description of the index; `max_levels` is what the volume's features allow.
+pub fn root_info(block: &[u8], format: &DirFormat, max_levels: u8) -> Result<RootInfo, Defect> {
+    let defect = |offset, what, value: u64| Defect { offset, what, value };
+    let short = || defect(0, "block is too short for an index root", block.len() as u64);
+    let (dot, _) = RawDirEntry::ref_from_prefix(block).map_err(|_| short())?;
+    let dotdot = block.get(DOTDOT_AT..).ok_or_else(short)?;
+    let (dotdot, _) = RawDirEntry::ref_from_prefix(dotdot).map_err(|_| short())?;
+    if usize::from(dot.rec_len.get()) != DOTDOT_AT {
+        return Err(defect(4, "rec_len of `.` in an index root is not 12", u64::from(dot.rec_len.get())));
+    }
+    if usize::from(dotdot.rec_len.get()) != format.block_size - DOTDOT_AT {
+        let value = u64::from(dotdot.rec_len.get());
+        return Err(defect(DOTDOT_AT + 4, "`..` of an index root does not span the block", value));
+    }
+    let (info, _) = block.get(INFO_AT..).and_then(|b| RawDxRootInfo::ref_from_prefix(b).ok()).ok_or_else(short)?;
+    if info.reserved_zero.get() != 0 {
+        return Err(defect(INFO_AT, "reserved field of the index root is not 0", u64::from(info.reserved_zero.get())));
+    }
+    if usize::from(info.info_length) != size_of::<RawDxRootInfo>() {
+        return Err(defect(INFO_AT + 5, "info_length of the index root is not 8", u64::from(info.info_length)));
+    }
+    if info.unused_flags & 1 != 0 {
+        return Err(defect(INFO_AT + 7, "unknown flags in the index root", u64::from(info.unused_flags)));
+    }
+    if info.indirect_levels > max_levels {
+        return Err(defect(INFO_AT + 6, "index is deeper than the features allow", u64::from(info.indirect_levels)));
+    }
+    Ok(RootInfo { hash_version: info.hash_version, indirect_levels: info.indirect_levels })
+}
+
+/// The entries of a valid index block.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    entries: &'a [RawDxEntry],
+    limit: usize,
+}
+
+impl<'a> Node<'a> {
+    /// Finds and checks the entries of an index block.
+    pub fn parse(block: &'a [u8], kind: NodeKind, format: &DirFormat) -> Result<Self, Defect> {
+        let at = kind.entries_at();
+        let defect = |what, value: usize| Defect { offset: at, what, value: value as u64 };
+        if block.len() != format.block_size {
+            return Err(defect("block is too short for an index node", block.len()));
+        }
+        if kind == NodeKind::Inner && !is_spanned_by_free_entry(block, format) {
+            return Err(Defect { offset: 0, what: "index node does not start with a free entry", value: 0 });
+        }
+        let rest = block.get(at..).unwrap_or(&[]);
+        let (first, _) = RawDxEntry::ref_from_prefix(rest)
+            .map_err(|_| defect("block is too short for an index node", rest.len()))?;
+        let (limit, count) = limit_and_count(first);
+        if limit != kind.limit(format) {
+            return Err(defect("index limit does not fit the block", limit));
+        }
+        if count == 0 || count > limit {
+            return Err(defect("index count is 0 or beyond the limit", count));
+        }
+        let entries = rest
+            .get(..count * ENTRY_LEN)
+            .and_then(|bytes| <[RawDxEntry]>::ref_from_bytes(bytes).ok())
+            .ok_or_else(|| defect("index count is beyond the block", count))?;
+        let node = Self { entries, limit };
+        match (2..count).find(|i| node.hash(*i) < node.hash(i - 1)) {
+            Some(i) => Err(Defect {
+                offset: at + i * ENTRY_LEN,
+                what: "hashes of the index do not ascend",
+                value: u64::from(node.hash(i)),
+            }),
+            None => Ok(node),
+        }
+    }
+
+    /// Entries in use, at least 1.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if no entry can be added.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.entries.len() >= self.limit
+    }
+
+    /// Smallest hash of entry `i`; 0 for the first and beyond the end.
+    #[must_use]
+    pub fn hash(&self, i: usize) -> u32 {
+        if i == 0 { 0 } else { self.entries.get(i).map_or(0, |entry| entry.hash.get()) }
+    }
+
+    /// Child of entry `i`, if there is such an entry.
+    #[must_use]
+    pub fn child(&self, i: usize) -> Option<FileBlock> {
+        self.entries.get(i).map(|entry| FileBlock(u64::from(entry.block.get() & BLOCK_MASK)))
+    }
+
+    /// The last entry that is not above `hash`.
+    #[must_use]
+    pub fn search(&self, hash: u32) -> usize {
+        self.entries.get(1..).map_or(0, |rest| rest.partition_point(|entry| entry.hash.get() <= hash))
+    }
+
+    /// All entries as (hash, child) pairs.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<(u32, FileBlock)> {
+        (0..self.count()).filter_map(|i| Some((self.hash(i), self.child(i)?))).collect()
+    }
+}
+
+fn limit_and_count(first: &RawDxEntry) -> (usize, usize) {
+    let both = first.hash.get();
+    ((both & 0xffff) as usize, (both >> 16) as usize)
+}
+
+/// True if one free entry spans the block: an index node, or (without checksums) an empty leaf.
+#[must_use]
+pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
+    RawDirEntry::ref_from_prefix(block).is_ok_and(|(raw, _)| {
+        raw.inode.get() == 0 && decode_rec_len(raw.rec_len.get(), format.block_size) == format.block_size
+    })
+}
+
+/// Makes `block` the root of an index with one leaf.
+///
+/// # Panics
+/// If the block is shorter than the format says.
+pub fn init_root(block: &mut [u8], format: &DirFormat, this: u32, parent: u32, hash_version: u8, leaf: FileBlock) {
+    block.fill(0);
+    let file_type = if format.filetype { kind_code(cairn_vfs::FileKind::Directory) } else { 0 };
+    for (at, rec_len, ino, name) in
+        [(0, DOTDOT_AT, this, &b"."[..]), (DOTDOT_AT, format.block_size - DOTDOT_AT, parent, b"..")]
+    {
+        let raw = RawDirEntry {
+            inode: U32::new(ino),
+            rec_len: U16::new(encode_rec_len(rec_len)),
+            name_len: name.len() as u8,
+            file_type,
+        };
+        block[at..at + 8].copy_from_slice(raw.as_bytes());
+        block[at + 8..at + 8 + name.len()].copy_from_slice(name);
+    }
+    let info = RawDxRootInfo {
+        reserved_zero: U32::ZERO,
+        hash_version,
+        info_length: size_of::<RawDxRootInfo>() as u8,
+        indirect_levels: 0,
+        unused_flags: 0,
+    };
+    block[INFO_AT..INFO_AT + 8].copy_from_slice(info.as_bytes());
+    write_entries(block, NodeKind::Root, format, &[(0, leaf)]);
+}
+
+/// Makes `block` an inner node with these entries; the first one's hash is not stored.
+///
+/// # Panics
+/// If the entries do not fit.
+pub fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlock)]) {
+    block.fill(0);
+    let raw = RawDirEntry {
+        inode: U32::ZERO,
+        rec_len: U16::new(encode_rec_len(format.block_size)),
+        name_len: 0,
+        file_type: 0,
+    };
+    block[..8].copy_from_slice(raw.as_bytes());
+    write_entries(block, NodeKind::Inner, format, entries);
+}
+
+/// Replaces the entries of an index block, checksum included.
+///
+/// # Panics
+/// If the entries do not fit.
+pub fn write_entries(block: &mut [u8], kind: NodeKind, format: &DirFormat, entries: &[(u32, FileBlock)]) {
+    let limit = kind.limit(format);
+    assert!(!entries.is_empty() && entries.len() <= limit, "{} entries in an index block of {limit}", entries.len());
+    let at = kind.entries_at();
+    for (i, (hash, child)) in entries.iter().enumerate() {
+        let number = u32::try_from(child.get()).expect("index children are below 2^28");
+        let hash = if i == 0 { (entries.len() as u32) << 16 | limit as u32 } else { *hash };
+        let raw = RawDxEntry { hash: U32::new(hash), block: U32::new(number & BLOCK_MASK) };
+        block[at + i * ENTRY_LEN..at + (i + 1) * ENTRY_LEN].copy_from_slice(raw.as_bytes());
+    }
+    seal_node(block, kind, format);
+}
+
+/// Inserts an entry behind entry `after`, checksum included. There must be room.
+///
+/// # Panics
+/// If there is none, or if the block is no index block.
+pub fn insert_entry(
+    block: &mut [u8],
+    kind: NodeKind,
+    format: &DirFormat,
+    after: usize,
+    hash: u32,
+    child: FileBlock,
+) -> Result<(), Defect> {
+    let mut entries = Node::parse(block, kind, format)?.pairs();
+    entries.insert(after + 1, (hash, child));
+    write_entries(block, kind, format, &entries);
+    Ok(())
+}
+
+/// Puts a level between the root and all it pointed to: `child` has taken over the root's entries.
+///
+/// # Panics
+/// If the block is shorter than the format says.
+pub fn deepen_root(block: &mut [u8], format: &DirFormat, child: FileBlock) {
+    let levels = &mut block[INFO_AT + 6];
+    *levels = levels.checked_add(1).expect("the depth was checked");
+    write_entries(block, NodeKind::Root, format, &[(0, child)]);
+}
+
+/// Checksum of an index block, and the tail's place; `None` if limit or count are impossible.
+fn node_checksum(block: &[u8], kind: NodeKind, format: &DirFormat, seed: u32) -> Option<(u32, usize)> {
+    let at = kind.entries_at();
+    let (first, _) = RawDxEntry::ref_from_prefix(block.get(at..)?).ok()?;
+    let (limit, count) = limit_and_count(first);
+    if limit != kind.limit(format) || count > limit {
+        return None;
+    }
+    let tail_at = at + limit * ENTRY_LEN;
+    let used = block.get(..at + count * ENTRY_LEN)?;
+    let (tail, _) = RawDxTail::ref_from_prefix(block.get(tail_at..)?).ok()?;
+    let sum = crc32c(crc32c(seed, used), tail.dt_reserved.as_bytes());
+    Some((crc32c(sum, &[0; 4]), tail_at))
+}
+
+/// Writes the checksum of an index block; nothing without metadata_csum.
+///
+/// # Panics
+/// If the block is no index block.
+pub fn seal_node(block: &mut [u8], kind: NodeKind, format: &DirFormat) {
+    let Some(seed) = format.seed.0 else { return };
+    let (sum, tail_at) = node_checksum(block, kind, format, seed).expect("an index block");
+    block[tail_at + 4..tail_at + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Checks the checksum of an index block; `place` is the block's number for the error.
+pub fn verify_node(
+    block: &[u8],
+    kind: NodeKind,
+    format: &DirFormat,
+    ino: Ino,
+    place: FileBlock,
+) -> Result<(), Corrupt> {
+    let Some(seed) = format.seed.0 else { return Ok(()) };
+    let defect = Defect { offset: kind.entries_at(), what: "no room for the index checksum", value: 0 };
+    let (computed, tail_at) = node_checksum(block, kind, format, seed).ok_or_else(|| defect.at(ino, place))?;
+    let tail = block.get(tail_at..).and_then(|bytes| RawDxTail::ref_from_prefix(bytes).ok());
+    let stored = tail.ok_or_else(|| defect.at(ino, place))?.0.dt_checksum.get();
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(Corrupt::Checksum { what: "directory index block", place: place.get(), stored, computed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::checksum::InodeSeed;
+
+    const SUMMED: DirFormat =
+        DirFormat { block_size: 1024, filetype: true, seed: InodeSeed(Some(7)), inodes_count: 100 };
+
+    #[test]
+    fn a_root_grows_and_deepens() {
+        let mut block = vec![0xaa; 1024];
+        init_root(&mut block, &SUMMED, 12, 2, 1, FileBlock(1));
+        for i in 1..NodeKind::Root.limit(&SUMMED) {
+            insert_entry(&mut block, NodeKind::Root, &SUMMED, i - 1, i as u32 * 16, FileBlock(i as u64 + 1)).unwrap();
+        }
+        verify_node(&block, NodeKind::Root, &SUMMED, Ino(12), FileBlock(0)).unwrap();
+        let node = Node::parse(&block, NodeKind::Root, &SUMMED).unwrap();
+        assert!(node.is_full());
+        assert_eq!(
+            (node.search(15), node.search(16), node.search(17), node.search(u32::MAX)),
+            (0, 1, 1, node.count() - 1)
+        );
+        assert_eq!(node.child(3), Some(FileBlock(4)));
+        let pairs = node.pairs();
+        let mut inner = vec![0; 1024];
+        init_inner(&mut inner, &SUMMED, &pairs);
+        verify_node(&inner, NodeKind::Inner, &SUMMED, Ino(12), FileBlock(200)).unwrap();
+        assert_eq!(Node::parse(&inner, NodeKind::Inner, &SUMMED).unwrap().pairs(), pairs);
+        deepen_root(&mut block, &SUMMED, FileBlock(200));
+        let info = root_info(&block, &SUMMED, 1).unwrap();
+        assert_eq!(info, RootInfo { hash_version: 1, indirect_levels: 1 });
+        assert!(root_info(&block, &SUMMED, 0).is_err());
+        assert_eq!(Node::parse(&block, NodeKind::Root, &SUMMED).unwrap().pairs(), [(0, FileBlock(200))]);
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let mut block = vec![0; 1024];
+        init_inner(&mut block, &SUMMED, &[(0, FileBlock(1)), (8, FileBlock(2)), (6, FileBlock(3))]);
+        assert_eq!(
+            Node::parse(&block, NodeKind::Inner, &SUMMED).unwrap_err().what,
+            "hashes of the index do not ascend"
+        );
+        block[20] ^= 1;
+        assert!(matches!(
+            verify_node(&block, NodeKind::Inner, &SUMMED, Ino(12), FileBlock(9)),
+            Err(Corrupt::Checksum { place: 9, .. })
+        ));
+        block[10] = 0;
+        assert!(Node::parse(&block, NodeKind::Inner, &SUMMED).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(mut block in proptest::collection::vec(any::<u8>(), 1024), shaped: bool) {
+            if shaped {
+                init_inner(&mut block.clone(), &SUMMED, &[(0, FileBlock(1))]);
+                block[..4].fill(0);
+                block[4..6].copy_from_slice(&1024_u16.to_le_bytes());
+                block[8..10].copy_from_slice(&126_u16.to_le_bytes());
+            }
+            for kind in [NodeKind::Root, NodeKind::Inner] {
+                let _ = verify_node(&block, kind, &SUMMED, Ino(1), FileBlock(0));
+                let _ = root_info(&block, &SUMMED, 2);
+                if let Ok(node) = Node::parse(&block, kind, &SUMMED) {
+                    let _ = (node.search(77), node.child(node.count()), node.pairs());
+                }
+            }
+        }
+    }
+}

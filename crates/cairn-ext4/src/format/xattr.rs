@@ -1,0 +1,434 @@
+//! Extended attributes as bytes: the area behind an inode's fields, and the block an inode may share with others.
+//!
+//! Entries grow up from the start, values down from the end. Invariant of what we write: values do not overlap, entries
+//! of a block are sorted, every hash is right. Values of the inode area are addressed from the first entry, values of a
+//! block from the block's start. Source: "Extended Attributes" in the kernel's ext4 documentation.
+
+use cairn_base::checksum::crc32c;
+use cairn_base::{Ino, Pba};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::MetadataChecksum;
+use crate::corrupt::Corrupt;
+
+/// `h_magic` of blocks and of the inode area.
+pub const MAGIC: u32 = 0xea02_0000;
+/// Most inodes that may share one block.
+pub const REFCOUNT_MAX: u32 = 1024;
+/// Largest value that can be set.
+pub const VALUE_MAX: usize = 65_536;
+
+/// `struct ext4_xattr_ibody_header`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawInodeHeader {
+    /// [`MAGIC`].
+    pub h_magic: U32,
+}
+
+/// `struct ext4_xattr_header`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawBlockHeader {
+    /// [`MAGIC`].
+    pub h_magic: U32,
+    /// Inodes that point here.
+    pub h_refcount: U32,
+    /// 1.
+    pub h_blocks: U32,
+    /// Hash of all entries; 0 if one of them has none.
+    pub h_hash: U32,
+    /// crc32c of volume seed, block number and the block with this field 0.
+    pub h_checksum: U32,
+    /// 0.
+    pub h_reserved: [U32; 3],
+}
+
+/// `struct ext4_xattr_entry`, without the name.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawEntry {
+    /// Bytes of the name.
+    pub e_name_len: u8,
+    /// Which prefix the name has.
+    pub e_name_index: u8,
+    /// Place of the value.
+    pub e_value_offs: U16,
+    /// Inode that holds the value; 0 if it is here.
+    pub e_value_inum: U32,
+    /// Bytes of the value.
+    pub e_value_size: U32,
+    /// Hash of name and value; may be 0 in an inode.
+    pub e_hash: U32,
+}
+
+const _: () = assert!(size_of::<RawInodeHeader>() == 4);
+const _: () = assert!(size_of::<RawBlockHeader>() == 32);
+const _: () = assert!(size_of::<RawEntry>() == 16);
+
+const ENTRY_LEN: usize = size_of::<RawEntry>();
+/// Offset of `h_checksum`.
+const CHECKSUM_AT: usize = 16;
+
+/// Which of the two containers the bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The area behind the inode's fields.
+    Inode,
+    /// The external block.
+    Block,
+}
+
+impl Place {
+    const fn header_len(self) -> usize {
+        match self {
+            Self::Inode => size_of::<RawInodeHeader>(),
+            Self::Block => size_of::<RawBlockHeader>(),
+        }
+    }
+
+    /// What `e_value_offs` counts from.
+    const fn values_from(self) -> usize {
+        match self {
+            Self::Inode => size_of::<RawInodeHeader>(),
+            Self::Block => 0,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Inode => "the inode",
+            Self::Block => "the attribute block",
+        }
+    }
+
+    /// The error, with its place.
+    #[must_use]
+    pub const fn corrupt(self, ino: Ino, what: &'static str, value: u64) -> Corrupt {
+        Corrupt::Xattr { ino, place: self.name(), what, value }
+    }
+}
+
+/// Where the value of an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// In the same container.
+    Here(&'a [u8]),
+    /// In an inode of its own.
+    Inode {
+        /// That inode.
+        ino: Ino,
+        /// Bytes.
+        size: u32,
+        /// `e_hash`: covers the name and the hash the value's inode holds.
+        hash: u32,
+    },
+}
+
+/// One attribute, borrowed from its container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute<'a> {
+    /// Prefix index.
+    pub index: u8,
+    /// Name behind the prefix.
+    pub name: &'a [u8],
+    /// Value.
+    pub value: Value<'a>,
+}
+
+/// One attribute on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedAttribute {
+    /// Prefix index.
+    pub index: u8,
+    /// Name behind the prefix.
+    pub name: Vec<u8>,
+    /// Value.
+    pub value: OwnedValue,
+}
+
+/// [`Value`] on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedValue {
+    /// In the same container.
+    Here(Vec<u8>),
+    /// In an inode of its own.
+    Inode {
+        /// That inode.
+        ino: Ino,
+        /// Bytes.
+        size: u32,
+        /// `e_hash`.
+        hash: u32,
+    },
+}
+
+impl From<&Attribute<'_>> for OwnedAttribute {
+    fn from(attribute: &Attribute<'_>) -> Self {
+        let value = match attribute.value {
+            Value::Here(bytes) => OwnedValue::Here(bytes.to_vec()),
+            Value::Inode { ino, size, hash } => OwnedValue::Inode { ino, size, hash },
+        };
+        Self { index: attribute.index, name: attribute.name.to_vec(), value }
+    }
+}
+
+impl OwnedAttribute {
+    fn value_here(&self) -> &[u8] {
+        match &self.value {
+            OwnedValue::Here(bytes) => bytes,
+            OwnedValue::Inode { .. } => &[],
+        }
+    }
+
+    /// The order of entries in a block.
+    fn sort_key(&self) -> (u8, usize, &[u8]) {
+        (self.index, self.name.len(), &self.name)
+    }
+}
+
+/// Bytes of an entry with its name.
+#[must_use]
+pub const fn entry_len(name_len: usize) -> usize {
+    (ENTRY_LEN + name_len + 3) & !3
+}
+
+/// Bytes a value takes.
+#[must_use]
+pub const fn padded(value_len: usize) -> usize {
+    (value_len + 3) & !3
+}
+
+/// All attributes of a container. An inode area without the magic has none.
+///
+/// Checks that entries and values are inside, apart from each other in sum, and (in a block) magic and header.
+pub fn decode(bytes: &[u8], place: Place, ino: Ino) -> Result<Vec<Attribute<'_>>, Corrupt> {
+    let corrupt = |what, value: usize| place.corrupt(ino, what, value as u64);
+    let magic = bytes.first_chunk().map_or(0, |magic| u32::from_le_bytes(*magic));
+    match place {
+        Place::Inode if magic != MAGIC => return Ok(Vec::new()),
+        Place::Inode => {}
+        Place::Block => check_header(bytes, ino)?,
+    }
+    let mut attributes = Vec::new();
+    let mut at = place.header_len();
+    let mut value_bytes = 0_usize;
+    loop {
+        let rest = bytes.get(at..).unwrap_or(&[]);
+        match rest.first_chunk() {
+            None if place == Place::Inode && attributes.is_empty() && rest.is_empty() => break,
+            None => return Err(corrupt("entries run beyond the end", at)),
+            Some(&[0, 0, 0, 0]) => break,
+            Some(_) => {}
+        }
+        let (raw, names) = RawEntry::ref_from_prefix(rest).map_err(|_| corrupt("entry crosses the end", at))?;
+        let name_len = usize::from(raw.e_name_len);
+        let name = names.get(..name_len).ok_or_else(|| corrupt("name crosses the end", name_len))?;
+        let value = decode_value(bytes, raw, place, ino)?;
+        if let Value::Here(value) = value {
+            value_bytes += padded(value.len());
+        }
+        at += entry_len(name_len);
+        if at + 4 + value_bytes > bytes.len() {
+            return Err(corrupt("entries and values overlap", at + value_bytes));
+        }
+        attributes.push(Attribute { index: raw.e_name_index, name, value });
+    }
+    Ok(attributes)
+}
+
+fn decode_value<'a>(bytes: &'a [u8], raw: &RawEntry, place: Place, ino: Ino) -> Result<Value<'a>, Corrupt> {
+    let size = raw.e_value_size.get();
+    if raw.e_value_inum.get() != 0 {
+        if size as usize > VALUE_MAX {
+            return Err(place.corrupt(ino, "value in an inode is too large", u64::from(size)));
+        }
+        return Ok(Value::Inode { ino: Ino(u64::from(raw.e_value_inum.get())), size, hash: raw.e_hash.get() });
+    }
+    if size == 0 {
+        return Ok(Value::Here(&[]));
+    }
+    let start = place.values_from() + usize::from(raw.e_value_offs.get());
+    let value = (size as usize).checked_add(start).and_then(|end| bytes.get(start..end));
+    value.map(Value::Here).ok_or_else(|| place.corrupt(ino, "value crosses the end", u64::from(size)))
+}
+
+fn check_header(block: &[u8], ino: Ino) -> Result<(), Corrupt> {
+    let corrupt = |what, value: u32| Place::Block.corrupt(ino, what, u64::from(value));
+    let header = header(block).ok_or_else(|| corrupt("block is too short", 0))?;
+    if header.h_magic.get() != MAGIC {
+        return Err(corrupt("wrong magic", header.h_magic.get()));
+    }
+    if header.h_blocks.get() != 1 {
+        return Err(corrupt("h_blocks is not 1", header.h_blocks.get()));
+    }
+    if header.h_refcount.get() == 0 || header.h_refcount.get() > REFCOUNT_MAX {
+        return Err(corrupt("impossible reference count", header.h_refcount.get()));
+    }
+    Ok(())
+}
+
+fn header(block: &[u8]) -> Option<&RawBlockHeader> {
+    RawBlockHeader::ref_from_prefix(block).ok().map(|(header, _)| header)
+}
+
+/// Inodes that share a block whose header has been checked.
+#[must_use]
+pub fn refcount(block: &[u8]) -> u32 {
+    header(block).map_or(0, |header| header.h_refcount.get())
+}
+
+/// True if these attributes fit a container of `capacity` bytes.
+#[must_use]
+pub fn fits(capacity: usize, place: Place, attributes: &[OwnedAttribute]) -> bool {
+    encoded_len(place, attributes) <= capacity
+}
+
+/// Bytes these attributes need, header and end mark included.
+#[must_use]
+pub fn encoded_len(place: Place, attributes: &[OwnedAttribute]) -> usize {
+    let each = |a: &OwnedAttribute| entry_len(a.name.len()) + padded(a.value_here().len());
+    place.header_len() + 4 + attributes.iter().map(each).sum::<usize>()
+}
+
+/// Writes the inode area; all zero without attributes. They must fit.
+///
+/// # Panics
+/// If they do not fit.
+pub fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
+    area.fill(0);
+    if attributes.is_empty() {
+        return;
+    }
+    area[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    // The kernel leaves the hash of inode entries 0 (values in inodes excepted), and readers accept that.
+    write_entries(area, Place::Inode, attributes, |attribute| match attribute.value {
+        OwnedValue::Here(_) => 0,
+        OwnedValue::Inode { hash, .. } => hash,
+    });
+}
+
+/// Writes an external block for one inode, sorted and with hashes; [`seal_block`] completes it. They must fit.
+///
+/// # Panics
+/// If they do not fit.
+pub fn encode_block(block: &mut [u8], attributes: &mut [OwnedAttribute]) {
+    attributes.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+    block.fill(0);
+    let mut all = 0_u32;
+    let mut complete = true;
+    for attribute in attributes.iter() {
+        let hash = hash_of(attribute);
+        complete &= hash != 0;
+        all = all.rotate_left(16) ^ hash;
+    }
+    let header = RawBlockHeader {
+        h_magic: U32::new(MAGIC),
+        h_refcount: U32::new(1),
+        h_blocks: U32::new(1),
+        h_hash: U32::new(if complete { all } else { 0 }),
+        h_checksum: U32::ZERO,
+        h_reserved: [U32::ZERO; 3],
+    };
+    block[..size_of::<RawBlockHeader>()].copy_from_slice(header.as_bytes());
+    write_entries(block, Place::Block, attributes, hash_of);
+}
+
+fn hash_of(attribute: &OwnedAttribute) -> u32 {
+    match &attribute.value {
+        OwnedValue::Here(value) => entry_hash(&attribute.name, value),
+        OwnedValue::Inode { hash, .. } => *hash,
+    }
+}
+
+fn write_entries(bytes: &mut [u8], place: Place, attributes: &[OwnedAttribute], hash: impl Fn(&OwnedAttribute) -> u32) {
+    assert!(fits(bytes.len(), place, attributes), "attributes do not fit {} bytes", bytes.len());
+    let mut at = place.header_len();
+    let mut values_at = bytes.len() & !3;
+    for attribute in attributes {
+        let value = attribute.value_here();
+        values_at -= padded(value.len());
+        bytes[values_at..values_at + value.len()].copy_from_slice(value);
+        let (inum, size) = match attribute.value {
+            OwnedValue::Here(_) => (0, value.len() as u32),
+            OwnedValue::Inode { ino, size, .. } => (u32::try_from(ino.get()).expect("inodes have 32 bits"), size),
+        };
+        let offset = if value.is_empty() { 0 } else { values_at - place.values_from() };
+        let raw = RawEntry {
+            e_name_len: u8::try_from(attribute.name.len()).expect("names were checked"),
+            e_name_index: attribute.index,
+            e_value_offs: U16::new(u16::try_from(offset).expect("a value starts within 64 KiB")),
+            e_value_inum: U32::new(inum),
+            e_value_size: U32::new(size),
+            e_hash: U32::new(hash(attribute)),
+        };
+        bytes[at..at + ENTRY_LEN].copy_from_slice(raw.as_bytes());
+        bytes[at + ENTRY_LEN..at + ENTRY_LEN + attribute.name.len()].copy_from_slice(&attribute.name);
+        at += entry_len(attribute.name.len());
+    }
+}
+
+/// `e_hash` of a name with its value in the same container.
+#[must_use]
+pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
+    let words = value.chunks(4).map(|chunk| {
+        let mut word = [0; 4];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u32::from_le_bytes(word)
+    });
+    words.fold(name_hash(name), |hash, word| hash.rotate_left(16) ^ word)
+}
+
+/// `e_hash` of a name whose value lives in an inode with this value hash.
+#[must_use]
+pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
+    entry_hash(name, &value_hash.to_le_bytes())
+}
+
+fn name_hash(name: &[u8]) -> u32 {
+    name.iter().fold(0_u32, |hash, byte| hash.rotate_left(5) ^ u32::from(*byte))
+}
+
+/// Sets the number of inodes that share the block; [`seal_block`] must follow.
+///
+/// # Panics
+/// If the block is shorter than a header.
+pub fn set_refcount(block: &mut [u8], count: u32) {
+    block[4..8].copy_from_slice(&count.to_le_bytes());
+}
+
+fn block_checksum(block: &[u8], pba: Pba, seed: u32) -> u32 {
+    let sum = crc32c(seed, &pba.get().to_le_bytes());
+    let sum = crc32c(sum, block.get(..CHECKSUM_AT).unwrap_or(&[]));
+    let sum = crc32c(sum, &[0; 4]);
+    crc32c(sum, block.get(CHECKSUM_AT + 4..).unwrap_or(&[]))
+}
+
+/// Writes the checksum of a block; nothing without metadata_csum.
+///
+/// # Panics
+/// If the block is shorter than a header.
+pub fn seal_block(block: &mut [u8], pba: Pba, checksum: MetadataChecksum) {
+    if let Some(seed) = checksum.seed() {
+        let sum = block_checksum(block, pba, seed);
+        block[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// Checks header and checksum of a block.
+pub fn verify_block(block: &[u8], pba: Pba, checksum: MetadataChecksum, ino: Ino) -> Result<(), Corrupt> {
+    check_header(block, ino)?;
+    let Some(seed) = checksum.seed() else { return Ok(()) };
+    let stored = header(block).map_or(0, |header| header.h_checksum.get());
+    let computed = block_checksum(block, pba, seed);
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(Corrupt::Checksum { what: "attribute block", place: pba.get(), stored, computed })
+    }
+}
+
+#[cfg(test)]
+#[path = "xattr/tests.rs"]
+mod tests;
