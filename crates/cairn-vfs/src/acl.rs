@@ -1,0 +1,335 @@
+//! POSIX access control lists: the value of `system.posix_acl_access` and `system.posix_acl_default`, the compact form
+//! that ext4 and F2FS keep on disk, and the algebra between a list and a file's permission bits.
+//!
+//! Invariant of an [`Acl`]: it passed validation. One `UserObj`, one `GroupObj`, one `Other`; a `Mask` as soon as there
+//! is a named user or group; entries in canonical order (tag, then id), so that equal lists have equal bytes.
+
+/// Name of the attribute that holds a file's own list.
+pub const ACCESS: &[u8] = b"system.posix_acl_access";
+/// Name of the attribute that holds what a directory's new entries inherit.
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// `POSIX_ACL_XATTR_VERSION` of Linux.
+const XATTR_VERSION: u32 = 2;
+/// `EXT4_ACL_VERSION` and `F2FS_ACL_VERSION`.
+const COMPACT_VERSION: u32 = 1;
+/// `ACL_UNDEFINED_ID`: the id field of entries that have none.
+const NO_ID: u32 = u32::MAX;
+
+/// Whom an entry is about. The order is the canonical order of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tag {
+    /// The owner.
+    UserObj,
+    /// A named user.
+    User(u32),
+    /// The owning group.
+    GroupObj,
+    /// A named group.
+    Group(u32),
+    /// The most that named users and all groups get.
+    Mask,
+    /// Everybody else.
+    Other,
+}
+
+impl Tag {
+    const fn code(self) -> u16 {
+        match self {
+            Self::UserObj => 0x01,
+            Self::User(_) => 0x02,
+            Self::GroupObj => 0x04,
+            Self::Group(_) => 0x08,
+            Self::Mask => 0x10,
+            Self::Other => 0x20,
+        }
+    }
+
+    const fn from_code(code: u16, id: u32) -> Option<Self> {
+        Some(match code {
+            0x01 => Self::UserObj,
+            0x02 => Self::User(id),
+            0x04 => Self::GroupObj,
+            0x08 => Self::Group(id),
+            0x10 => Self::Mask,
+            0x20 => Self::Other,
+            _ => return None,
+        })
+    }
+
+    const fn id(self) -> Option<u32> {
+        match self {
+            Self::User(id) | Self::Group(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// One entry of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Whom it is about.
+    pub tag: Tag,
+    /// `rwx` bits, 0 to 7.
+    pub permissions: u8,
+}
+
+/// Why bytes are not an access control list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AclError {
+    /// The length fits no number of entries.
+    #[error("{0} bytes are no access control list")]
+    Length(usize),
+    /// Another version.
+    #[error("access control list of version {0}")]
+    Version(u32),
+    /// Unknown tag.
+    #[error("unknown tag {0:#x} in an access control list")]
+    Tag(u16),
+    /// Permission bits beyond `rwx`.
+    #[error("permissions {0:#o} in an access control list")]
+    Permissions(u16),
+    /// A required entry is missing or one is there twice.
+    #[error("access control list lacks an entry or has one twice")]
+    Shape,
+}
+
+/// A validated list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acl {
+    entries: Vec<Entry>,
+}
+
+impl Acl {
+    /// Validates entries in any order.
+    pub fn new(mut entries: Vec<Entry>) -> Result<Self, AclError> {
+        entries.sort_by_key(|entry| entry.tag);
+        let count = |tag: Tag| entries.iter().filter(|entry| entry.tag == tag).count();
+        let named = entries.iter().any(|entry| entry.tag.id().is_some());
+        let twice = entries.windows(2).any(|pair| matches!(pair, [a, b] if a.tag == b.tag));
+        let complete = count(Tag::UserObj) == 1 && count(Tag::GroupObj) == 1 && count(Tag::Other) == 1;
+        if twice || !complete || (named && count(Tag::Mask) == 0) {
+            return Err(AclError::Shape);
+        }
+        if let Some(bad) = entries.iter().find(|entry| entry.permissions > 7) {
+            return Err(AclError::Permissions(bad.permissions.into()));
+        }
+        Ok(Self { entries })
+    }
+
+    /// The list that says no more than permission bits do.
+    #[must_use]
+    pub fn from_mode(mode: u32) -> Self {
+        let entry = |tag, shift: u32| Entry { tag, permissions: bits(mode, shift) };
+        Self { entries: vec![entry(Tag::UserObj, 6), entry(Tag::GroupObj, 3), entry(Tag::Other, 0)] }
+    }
+
+    /// From an attribute's value. `None` is the empty list, which stands for "remove it".
+    pub fn from_xattr(value: &[u8]) -> Result<Option<Self>, AclError> {
+        let body = after_version(value, XATTR_VERSION)?;
+        let (chunks, rest) = body.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(AclError::Length(value.len()));
+        }
+        let mut entries = Vec::with_capacity(chunks.len());
+        for [t0, t1, p0, p1, id @ ..] in chunks {
+            entries.push(decode(
+                u16::from_le_bytes([*t0, *t1]),
+                u16::from_le_bytes([*p0, *p1]),
+                u32::from_le_bytes(*id),
+            )?);
+        }
+        if entries.is_empty() { Ok(None) } else { Self::new(entries).map(Some) }
+    }
+
+    /// An attribute's value.
+    #[must_use]
+    pub fn to_xattr(&self) -> Vec<u8> {
+        let mut value = XATTR_VERSION.to_le_bytes().to_vec();
+        for entry in &self.entries {
+            value.extend(entry.tag.code().to_le_bytes());
+            value.extend(u16::from(entry.permissions).to_le_bytes());
+            value.extend(entry.tag.id().unwrap_or(NO_ID).to_le_bytes());
+        }
+        value
+    }
+
+    /// From the form that ext4 and F2FS store, where only named entries carry an id.
+    pub fn from_compact(value: &[u8]) -> Result<Option<Self>, AclError> {
+        let mut body = after_version(value, COMPACT_VERSION)?;
+        let mut entries = Vec::new();
+        while let Some((&[t0, t1, p0, p1], rest)) = body.split_first_chunk::<4>() {
+            body = rest;
+            let code = u16::from_le_bytes([t0, t1]);
+            let mut id = NO_ID;
+            if matches!(code, 0x02 | 0x08) {
+                let (bytes, rest) = body.split_first_chunk::<4>().ok_or(AclError::Length(value.len()))?;
+                id = u32::from_le_bytes(*bytes);
+                body = rest;
+            }
+            entries.push(decode(code, u16::from_le_bytes([p0, p1]), id)?);
+        }
+        match (body.is_empty(), entries.is_empty()) {
+            (false, _) => Err(AclError::Length(value.len())),
+            (true, true) => Ok(None),
+            (true, false) => Self::new(entries).map(Some),
+        }
+    }
+
+    /// The form that ext4 and F2FS store.
+    #[must_use]
+    pub fn to_compact(&self) -> Vec<u8> {
+        let mut value = COMPACT_VERSION.to_le_bytes().to_vec();
+        for entry in &self.entries {
+            value.extend(entry.tag.code().to_le_bytes());
+            value.extend(u16::from(entry.permissions).to_le_bytes());
+            value.extend(entry.tag.id().into_iter().flat_map(u32::to_le_bytes));
+        }
+        value
+    }
+
+    /// The entries in canonical order.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The nine permission bits that `stat` shows for a file with this list (the group's are the mask's), and whether they say all
+    /// that the list says: then it need not be stored.
+    #[must_use]
+    pub fn equivalent_mode(&self) -> (u32, bool) {
+        let of =
+            |tag: Tag| self.entries.iter().find(|entry| entry.tag == tag).map(|entry| u32::from(entry.permissions));
+        let group = of(Tag::Mask).or(of(Tag::GroupObj)).unwrap_or(0);
+        let mode = of(Tag::UserObj).unwrap_or(0) << 6 | group << 3 | of(Tag::Other).unwrap_or(0);
+        (mode, self.entries.len() == 3)
+    }
+
+    /// The list after `chmod`: the group's bits go to the mask if there is one.
+    #[must_use]
+    pub fn with_mode(&self, mode: u32) -> Self {
+        let mut changed = self.clone();
+        changed.map_classes(mode, |_, asked| asked);
+        changed
+    }
+
+    /// What a new inode gets from its directory's default list: its mode (file type and special bits as given), its own list unless
+    /// the mode says it all, and, if `mode` says directory, its own default list. The umask plays no part.
+    #[must_use]
+    pub fn inherit(parent_default: &Self, mode: u32) -> (u32, Option<Self>, Option<Self>) {
+        let mut access = parent_default.clone();
+        access.map_classes(mode, |inherited, asked| inherited & asked);
+        let (permissions, complete) = access.equivalent_mode();
+        let is_directory = mode & 0o170_000 == 0o040_000;
+        (mode & !0o777 | permissions, (!complete).then_some(access), is_directory.then(|| parent_default.clone()))
+    }
+
+    /// [`Acl::inherit`] where there is a default list; else only the umask is applied. Symbolic links are left alone.
+    #[must_use]
+    pub fn for_new_inode(parent_default: Option<&Self>, mode: u32, umask: u32) -> (u32, Option<Self>, Option<Self>) {
+        match parent_default {
+            _ if mode & 0o170_000 == 0o120_000 => (mode, None, None),
+            Some(default) => Self::inherit(default, mode),
+            None => (mode & !(umask & 0o777), None, None),
+        }
+    }
+
+    /// Changes the three classes a mode speaks of: owner, group (mask if there is one), others.
+    fn map_classes(&mut self, mode: u32, change: impl Fn(u8, u8) -> u8) {
+        let masked = self.entries.iter().any(|entry| entry.tag == Tag::Mask);
+        for entry in &mut self.entries {
+            let asked = match entry.tag {
+                Tag::UserObj => bits(mode, 6),
+                Tag::Mask => bits(mode, 3),
+                Tag::GroupObj if !masked => bits(mode, 3),
+                Tag::Other => bits(mode, 0),
+                Tag::GroupObj | Tag::User(_) | Tag::Group(_) => continue,
+            };
+            entry.permissions = change(entry.permissions, asked);
+        }
+    }
+}
+
+fn bits(mode: u32, shift: u32) -> u8 {
+    // Three bits always fit.
+    u8::try_from(mode >> shift & 7).unwrap_or(0)
+}
+
+fn after_version(value: &[u8], version: u32) -> Result<&[u8], AclError> {
+    let (found, body) = value.split_first_chunk::<4>().ok_or(AclError::Length(value.len()))?;
+    let found = u32::from_le_bytes(*found);
+    if found == version { Ok(body) } else { Err(AclError::Version(found)) }
+}
+
+fn decode(code: u16, permissions: u16, id: u32) -> Result<Entry, AclError> {
+    let tag = Tag::from_code(code, id).ok_or(AclError::Tag(code))?;
+    match u8::try_from(permissions) {
+        Ok(permissions) if permissions <= 7 => Ok(Entry { tag, permissions }),
+        _ => Err(AclError::Permissions(permissions)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(tag: Tag, permissions: u8) -> Entry {
+        Entry { tag, permissions }
+    }
+
+    fn named() -> Acl {
+        Acl::new(vec![
+            entry(Tag::Other, 0),
+            entry(Tag::Mask, 7),
+            entry(Tag::User(1000), 6),
+            entry(Tag::GroupObj, 5),
+            entry(Tag::UserObj, 7),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn both_encodings_round_trip() {
+        let acl = named();
+        assert_eq!(Acl::from_xattr(&acl.to_xattr()), Ok(Some(acl.clone())));
+        assert_eq!(Acl::from_compact(&acl.to_compact()), Ok(Some(acl.clone())));
+        assert_eq!(acl.to_xattr().len(), 4 + 5 * 8);
+        assert_eq!(acl.to_compact().len(), 4 + 4 * 4 + 8);
+    }
+
+    #[test]
+    fn broken_values_are_refused() {
+        assert_eq!(Acl::from_xattr(b"\x02\0\0"), Err(AclError::Length(3)));
+        assert_eq!(Acl::from_xattr(b"\x01\0\0\0"), Err(AclError::Version(1)));
+        assert_eq!(Acl::from_xattr(b"\x02\0\0\0"), Ok(None));
+        assert_eq!(Acl::from_xattr(b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff"), Err(AclError::Shape));
+        assert_eq!(Acl::from_compact(b"\x01\0\0\0\x02\0\x07\0"), Err(AclError::Length(8)));
+        assert_eq!(Acl::from_compact(b"\x01\0\0\0\x03\0\x07\0"), Err(AclError::Tag(3)));
+        assert_eq!(Acl::from_compact(b"\x01\0\0\0\x01\0\x08\0"), Err(AclError::Permissions(8)));
+        let unmasked =
+            vec![entry(Tag::UserObj, 7), entry(Tag::User(1), 7), entry(Tag::GroupObj, 7), entry(Tag::Other, 7)];
+        assert_eq!(Acl::new(unmasked), Err(AclError::Shape));
+    }
+
+    #[test]
+    fn the_mask_stands_for_the_group_bits() {
+        let acl = named();
+        assert_eq!(acl.equivalent_mode(), (0o770, false));
+        assert_eq!(acl.with_mode(0o741).equivalent_mode(), (0o741, false));
+        assert!(acl.with_mode(0o741).entries().contains(&entry(Tag::GroupObj, 5)));
+        assert_eq!(Acl::from_mode(0o751).equivalent_mode(), (0o751, true));
+        assert_eq!(Acl::from_mode(0o751).with_mode(0o640), Acl::from_mode(0o640));
+    }
+
+    #[test]
+    fn inheritance_narrows_and_ignores_the_umask() {
+        let (mode, access, default) = Acl::for_new_inode(Some(&named()), 0o100_664, 0o077);
+        assert_eq!(mode, 0o100_660);
+        assert_eq!(access.unwrap().equivalent_mode(), (0o660, false));
+        assert_eq!(default, None);
+        let (_, _, default) = Acl::inherit(&named(), 0o040_777);
+        assert_eq!(default, Some(named()));
+        assert_eq!(Acl::inherit(&Acl::from_mode(0o750), 0o100_666), (0o100_640, None, None));
+        assert_eq!(Acl::for_new_inode(None, 0o102_777, 0o022), (0o102_755, None, None));
+    }
+}

@@ -1,0 +1,330 @@
+//! The table of inodes in memory: number → shared value, with the references that front-ends hold.
+//!
+//! Invariants: a number has at most one live value (a second loader waits for the first); a value with references, or that
+//! somebody else holds, is never evicted; values are dropped outside of the table's locks.
+//!
+//! Locking: a mutex a shard, held for map operations and for the `can_evict` callback only, never during a load. The callback
+//! must not call the table and should only look at atomics or use `try_lock`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use parking_lot::{Condvar, Mutex};
+
+const SHARDS: usize = 64;
+/// A shard is not searched again for something to evict before it has grown by this much.
+const SCAN_STEP: usize = 16;
+
+type CanEvict<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
+
+struct Entry<T> {
+    /// `None` while it is being loaded.
+    value: Option<Arc<T>>,
+    references: u64,
+    /// Used since the last search for something to evict: spared once.
+    used: bool,
+}
+
+struct Slots<T> {
+    entries: HashMap<Ino, Entry<T>>,
+    /// Entries at which the next eviction scan is due: makes scans cost O(1) an insertion.
+    scan_at: usize,
+}
+
+struct Shard<T> {
+    slots: Mutex<Slots<T>>,
+    loaded: Condvar,
+}
+
+/// See the module.
+pub struct InodeTable<T> {
+    shards: Vec<Shard<T>>,
+    limit_per_shard: usize,
+    can_evict: CanEvict<T>,
+}
+
+impl<T> InodeTable<T> {
+    /// A table that starts to drop unreferenced entries beyond about `limit` of them, where `can_evict` agrees.
+    pub fn new(limit: usize, can_evict: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
+        let limit_per_shard = limit.div_ceil(SHARDS).max(1);
+        let shard = || Shard {
+            slots: Mutex::new(Slots { entries: HashMap::new(), scan_at: limit_per_shard + 1 }),
+            loaded: Condvar::new(),
+        };
+        Self { shards: (0..SHARDS).map(|_| shard()).collect(), limit_per_shard, can_evict: Box::new(can_evict) }
+    }
+
+    fn shard(&self, ino: Ino) -> &Shard<T> {
+        // Neighbours in number are used together: spread them.
+        let index = usize::try_from(ino.get() % SHARDS as u64).expect("a remainder of 64 fits");
+        &self.shards[index]
+    }
+
+    /// The value if it is in memory (waits for a load under way).
+    pub fn get(&self, ino: Ino) -> Option<Arc<T>> {
+        let shard = self.shard(ino);
+        let mut slots = shard.slots.lock();
+        loop {
+            let entry = slots.entries.get_mut(&ino)?;
+            entry.used = true;
+            if let Some(value) = &entry.value {
+                return Some(value.clone());
+            }
+            shard.loaded.wait(&mut slots);
+        }
+    }
+
+    /// The value; loads it if it is not there. Of several callers one loads, the others wait; after a failed load the next one tries.
+    pub fn get_or_try_insert<E>(&self, ino: Ino, load: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
+        let shard = self.shard(ino);
+        {
+            let mut slots = shard.slots.lock();
+            loop {
+                match slots.entries.get_mut(&ino) {
+                    None => break,
+                    Some(Entry { value: Some(value), used, .. }) => {
+                        *used = true;
+                        return Ok(value.clone());
+                    }
+                    Some(_) => shard.loaded.wait(&mut slots),
+                }
+            }
+            slots.entries.insert(ino, Entry { value: None, references: 0, used: true });
+        }
+        let mut loading = Loading { shard, ino, value: None };
+        let value = Arc::new(load()?);
+        loading.value = Some(value.clone());
+        drop(loading);
+        self.evict_some(shard);
+        Ok(value)
+    }
+
+    /// Takes one reference; returns how many there are now. The caller holds the value, so the entry is there.
+    ///
+    /// # Panics
+    /// If the entry is not in the table.
+    pub fn acquire(&self, ino: Ino) -> u64 {
+        let mut slots = self.shard(ino).slots.lock();
+        let entry = slots.entries.get_mut(&ino).expect("a referenced inode is in the table");
+        entry.references += 1;
+        entry.references
+    }
+
+    /// Drops `count` references; returns how many remain. An unknown number has none.
+    pub fn release(&self, ino: Ino, count: u64) -> u64 {
+        let mut slots = self.shard(ino).slots.lock();
+        let Some(entry) = slots.entries.get_mut(&ino) else { return 0 };
+        entry.references = entry.references.saturating_sub(count);
+        entry.references
+    }
+
+    /// References held now.
+    pub fn references(&self, ino: Ino) -> u64 {
+        self.shard(ino).slots.lock().entries.get(&ino).map_or(0, |entry| entry.references)
+    }
+
+    /// Takes an entry out, whatever its references (the inode was deleted); waits for a load under way.
+    pub fn remove(&self, ino: Ino) -> Option<Arc<T>> {
+        let shard = self.shard(ino);
+        let mut slots = shard.slots.lock();
+        while slots.entries.get(&ino)?.value.is_none() {
+            shard.loaded.wait(&mut slots);
+        }
+        slots.entries.remove(&ino).and_then(|entry| entry.value)
+    }
+
+    /// Calls `visit` for every loaded value, without holding a lock while it runs.
+    pub fn for_each(&self, mut visit: impl FnMut(Ino, &Arc<T>)) {
+        for shard in &self.shards {
+            let values: Vec<_> = {
+                let slots = shard.slots.lock();
+                slots.entries.iter().filter_map(|(ino, entry)| Some((*ino, entry.value.clone()?))).collect()
+            };
+            for (ino, value) in &values {
+                visit(*ino, value);
+            }
+        }
+    }
+
+    /// Entries in memory.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.slots.lock().entries.len()).sum()
+    }
+
+    /// True if nothing is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Drops everything that may go, now (memory pressure, unmount).
+    pub fn shrink(&self) {
+        for shard in &self.shards {
+            // The first round takes the mark of recent use away.
+            for _ in 0..2 {
+                let victims = Self::collect(&mut shard.slots.lock(), 0, &self.can_evict);
+                drop(victims);
+            }
+        }
+    }
+
+    fn evict_some(&self, shard: &Shard<T>) {
+        let victims = {
+            let mut slots = shard.slots.lock();
+            if slots.entries.len() < slots.scan_at {
+                return;
+            }
+            let victims = Self::collect(&mut slots, self.limit_per_shard, &self.can_evict);
+            slots.scan_at = slots.entries.len().max(self.limit_per_shard) + SCAN_STEP.min(self.limit_per_shard);
+            // A shard full of entries that must stay is looked at less often, the larger it is.
+            slots.scan_at += slots.entries.len().saturating_sub(self.limit_per_shard) / 4;
+            victims
+        };
+        drop(victims);
+    }
+
+    /// Takes idle entries out until `keep` remain; spares those used since the last time.
+    fn collect(slots: &mut Slots<T>, keep: usize, can_evict: &CanEvict<T>) -> Vec<Arc<T>> {
+        let mut over = slots.entries.len().saturating_sub(keep);
+        let mut victims = Vec::new();
+        slots.entries.retain(|_, entry| {
+            let Some(value) = &entry.value else { return true };
+            let idle = over > 0 && entry.references == 0 && Arc::strong_count(value) == 1;
+            if !idle || std::mem::take(&mut entry.used) || !can_evict(value) {
+                return true;
+            }
+            over -= 1;
+            victims.extend(entry.value.take());
+            false
+        });
+        victims
+    }
+}
+
+/// Ends a load, also one that failed or panicked: fills the slot or takes it away, and wakes the waiters.
+struct Loading<'a, T> {
+    shard: &'a Shard<T>,
+    ino: Ino,
+    value: Option<Arc<T>>,
+}
+
+impl<T> Drop for Loading<'_, T> {
+    fn drop(&mut self) {
+        let mut slots = self.shard.slots.lock();
+        match self.value.take() {
+            Some(value) => {
+                let entry = slots.entries.get_mut(&self.ino).expect("a slot that loads stays");
+                entry.value = Some(value);
+            }
+            None => drop(slots.entries.remove(&self.ino)),
+        }
+        drop(slots);
+        self.shard.loaded.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn load(table: &InodeTable<u64>, n: u64) -> Arc<u64> {
+        table.get_or_try_insert(Ino(n), || Ok::<_, ()>(n)).unwrap()
+    }
+
+    #[test]
+    fn one_load_under_contention() {
+        let table = InodeTable::new(1000, |_: &u64| true);
+        let loads = AtomicUsize::new(0);
+        let barrier = Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for n in 0..200 {
+                        barrier.wait();
+                        let value = table.get_or_try_insert(Ino(n), || {
+                            loads.fetch_add(1, Ordering::Relaxed);
+                            std::thread::yield_now();
+                            Ok::<_, ()>(n * 2)
+                        });
+                        assert_eq!(*value.unwrap(), n * 2);
+                    }
+                });
+            }
+        });
+        assert_eq!(loads.load(Ordering::Relaxed), 200);
+    }
+
+    #[test]
+    fn a_failed_load_leaves_nothing() {
+        let table = InodeTable::new(10, |_: &u64| true);
+        assert_eq!(table.get_or_try_insert(Ino(1), || Err("bad")), Err("bad"));
+        assert!(table.get(Ino(1)).is_none());
+        assert_eq!(*load(&table, 1), 1);
+    }
+
+    #[test]
+    fn references_held_values_and_the_callback_keep_entries() {
+        let table = InodeTable::new(1, |value: &u64| value.is_multiple_of(2));
+        drop(load(&table, 2));
+        table.acquire(Ino(2));
+        let held = load(&table, 4);
+        drop(load(&table, 5));
+        drop(load(&table, 6));
+        table.shrink();
+        assert!(table.get(Ino(2)).is_some() && table.get(Ino(4)).is_some() && table.get(Ino(5)).is_some());
+        assert!(table.get(Ino(6)).is_none());
+        drop(held);
+        assert_eq!(table.release(Ino(2), 1), 0);
+        table.shrink();
+        assert!(table.get(Ino(2)).is_none() && table.get(Ino(4)).is_none());
+    }
+
+    #[test]
+    fn the_table_stays_near_its_limit() {
+        let table = InodeTable::new(640, |_: &u64| true);
+        for n in 0..100_000 {
+            drop(load(&table, n));
+        }
+        assert!(table.len() <= 640 + SHARDS * 2 * SCAN_STEP, "{}", table.len());
+    }
+
+    #[test]
+    fn references_count_and_saturate() {
+        let table = InodeTable::new(10, |_: &u64| true);
+        let _held = load(&table, 7);
+        assert_eq!(table.acquire(Ino(7)), 1);
+        assert_eq!(table.acquire(Ino(7)), 2);
+        assert_eq!(table.release(Ino(7), 1), 1);
+        assert_eq!(table.references(Ino(7)), 1);
+        assert_eq!(table.release(Ino(7), 9), 0);
+        assert_eq!(table.release(Ino(8), 1), 0);
+        assert!(table.remove(Ino(7)).is_some() && table.is_empty());
+    }
+
+    #[test]
+    fn threads_load_reference_and_evict_at_once() {
+        let table = InodeTable::new(64, |_: &u64| true);
+        std::thread::scope(|scope| {
+            for seed in 0..4_u64 {
+                let table = &table;
+                scope.spawn(move || {
+                    let mut n = seed;
+                    for _ in 0..20_000 {
+                        n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        let ino = n >> 33 & 1023;
+                        let value = load(table, ino);
+                        table.acquire(Ino(ino));
+                        drop(value);
+                        // A reference alone keeps the same entry in place.
+                        assert_eq!(table.get(Ino(ino)).as_deref(), Some(&ino));
+                        table.release(Ino(ino), 1);
+                    }
+                });
+            }
+        });
+        table.for_each(|ino, _| assert_eq!(table.references(ino), 0));
+    }
+}

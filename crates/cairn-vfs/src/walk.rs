@@ -1,0 +1,233 @@
+//! Paths and trees over any [`FileSystem`]: resolution of a path, and a recursive walk.
+//!
+//! Both drop the references they take at once: what they return are numbers that stay valid as long as the entry is linked.
+//! Both are bounded whatever the volume says: 40 symbolic links a path, a depth limit a walk, and a directory that is reached
+//! twice (a loop, or a hard-linked directory: both are corruption) is an error, never a second visit.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cairn_base::Ino;
+
+use crate::error::{Error, Result};
+use crate::filesystem::FileSystem;
+use crate::types::{Attributes, DirEntry, FileKind};
+
+/// Symbolic links followed in one resolution, as in Linux.
+const MAX_SYMLINKS: u32 = 40;
+/// Longest path after symbolic links were put in; stops links that grow without end.
+const MAX_PATH: usize = 64 * 1024;
+/// Longest name.
+pub const NAME_MAX: usize = 255;
+/// Deepest tree that [`walk`] goes into unless told otherwise.
+pub const DEFAULT_DEPTH: usize = 4096;
+/// Entries read from a directory at a time.
+const BATCH: usize = 256;
+
+/// Looks a name up without keeping the reference.
+pub fn lookup(fs: &dyn FileSystem, parent: Ino, name: &[u8]) -> Result<Attributes> {
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    let found = fs.lookup(parent, name)?;
+    fs.forget(found.ino, 1);
+    Ok(found)
+}
+
+/// The inode at a path. The path starts at the root with or without a slash. With `follow`, a symbolic link at the end is
+/// followed too, as it always is before the end or before a trailing slash.
+pub fn resolve(fs: &dyn FileSystem, path: &[u8], follow: bool) -> Result<Attributes> {
+    let trailing = path.last() == Some(&b'/');
+    let mut rest: Vec<Vec<u8>> = components(path);
+    let mut at = fs.getattr(fs.root())?;
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if at.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let next = lookup(fs, at.ino, &name)?;
+        if next.kind == FileKind::Symlink && (follow || trailing || !rest.is_empty()) {
+            links += 1;
+            if links > MAX_SYMLINKS {
+                return Err(Error::Loop);
+            }
+            let target = fs.readlink(next.ino)?;
+            if target.first() == Some(&b'/') {
+                at = fs.getattr(fs.root())?;
+            }
+            rest.extend(components(&target));
+            if rest.iter().map(|name| name.len() + 1).sum::<usize>() > MAX_PATH {
+                return Err(Error::NameTooLong);
+            }
+        } else {
+            at = next;
+        }
+    }
+    if trailing && at.kind != FileKind::Directory {
+        return Err(Error::NotDirectory);
+    }
+    Ok(at)
+}
+
+/// The directory that holds the last component of a path, and that component: for making and removing entries.
+pub fn resolve_parent<'p>(fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Attributes, &'p [u8])> {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let path = &path[..end];
+    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let (directory, name) = path.split_at(start);
+    match name {
+        b"" | b"." | b".." => return Err(Error::Invalid("the path names no entry")),
+        name if name.len() > NAME_MAX => return Err(Error::NameTooLong),
+        _ => {}
+    }
+    let parent = resolve(fs, directory, true)?;
+    if parent.kind == FileKind::Directory { Ok((parent, name)) } else { Err(Error::NotDirectory) }
+}
+
+/// Components, last first.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .rev()
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+/// All entries of a directory but `.` and `..`, in the directory's order.
+pub fn list(fs: &dyn FileSystem, directory: Ino) -> Result<Vec<DirEntry>> {
+    let mut entries = Vec::new();
+    let mut position = 0;
+    loop {
+        let batch = read_batch(fs, directory, position)?;
+        let Some(last) = batch.last() else { return Ok(entries) };
+        position = last.next;
+        entries.extend(batch.into_iter().filter(|entry| !is_dot(&entry.name)));
+    }
+}
+
+fn read_batch(fs: &dyn FileSystem, directory: Ino, position: u64) -> Result<Vec<DirEntry>> {
+    let mut batch = Vec::new();
+    fs.readdir(directory, position, &mut |entry| {
+        batch.push(entry);
+        batch.len() < BATCH
+    })?;
+    Ok(batch)
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// What a visitor of [`walk`] is shown.
+#[derive(Clone, Debug)]
+pub struct Visit<'a> {
+    /// Path relative to where the walk started; empty for the start itself.
+    pub path: &'a [u8],
+    /// Attributes.
+    pub attributes: &'a Attributes,
+    /// Directories above it, not counting beyond the start.
+    pub depth: usize,
+}
+
+/// What to do after a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Go on; into it, if it is a directory.
+    Continue,
+    /// Go on, but not into this directory.
+    Skip,
+    /// End the walk.
+    Stop,
+}
+
+/// A walk met a volume that no sound filesystem can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// A directory was reached a second time.
+    #[error("directory inode {0} is reached by two paths")]
+    Repeated(Ino),
+    /// Deeper than the limit.
+    #[error("directories nest deeper than {0}")]
+    TooDeep(usize),
+}
+
+/// Visits `start` and everything below, a directory before its entries, in the directories' order; symbolic links are not
+/// followed. Entries that vanish while the walk is on are passed over.
+pub fn walk(fs: &dyn FileSystem, start: Ino, visit: &mut dyn FnMut(&Visit<'_>) -> Result<Next>) -> Result<()> {
+    walk_to_depth(fs, start, DEFAULT_DEPTH, visit)
+}
+
+/// [`walk`] with a depth limit of its own.
+pub fn walk_to_depth(
+    fs: &dyn FileSystem,
+    start: Ino,
+    max_depth: usize,
+    visit: &mut dyn FnMut(&Visit<'_>) -> Result<Next>,
+) -> Result<()> {
+    let attributes = fs.getattr(start)?;
+    let mut path = Vec::new();
+    let next = visit(&Visit { path: &path, attributes: &attributes, depth: 0 })?;
+    if next != Next::Continue || attributes.kind != FileKind::Directory {
+        return Ok(());
+    }
+    let mut seen = HashSet::from([start]);
+    let mut stack = vec![Level { directory: start, position: 0, batch: Vec::new().into_iter(), path_len: 0 }];
+    while let Some(level) = stack.last_mut() {
+        path.truncate(level.path_len);
+        let Some(entry) = level.next_entry(fs)? else {
+            stack.pop();
+            continue;
+        };
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&entry.name);
+        let attributes = match lookup(fs, level.directory, &entry.name) {
+            Err(Error::NotFound) => continue,
+            found => found?,
+        };
+        let depth = stack.len();
+        match visit(&Visit { path: &path, attributes: &attributes, depth })? {
+            Next::Stop => return Ok(()),
+            Next::Continue if attributes.kind == FileKind::Directory => {
+                if !seen.insert(attributes.ino) {
+                    return Err(Error::Corrupt(Arc::new(TreeError::Repeated(attributes.ino))));
+                }
+                if depth >= max_depth {
+                    return Err(Error::Corrupt(Arc::new(TreeError::TooDeep(max_depth))));
+                }
+                let (directory, path_len) = (attributes.ino, path.len());
+                stack.push(Level { directory, position: 0, batch: Vec::new().into_iter(), path_len });
+            }
+            Next::Continue | Next::Skip => {}
+        }
+    }
+    Ok(())
+}
+
+/// A directory being read, a batch at a time: the visitor may change the tree, and huge directories need no huge memory.
+struct Level {
+    directory: Ino,
+    position: u64,
+    batch: std::vec::IntoIter<DirEntry>,
+    path_len: usize,
+}
+
+impl Level {
+    fn next_entry(&mut self, fs: &dyn FileSystem) -> Result<Option<DirEntry>> {
+        loop {
+            for entry in self.batch.by_ref() {
+                if !is_dot(&entry.name) {
+                    return Ok(Some(entry));
+                }
+            }
+            let batch = match read_batch(fs, self.directory, self.position) {
+                Err(Error::Stale | Error::NotFound) => return Ok(None),
+                batch => batch?,
+            };
+            let Some(last) = batch.last() else { return Ok(None) };
+            self.position = last.next;
+            self.batch = batch.into_iter();
+        }
+    }
+}
