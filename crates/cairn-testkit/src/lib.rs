@@ -1,1 +1,9 @@
-//! placeholder
+//! What tests need: the oracle model, seeded trees and their digests, crash images, mutated images, foreign judges.
+//!
+//! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its seed.
+
+#![forbid(unsafe_code)]
+
+pub mod judge;
+pub mod model;
+pub mod tree;

@@ -1,1 +1,35 @@
-//! placeholder
+//! Cairn: real ext4 volumes in an ordinary process.
+//!
+//! This is the public library: [`open`] an image (a file, a block device, or a part of one named by [`ImageSpec`])
+//! and use it through [`FileSystem`]; [`mkfs`] makes a new one. The crates below it know one layer each.
+//!
+//! ```no_run
+//! use cairn::{FileSystem, ImageSpec, OpenOptions};
+//!
+//! let image = ImageSpec::whole("disk.img");
+//! let volume = cairn::open(&image, &OpenOptions::default())?;
+//! let filesystem = volume.filesystem();
+//! let found = filesystem.lookup(filesystem.root(), b"etc")?;
+//! println!("/etc is inode {}", found.ino);
+//! filesystem.unmount()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Durability.** What was written is durable after [`FileSystem::fsync`], [`FileSystem::sync`] or
+//! [`FileSystem::unmount`]. A process that dies before leaves an image that the next open recovers.
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod format;
+pub mod image;
+pub mod mkfs;
+pub mod partition;
+pub mod volume;
+
+pub use cairn_vfs::FileSystem;
+pub use error::{Cause, Class, Error, Result};
+pub use format::{Format, Info};
+pub use image::{ImageSpec, Part};
+pub use mkfs::{MkfsOptions, mkfs};
+pub use volume::{OpenOptions, Volume, open, open_device, open_on};

@@ -1,0 +1,45 @@
+# Cairn's house: `make run` shows it at work, `make test` judges it. Both install what is missing.
+
+CARGO ?= cargo
+export RUST_BACKTRACE ?= 1
+
+.PHONY: help deps build run test deep fmt clippy doc bench clean
+
+help:
+	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
+	@echo 'make test    formatting, lints, all tests, documentation'
+	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, stress)'
+	@echo 'make bench   the speed table: Cairn, fuse2fs and the kernel, medians of 5'
+
+deps:
+	@scripts/install-deps
+
+build: deps
+	$(CARGO) build --release --workspace --bins
+
+run: build
+	scripts/demo
+
+test: deps fmt clippy
+	$(CARGO) test --workspace
+	$(MAKE) doc
+
+# The same tests with their ignored long versions; one at a time, they load the machine.
+deep: build
+	$(CARGO) test --workspace
+	$(CARGO) test --workspace --release -- --ignored --test-threads=1
+
+fmt:
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+bench: build
+	bench/compare
+
+clean:
+	$(CARGO) clean

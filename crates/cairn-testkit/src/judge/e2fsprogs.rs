@@ -1,0 +1,75 @@
+//! e2fsck, debugfs, dumpe2fs and mke2fs.
+
+use std::path::Path;
+
+use super::{command, run, transcript};
+
+/// What e2fsck said.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Exit status: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
+    pub status: i32,
+    /// Everything it printed.
+    pub output: String,
+}
+
+impl Verdict {
+    /// True if nothing was wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.status == 0
+    }
+}
+
+fn e2fsck(flags: &str, image: &Path) -> Verdict {
+    let output = command("e2fsck").arg(flags).arg(image).output().expect("e2fsck starts");
+    Verdict { status: output.status.code().unwrap_or(-1), output: transcript(&output) }
+}
+
+/// `e2fsck -fn`: a full check that writes nothing (and does not replay the journal).
+#[must_use]
+pub fn e2fsck_check(image: &Path) -> Verdict {
+    e2fsck("-fn", image)
+}
+
+/// `e2fsck -p`: replays the journal and makes safe repairs; 0 or 1 is what a boot accepts.
+#[must_use]
+pub fn e2fsck_preen(image: &Path) -> Verdict {
+    e2fsck("-p", image)
+}
+
+/// Asserts that `e2fsck -fn` finds nothing.
+///
+/// # Panics
+/// It finds something.
+#[track_caller]
+pub fn assert_clean(image: &Path) {
+    let verdict = e2fsck_check(image);
+    assert!(verdict.is_clean(), "e2fsck -fn {} exits {}:\n{}", image.display(), verdict.status, verdict.output);
+}
+
+/// One debugfs request (`stat <2>`, `ls -l /`…), read-only.
+#[track_caller]
+#[must_use]
+pub fn debugfs(image: &Path, request: &str) -> String {
+    run("debugfs", [Path::new("-R"), Path::new(request), image])
+}
+
+/// The superblock and groups as `dumpe2fs` prints them.
+#[track_caller]
+#[must_use]
+pub fn dumpe2fs(image: &Path) -> String {
+    run("dumpe2fs", [image])
+}
+
+/// Makes a filesystem: `mke2fs -F -q ARGS… IMAGE`, the image first grown to `size` bytes (sparse, emptied).
+///
+/// # Panics
+/// The file cannot be made, or mke2fs refuses.
+#[track_caller]
+pub fn mke2fs(image: &Path, size: u64, args: &[&str]) {
+    let file = std::fs::File::create(image).expect("image file is created");
+    file.set_len(size).expect("image file grows");
+    let args = ["-F", "-q"].iter().chain(args).map(Path::new).chain([image]);
+    run("mke2fs", args);
+}

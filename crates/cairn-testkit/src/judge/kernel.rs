@@ -1,0 +1,114 @@
+//! The kernel's ext4 over a loop device. Guards clean up on drop, also when a test panics: first an ordinary unmount,
+//! then a lazy one.
+
+use std::path::{Path, PathBuf};
+
+use super::{command, run};
+
+/// A loop device over an image.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Attaches a free loop device.
+    ///
+    /// # Panics
+    /// There is none, or we are not root.
+    #[track_caller]
+    #[must_use]
+    pub fn attach(image: &Path, read_only: bool) -> Self {
+        let mut args = vec![Path::new("--find"), Path::new("--show")];
+        if read_only {
+            args.push(Path::new("--read-only"));
+        }
+        args.push(image);
+        let path = run("losetup", args).trim().into();
+        Self { path }
+    }
+
+    /// `/dev/loopN`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let output = command("losetup").arg("--detach").arg(&self.path).output();
+        if !matches!(&output, Ok(output) if output.status.success()) {
+            eprintln!("losetup --detach {}: {output:?}", self.path.display());
+        }
+    }
+}
+
+/// An image mounted by the kernel.
+#[derive(Debug)]
+pub struct KernelMount {
+    // Fields drop in this order: the directory goes first (after `drop` unmounted it), the device last.
+    directory: Option<PathBuf>,
+    _device: LoopDevice,
+}
+
+impl KernelMount {
+    /// Mounts `image` as ext4 with these options (`ro`, `noload`, …; empty for none) in a fresh directory.
+    ///
+    /// # Panics
+    /// The kernel refuses.
+    #[track_caller]
+    #[must_use]
+    pub fn new(image: &Path, options: &str) -> Self {
+        let read_only = options.split(',').any(|option| option == "ro");
+        let device = LoopDevice::attach(image, read_only);
+        let directory = tempfile::Builder::new().prefix("kernel-ext4-").tempdir().expect("a mount point").keep();
+        let mut args = vec![Path::new("-t"), Path::new("ext4")];
+        if !options.is_empty() {
+            args.extend([Path::new("-o"), Path::new(options)]);
+        }
+        args.extend([device.path(), directory.as_path()]);
+        run("mount", args);
+        Self { directory: Some(directory), _device: device }
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.directory.as_deref().expect("mounted until dropped")
+    }
+
+    /// Unmounts and detaches; everything is in the image when this returns.
+    ///
+    /// # Panics
+    /// Something still uses the mount.
+    #[track_caller]
+    pub fn unmount(mut self) {
+        if let Some(directory) = self.directory.take() {
+            run("umount", [directory.as_path()]);
+            remove(&directory);
+        }
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        let Some(directory) = self.directory.take() else { return };
+        let unmount = |lazy: &[&str]| {
+            let output = command("umount").args(lazy).arg(&directory).output();
+            matches!(output, Ok(output) if output.status.success())
+        };
+        if !unmount(&[]) && !unmount(&["-l"]) {
+            eprintln!("cannot unmount {}", directory.display());
+            return;
+        }
+        remove(&directory);
+    }
+}
+
+/// Only the empty directory: never recursively, it may still be a mount.
+fn remove(directory: &Path) {
+    if let Err(error) = std::fs::remove_dir(directory) {
+        eprintln!("cannot remove {}: {error}", directory.display());
+    }
+}

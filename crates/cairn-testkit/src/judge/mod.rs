@@ -1,0 +1,89 @@
+//! Judges that are not ours: e2fsprogs and the kernel's own ext4 on a loop device.
+//!
+//! Helpers panic with the tool's whole output when a verdict goes against us: they are assertions. A missing tool
+//! fails with the package that brings it, it never skips a test.
+
+mod e2fsprogs;
+mod kernel;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub use e2fsprogs::{Verdict, assert_clean, debugfs, dumpe2fs, e2fsck_check, e2fsck_preen, mke2fs};
+pub use kernel::{KernelMount, LoopDevice};
+
+/// Programs and what installs them.
+const PACKAGES: [(&str, &str); 13] = [
+    ("debugfs", "e2fsprogs"),
+    ("dumpe2fs", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    ("fio", "fio"),
+    ("fs_mark", "fsmark"),
+    ("fuse2fs", "fuse2fs"),
+    ("fusermount3", "fuse3"),
+    ("getfacl", "acl"),
+    ("getfattr", "attr"),
+    ("losetup", "mount"),
+    ("mke2fs", "e2fsprogs"),
+    ("stress-ng", "stress-ng"),
+    ("tune2fs", "e2fsprogs"),
+];
+
+/// Finds a program in `PATH`, in the system's administration directories, or in the workspace's `target/tools/bin`.
+///
+/// # Panics
+/// It is not installed; the message says what installs it.
+#[must_use]
+pub fn tool(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin");
+    let found = std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from))
+        .chain([built])
+        .map(|dir| dir.join(name))
+        .find(|candidate| candidate.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not installed: {}", remedy(name)))
+}
+
+fn remedy(name: &str) -> String {
+    match PACKAGES.iter().find(|(program, _)| *program == name) {
+        Some((_, package)) => format!("apt-get install {package} (or run scripts/install-deps)"),
+        None => "run scripts/install-deps".into(),
+    }
+}
+
+/// A command of this program in the C locale.
+#[must_use]
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(tool(name));
+    command.env("LC_ALL", "C").stdin(std::process::Stdio::null());
+    command
+}
+
+/// Runs a program to its end.
+///
+/// # Panics
+/// It cannot be started or does not exit with 0.
+#[track_caller]
+pub fn run<S: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = S>) -> String {
+    let mut command = command(name);
+    command.args(args);
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = transcript(&output);
+    assert!(output.status.success(), "{command:?} failed with {}:\n{text}", output.status);
+    text
+}
+
+fn transcript(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// True if the process may use loop devices and mount.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+use super::*;
+
+fn image() -> tempfile::NamedTempFile {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    mke2fs(image.path(), 8 << 20, &["-t", "ext4", "-L", "judged"]);
+    image
+}
+
+#[test]
+fn a_fresh_image_is_clean_and_a_broken_one_is_not() {
+    let image = image();
+    assert_clean(image.path());
+    assert!(dumpe2fs(image.path()).contains("judged"));
+    assert!(debugfs(image.path(), "ls -l /").contains("lost+found"));
+    // Wipe the first group's block bitmap.
+    let mut bytes = std::fs::read(image.path()).unwrap();
+    let len = bytes.len();
+    bytes[len / 8..len / 4].fill(0xff);
+    bytes[2048..8192].fill(0xff);
+    std::fs::write(image.path(), bytes).unwrap();
+    assert!(!e2fsck_check(image.path()).is_clean());
+}
+
+#[test]
+fn the_kernel_mounts_what_we_give_it_and_lets_go() {
+    if !is_root() {
+        eprintln!("needs root for loop devices");
+        return;
+    }
+    let image = image();
+    let mount = KernelMount::new(image.path(), "");
+    std::fs::write(mount.path().join("hello"), b"world").unwrap();
+    let directory = mount.path().to_owned();
+    mount.unmount();
+    assert!(!directory.exists());
+    assert_clean(image.path());
+
+    let read_only = KernelMount::new(image.path(), "ro");
+    assert_eq!(std::fs::read(read_only.path().join("hello")).unwrap(), b"world");
+    assert!(std::fs::write(read_only.path().join("no"), b"").is_err());
+    let directory = read_only.path().to_owned();
+    drop(read_only);
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_remedy_names_the_package() {
+    assert!(remedy("debugfs").contains("apt-get install e2fsprogs"));
+    assert!(remedy("fsx").contains("scripts/install-deps"));
+}
+
+#[test]
+#[should_panic(expected = "no-such-tool is not installed")]
+fn a_missing_tool_fails() {
+    let _ = tool("no-such-tool");
+}

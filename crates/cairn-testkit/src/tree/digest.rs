@@ -1,0 +1,321 @@
+//! What is in a tree, in a form that can be compared and printed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use cairn_base::Ino;
+use cairn_vfs::{FileKind, FileSystem, IoFlags};
+use sha2::{Digest, Sha256};
+
+use super::target::encode_device;
+
+/// More entries than any test makes: a loop on disk ends here.
+const ENTRIES_MAX: usize = 2_000_000;
+
+/// What counts as a difference.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotOptions {
+    /// Modification times.
+    pub times: bool,
+    /// Allocated 512-byte sectors (equal only for two views of one image).
+    pub sectors: bool,
+    /// Link counts of directories.
+    pub directory_links: bool,
+}
+
+impl Default for SnapshotOptions {
+    fn default() -> Self {
+        Self { times: true, sectors: false, directory_links: true }
+    }
+}
+
+/// A tree: one line of facts a path. The paths are relative and the order is that of the bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    entries: BTreeMap<Vec<u8>, String>,
+}
+
+impl Snapshot {
+    /// Number of entries, the root included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if nothing was found (a tree has at least its root).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The facts of one path.
+    #[must_use]
+    pub fn get(&self, path: &[u8]) -> Option<&str> {
+        self.entries.get(path).map(String::as_str)
+    }
+
+    /// SHA-256 over everything.
+    #[must_use]
+    pub fn sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        for (path, facts) in &self.entries {
+            hash.update((path.len() as u64).to_le_bytes());
+            hash.update(path);
+            hash.update(facts);
+        }
+        hex(&hash.finalize())
+    }
+
+    /// Differences, one a line, at most 20.
+    #[must_use]
+    pub fn diff(&self, other: &Self) -> String {
+        let paths: std::collections::BTreeSet<_> = self.entries.keys().chain(other.entries.keys()).collect();
+        let mut text = String::new();
+        let differing = paths.into_iter().filter(|path| self.entries.get(*path) != other.entries.get(*path));
+        for path in differing.take(20) {
+            let side = |snapshot: &Self| snapshot.get(path).unwrap_or("absent").to_owned();
+            let _ = writeln!(text, "{}\n  - {}\n  + {}", path.escape_ascii(), side(self), side(other));
+        }
+        text
+    }
+
+    /// Asserts equality.
+    ///
+    /// # Panics
+    /// They differ; the message lists how.
+    #[track_caller]
+    pub fn assert_same(&self, other: &Self) {
+        assert!(self == other, "the trees differ ({} and {} entries):\n{}", self.len(), other.len(), self.diff(other));
+    }
+}
+
+/// The facts of one inode before they become a line.
+struct Facts {
+    ino: u64,
+    kind: FileKind,
+    permissions: u32,
+    uid: u32,
+    gid: u32,
+    links: u64,
+    size: u64,
+    sectors: u64,
+    mtime: (i64, u32),
+    device: u32,
+    content: String,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Facts {
+    fn line(&self, options: &SnapshotOptions, first: Option<&[u8]>) -> String {
+        let mut line = format!("{:?} {:04o} {}:{}", self.kind, self.permissions, self.uid, self.gid);
+        let directory = self.kind == FileKind::Directory;
+        if !directory || options.directory_links {
+            let _ = write!(line, " links={}", self.links);
+        }
+        if !directory {
+            let _ = write!(line, " size={}", self.size);
+        }
+        if options.sectors {
+            let _ = write!(line, " sectors={}", self.sectors);
+        }
+        if options.times {
+            let _ = write!(line, " mtime={}.{:09}", self.mtime.0, self.mtime.1);
+        }
+        if matches!(self.kind, FileKind::BlockDevice | FileKind::CharDevice) {
+            let _ = write!(line, " device={:#x}", self.device);
+        }
+        if !self.content.is_empty() {
+            let _ = write!(line, " {}", self.content);
+        }
+        for (name, value) in &self.xattrs {
+            let _ = write!(line, " {}={}", name.escape_ascii(), hex(value));
+        }
+        if let Some(first) = first {
+            let _ = write!(line, " same-as={}", first.escape_ascii());
+        }
+        line
+    }
+}
+
+/// Collects lines; a second path of one inode names the first.
+struct Collector {
+    options: SnapshotOptions,
+    facts: BTreeMap<Vec<u8>, Facts>,
+}
+
+impl Collector {
+    fn new(options: SnapshotOptions) -> Self {
+        Self { options, facts: BTreeMap::new() }
+    }
+
+    fn add(&mut self, path: Vec<u8>, facts: Facts) {
+        assert!(self.facts.len() < ENTRIES_MAX, "more than {ENTRIES_MAX} entries: a loop?");
+        self.facts.insert(path, facts);
+    }
+
+    fn finish(self) -> Snapshot {
+        let mut first: HashMap<u64, Vec<u8>> = HashMap::new();
+        let mut entries = BTreeMap::new();
+        for (path, facts) in self.facts {
+            let same = (facts.kind != FileKind::Directory).then(|| first.get(&facts.ino).cloned()).flatten();
+            entries.insert(path.clone(), facts.line(&self.options, same.as_deref()));
+            first.entry(facts.ino).or_insert(path);
+        }
+        Snapshot { entries }
+    }
+}
+
+/// Walks a directory of the host (its root included), not following symbolic links.
+///
+/// # Errors
+/// Anything below cannot be read.
+pub fn digest_path(root: &Path, options: SnapshotOptions) -> std::io::Result<Snapshot> {
+    let mut collector = Collector::new(options);
+    let mut pending = vec![(Vec::new(), root.to_owned())];
+    while let Some((relative, path)) = pending.pop() {
+        let facts = path_facts(&path)?;
+        if facts.kind == FileKind::Directory {
+            for entry in fs::read_dir(&path)? {
+                let entry = entry?;
+                pending.push((join(&relative, entry.file_name().as_bytes()), entry.path()));
+            }
+        }
+        collector.add(relative, facts);
+    }
+    Ok(collector.finish())
+}
+
+fn path_facts(path: &Path) -> std::io::Result<Facts> {
+    let metadata = fs::symlink_metadata(path)?;
+    let kind = FileKind::from_mode(metadata.mode()).expect("the host knows its file types");
+    let content = match kind {
+        FileKind::Regular => hash_file(path)?,
+        FileKind::Symlink => format!("-> {}", fs::read_link(path)?.as_os_str().as_bytes().escape_ascii()),
+        _ => String::new(),
+    };
+    let mut xattrs = BTreeMap::new();
+    for name in xattr::list(path)? {
+        if let Some(value) = xattr::get(path, &name)?.filter(|_| name != "security.selinux") {
+            xattrs.insert(name.as_bytes().to_vec(), value);
+        }
+    }
+    let device = encode_device(rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    Ok(Facts {
+        ino: metadata.ino(),
+        kind,
+        permissions: metadata.mode() & 0o7777,
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        links: metadata.nlink(),
+        size: metadata.size(),
+        sectors: metadata.blocks(),
+        mtime: (metadata.mtime(), u32::try_from(metadata.mtime_nsec()).expect("below a billion")),
+        device,
+        content,
+        xattrs,
+    })
+}
+
+fn hash_file(path: &Path) -> std::io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(&buffer[..count]);
+    }
+}
+
+/// Walks a volume (its root included).
+///
+/// # Errors
+/// What the volume answered.
+pub fn digest_volume(volume: &dyn FileSystem, options: SnapshotOptions) -> cairn_vfs::Result<Snapshot> {
+    let mut collector = Collector::new(options);
+    let mut pending = vec![(Vec::new(), volume.root())];
+    while let Some((relative, ino)) = pending.pop() {
+        let facts = volume_facts(volume, ino)?;
+        if facts.kind == FileKind::Directory {
+            for name in names(volume, ino)? {
+                let found = volume.lookup(ino, &name)?;
+                volume.forget(found.ino, 1);
+                pending.push((join(&relative, &name), found.ino));
+            }
+        }
+        collector.add(relative, facts);
+    }
+    Ok(collector.finish())
+}
+
+/// Names in a directory, without `.` and `..`.
+fn names(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    volume.readdir(ino, 0, &mut |entry| {
+        if entry.name != b"." && entry.name != b".." {
+            names.push(entry.name);
+        }
+        names.len() < ENTRIES_MAX
+    })?;
+    Ok(names)
+}
+
+fn volume_facts(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Facts> {
+    let attributes = volume.getattr(ino)?;
+    let content = match attributes.kind {
+        FileKind::Regular => hash_inode(volume, ino)?,
+        FileKind::Symlink => format!("-> {}", volume.readlink(ino)?.escape_ascii()),
+        _ => String::new(),
+    };
+    let mut xattrs = BTreeMap::new();
+    for name in volume.listxattr(ino)? {
+        let value = volume.getxattr(ino, &name)?;
+        xattrs.insert(name, value);
+    }
+    Ok(Facts {
+        ino: ino.get(),
+        kind: attributes.kind,
+        permissions: attributes.permissions,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        links: attributes.links.into(),
+        size: attributes.size,
+        sectors: attributes.sectors,
+        mtime: (attributes.mtime.seconds, attributes.mtime.nanoseconds),
+        device: attributes.device,
+        content,
+        xattrs,
+    })
+}
+
+fn hash_inode(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 18];
+    let mut offset = 0;
+    loop {
+        let count = volume.read(ino, offset, &mut buffer, IoFlags::empty())?;
+        if count == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(&buffer[..count]);
+        offset += count as u64;
+    }
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,186 @@
+//! What goes wrong before there is a filesystem to talk to: the image, what happened, and what to do about it.
+
+use std::fmt;
+
+/// Result of opening or making a volume.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An image that could not be opened or made.
+///
+/// Displays as `IMAGE: what happened: what to do`.
+#[derive(Debug)]
+pub struct Error {
+    image: String,
+    cause: Box<Cause>,
+}
+
+/// Why; match on it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The image's name cannot be understood.
+    #[error("{0}")]
+    Address(String),
+    /// An option or a parameter is wrong.
+    #[error("{0}")]
+    Option(String),
+    /// The file or device cannot be opened, read or written.
+    #[error(transparent)]
+    Device(#[from] cairn_block::Error),
+    /// A partition was asked for, but there is neither a GPT nor an MBR.
+    #[error("no partition table found")]
+    NoPartitionTable,
+    /// The table has no such partition.
+    #[error("no partition {number}; the {table} table has {}", list(.present))]
+    NoSuchPartition {
+        /// The number asked for.
+        number: u32,
+        /// `GPT` or `MBR`.
+        table: &'static str,
+        /// The numbers in use.
+        present: Vec<u32>,
+    },
+    /// The table's bytes are wrong.
+    #[error("damaged {table} partition table: {detail}")]
+    PartitionTable {
+        /// `GPT` or `MBR`.
+        table: &'static str,
+        /// Place and values.
+        detail: String,
+    },
+    /// The byte offset lies at or beyond the end.
+    #[error("offset {offset} is beyond the end ({size} bytes)")]
+    OffsetBeyondEnd {
+        /// Asked for.
+        offset: u64,
+        /// Of the file or device.
+        size: u64,
+    },
+    /// No format that we know; `hint` names one that we recognise but do not support.
+    #[error("not a filesystem that Cairn knows{}", hint.map_or(String::new(), |h| format!(" (it looks like {h})")))]
+    UnknownFormat {
+        /// What it looks like.
+        hint: Option<&'static str>,
+    },
+    /// The format's own refusal: corrupt, unsupported feature, failing device.
+    #[error("{source}")]
+    Format {
+        /// What to do about it differs.
+        class: Class,
+        /// The typed error of the format.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// What a format's error means to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The bytes on disk are wrong.
+    Corrupt,
+    /// The volume uses something that we do not support.
+    Unsupported,
+    /// The device failed.
+    Io,
+    /// The caller asked for something impossible.
+    Usage,
+}
+
+impl Error {
+    /// An error about `image`.
+    pub fn new(image: impl ToString, cause: Cause) -> Self {
+        Self { image: image.to_string(), cause: Box::new(cause) }
+    }
+
+    /// The image as the caller named it.
+    #[must_use]
+    pub fn image(&self) -> &str {
+        &self.image
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// What the caller can do, in one clause.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        self.cause.advice()
+    }
+}
+
+impl Cause {
+    fn advice(&self) -> Option<&'static str> {
+        use cairn_block::ErrorKind as Kind;
+        Some(match self {
+            Self::Address(_) | Self::Option(_) | Self::NoSuchPartition { .. } => return None,
+            Self::Device(error) => match error.kind {
+                Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
+                Kind::PermissionDenied => "check the owner and mode of the file, or open it read-only with -o ro",
+                Kind::ReadOnly => "open it read-only with -o ro",
+                Kind::NoSpace => "free space on the host",
+                // Whoever refuses a lock says who holds it; the rest speaks for itself.
+                _ => return None,
+            },
+            Self::NoPartitionTable => "leave out the #NUMBER, or give ?offset=BYTES",
+            Self::PartitionTable { .. } => "repair the table (gdisk, fdisk), or give ?offset=BYTES",
+            Self::OffsetBeyondEnd { .. } => "give a smaller offset",
+            Self::UnknownFormat { .. } => "if the image is partitioned, name a partition as in IMAGE#1",
+            Self::Format { class, .. } => match class {
+                Class::Corrupt => "run e2fsck on it",
+                Class::Unsupported | Class::Io | Class::Usage => return None,
+            },
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.image.is_empty() {
+            write!(f, "{}: ", self.image)?;
+        }
+        write!(f, "{}", self.cause)?;
+        match self.advice() {
+            Some(advice) => write!(f, ": {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.cause {
+            Cause::Device(error) => Some(error),
+            Cause::Format { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+fn list(numbers: &[u32]) -> String {
+    match numbers {
+        [] => "none".into(),
+        [one] => format!("only {one}"),
+        many => many.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_image_what_and_what_to_do() {
+        let error = Error::new("disk.img", Cause::UnknownFormat { hint: None });
+        let text = error.to_string();
+        assert!(text.starts_with("disk.img: not a filesystem"), "{text}");
+        assert!(text.ends_with("IMAGE#1"), "{text}");
+    }
+
+    #[test]
+    fn names_the_partitions_that_exist() {
+        let cause = Cause::NoSuchPartition { number: 7, table: "GPT", present: vec![1, 2] };
+        assert_eq!(Error::new("d", cause).to_string(), "d: no partition 7; the GPT table has 1, 2");
+    }
+}

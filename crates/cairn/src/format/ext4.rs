@@ -1,0 +1,62 @@
+//! ext4 behind the facade.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_ext4::{Error, Ext4, MountOptions};
+
+use super::{Info, Opened};
+use crate::error::{Cause, Class};
+use crate::mkfs::MkfsOptions;
+use crate::volume::OpenOptions;
+
+pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
+    Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
+}
+
+pub(super) fn open(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &OpenOptions,
+) -> Result<Opened, Cause> {
+    let mut text = options.mount_options.clone();
+    if options.read_only {
+        text = if text.is_empty() { "ro".into() } else { format!("{text},ro") };
+    }
+    let options = MountOptions::parse(&text).map_err(cause)?;
+    let volume = Ext4::open(device, runtime, &options).map_err(cause)?;
+    let info = Info::Ext4(Box::new(volume.info()));
+    Ok(Opened { filesystem: volume, info })
+}
+
+pub(crate) fn make(
+    device: Arc<dyn BlockDevice>,
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<(), Cause> {
+    let options = cairn_ext4::mkfs::MkfsOptions {
+        label: options.label.clone(),
+        uuid: options.uuid,
+        features: options.features.clone(),
+        block_size: options.block_size,
+        ..Default::default()
+    };
+    cairn_ext4::mkfs::make(device, &options, runtime).map_err(cause)?;
+    Ok(())
+}
+
+/// Sorts the format's error by what the caller can do.
+fn cause(error: Error) -> Cause {
+    let class = match &error {
+        Error::Device(device) => return Cause::Device(device.clone()),
+        Error::NotExt4 { .. } => return Cause::UnknownFormat { hint: None },
+        Error::Option(text) => return Cause::Option(text.clone()),
+        Error::Feature(_) => Class::Unsupported,
+        Error::Vfs(cairn_vfs::Error::Io(_)) | Error::Journal(_) => Class::Io,
+        Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => Class::Unsupported,
+        Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
+        _ => Class::Corrupt,
+    };
+    Cause::Format { class, source: Box::new(error) }
+}

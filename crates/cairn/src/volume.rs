@@ -1,0 +1,136 @@
+//! Opening: image → device → probe → filesystem.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
+use cairn_block::wrap::Partition;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_vfs::FileSystem;
+
+use crate::error::{Cause, Error, Result};
+use crate::format::{self, Format, Info};
+use crate::image::{ImageSpec, Part};
+use crate::partition;
+
+/// How to open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Write nothing at all; an unclean journal is replayed in memory.
+    pub read_only: bool,
+    /// Mount options with the kernel's names, separated by commas.
+    pub mount_options: String,
+}
+
+impl OpenOptions {
+    /// Reading only.
+    #[must_use]
+    pub fn read_only() -> Self {
+        Self { read_only: true, ..Self::default() }
+    }
+}
+
+/// An open volume. [`FileSystem::unmount`] leaves it clean; dropping it without is a crash, from which the next open
+/// recovers.
+pub struct Volume {
+    format: Format,
+    filesystem: Arc<dyn FileSystem>,
+    info: Info,
+}
+
+impl Volume {
+    /// Its format.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The filesystem.
+    #[must_use]
+    pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
+        &self.filesystem
+    }
+
+    /// What the superblock says.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+}
+
+/// Opens the volume in `image` with threads of its own.
+///
+/// # Errors
+/// The image cannot be opened, holds no volume we know, or the format refuses it.
+pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
+    let device = open_device(image, !options.read_only)?;
+    open_on(device, Threads::new(), options).map_err(|cause| Error::new(image, cause))
+}
+
+/// Opens the volume on a device of the caller's, under the caller's runtime.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_on(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &OpenOptions,
+) -> Result<Volume, Cause> {
+    let Some(format) = format::probe(&*device)? else {
+        return Err(Cause::UnknownFormat { hint: recognise(&*device) });
+    };
+    let opened = format::open(format, device, runtime, options)?;
+    Ok(Volume { format, filesystem: opened.filesystem, info: opened.info })
+}
+
+/// Opens and locks the file or block device, and narrows it to the part that `image` names.
+///
+/// # Errors
+/// The file cannot be opened or is in use, or it has no such part.
+pub fn open_device(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    let error = |cause| Error::new(image, cause);
+    let options = FileOptions { write, lock: true, create_size: None };
+    let device = FileDevice::open(&image.path, options).map_err(|source| error(source.into()))?;
+    narrow(Arc::new(device), image.part).map_err(error)
+}
+
+fn narrow(device: Arc<dyn BlockDevice>, part: Part) -> Result<Arc<dyn BlockDevice>, Cause> {
+    let range = match part {
+        Part::Whole => return Ok(device),
+        Part::Partition(number) => partition::find(&*device, number)?,
+        Part::Offset(offset) => {
+            let size = device.geometry().size;
+            let len = size.checked_sub(offset).filter(|len| *len > 0);
+            partition::Range { offset, len: len.ok_or(Cause::OffsetBeyondEnd { offset, size })? }
+        }
+    };
+    let part = Partition::new(device, range.offset, range.len)?;
+    Ok(Arc::new(part))
+}
+
+/// Signatures of things people try by mistake: place, bytes, name.
+const SIGNATURES: [(u64, &[u8], &str); 9] = [
+    (0, b"XFSB", "XFS"),
+    (0, b"hsqs", "squashfs"),
+    (0, b"QFI\xfb", "a qcow2 image; convert it with qemu-img convert -O raw"),
+    (0, &[0x1f, 0x8b], "gzip-compressed data; unpack it first"),
+    (0, &[0xfd, b'7', b'z', b'X', b'Z', 0], "xz-compressed data; unpack it first"),
+    (1024, &[0x10, 0x20, 0xf5, 0xf2], "F2FS"),
+    (65_600, b"_BHRfS_M", "Btrfs"),
+    (3, b"NTFS    ", "NTFS"),
+    (82, b"FAT32   ", "FAT"),
+];
+
+fn recognise(device: &dyn BlockDevice) -> Option<&'static str> {
+    if matches!(partition::read(device), Ok(Some(table)) if !table.partitions.is_empty()) {
+        return Some("a partitioned disk");
+    }
+    let geometry = device.geometry();
+    let len = geometry.size.min(1 << 17) / 4096 * 4096;
+    let head = device.read_at(0, usize::try_from(len).ok()?).ok()?;
+    SIGNATURES.iter().find_map(|(offset, bytes, name)| {
+        let at = usize::try_from(*offset).ok()?;
+        (head.get(at..)?.starts_with(bytes)).then_some(*name)
+    })
+}
