@@ -71,8 +71,8 @@ impl FileDevice {
                     read.push(buf);
                 }
                 Request::Write { offset, bufs } => self.write(offset, &bufs, &mut fua)?,
-                Request::Discard { offset, len } => self.discard(offset, len, &mut fua)?,
-                Request::WriteZeroes { offset, len } => self.write_zeroes(offset, len, &mut fua)?,
+                Request::Discard { offset, len } => self.punch(offset, len, &mut fua)?,
+                Request::WriteZeroes { offset, len } => self.zero(offset, len, &mut fua)?,
             }
         }
         if fua.owed {
@@ -125,7 +125,7 @@ impl FileDevice {
         retry(|| rustix::io::pwritev(&self.file, slices, offset))
     }
 
-    fn discard(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {
+    fn punch(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {
         fua.owe();
         let done = match len {
             0 => Ok(()),
@@ -139,7 +139,7 @@ impl FileDevice {
         }
     }
 
-    fn write_zeroes(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {
+    fn zero(&self, offset: u64, len: u64, fua: &mut Fua) -> Result<()> {
         fua.owe();
         if len == 0 {
             return Ok(());

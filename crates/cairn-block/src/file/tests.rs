@@ -1,1 +1,226 @@
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{BlockDeviceExt, Durability};
+
+fn image(size: u64) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    File::create_new(&path).unwrap().set_len(size).unwrap();
+    (directory, path)
+}
+
+fn kind(opened: Result<FileDevice>) -> ErrorKind {
+    opened.expect_err("must be refused").kind
+}
+
+#[test]
+fn what_is_written_is_in_the_file_and_read_back() {
+    let (_directory, path) = image(10_000);
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    let bufs = vec![Bytes::from_static(b"ab"), Bytes::new(), Bytes::from_static(b"cde")];
+    let requests = vec![Request::Write { offset: 4_999, bufs }];
+    let durability = Durability { preflush: true, fua: true };
+    assert!(device.submit(Batch { requests, durability }).wait().unwrap().is_empty());
+    assert_eq!(&std::fs::read(&path).unwrap()[4_998..5_005], b"\0abcde\0");
+    assert_eq!(&device.read_at(4_999, 5).unwrap()[..], b"abcde");
+    device.flush().unwrap();
+}
+
+#[test]
+fn more_buffers_than_one_system_call_takes_are_all_written() {
+    let (_directory, path) = image(1 << 20);
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    let bufs: Vec<Bytes> = (0..3_000_u32).map(|n| Bytes::copy_from_slice(&n.to_le_bytes())).collect();
+    let whole = bufs.concat();
+    for fua in [false, true] {
+        let offset = 7 + 100_000 * u64::from(fua);
+        let requests = vec![Request::Write { offset, bufs: bufs.clone() }];
+        device.submit(Batch { requests, durability: Durability { preflush: false, fua } }).wait().unwrap();
+        assert_eq!(&device.read_at(offset, whole.len()).unwrap()[..], whole);
+    }
+}
+
+#[test]
+fn a_batch_gives_its_reads_back_in_order() {
+    let (_directory, path) = image(4096);
+    std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+    let device = FileDevice::open(&path, OpenOptions::read()).unwrap();
+    let requests = [3, 0, 2].map(|offset| Request::Read { offset, buf: IoBuf::zeroed(1) }).into();
+    let bufs = device.submit(Batch { requests, ..Batch::default() }).wait().unwrap();
+    assert_eq!(bufs.iter().map(|buf| buf[0]).collect::<Vec<_>>(), [4, 1, 3]);
+}
+
+#[test]
+fn an_image_truncated_under_us_is_an_error_not_zeros() {
+    let (_directory, path) = image(8192);
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+    let error = device.read_at(4096, 4096).unwrap_err();
+    assert_eq!((error.kind, error.range), (ErrorKind::OutOfRange, Some((4096, 4096))));
+    assert!(error.to_string().contains("truncated"), "{error}");
+    assert_eq!(device.read_at(0, 4096).unwrap().len(), 4096);
+    assert_eq!(device.read_at(8192, 1).unwrap_err().kind, ErrorKind::OutOfRange);
+    assert_eq!(device.write_at(8000, vec![0; 193]).unwrap_err().kind, ErrorKind::OutOfRange);
+}
+
+#[test]
+fn discard_and_zeroes_free_space_and_read_as_zeros() {
+    let (_directory, path) = image(0);
+    std::fs::write(&path, vec![0xaa; 1 << 20]).unwrap();
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    let blocks = || std::fs::metadata(&path).unwrap().blocks();
+    let full = blocks();
+    device.discard(65_536, 262_144).unwrap();
+    device.write_zeroes(524_288 + 3, 262_144).unwrap();
+    device.write_zeroes(0, 0).unwrap();
+    device.discard(0, 0).unwrap();
+    assert!(blocks() < full, "no space was freed");
+    let mut expected = vec![0xaa; 1 << 20];
+    expected[65_536..][..262_144].fill(0);
+    expected[524_288 + 3..][..262_144].fill(0);
+    assert!(device.read_at(0, 1 << 20).unwrap()[..] == expected);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
+}
+
+#[test]
+fn a_reader_refuses_writes() {
+    let (_directory, path) = image(4096);
+    let device = FileDevice::open(&path, OpenOptions::read()).unwrap();
+    assert!(device.geometry().read_only);
+    assert_eq!(device.write_at(0, vec![1]).unwrap_err().kind, ErrorKind::ReadOnly);
+    assert_eq!(device.discard(0, 1).unwrap_err().kind, ErrorKind::ReadOnly);
+    device.flush().unwrap();
+}
+
+#[test]
+fn create_makes_and_grows_but_never_shrinks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new");
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::write())), ErrorKind::NotFound);
+    for (size, expected) in [(10_000, 10_000), (20_000, 20_000), (5_000, 20_000)] {
+        let device = FileDevice::open(&path, OpenOptions::create(size)).unwrap();
+        assert_eq!(device.geometry().size, expected);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), expected);
+    }
+    assert_eq!(kind(FileDevice::open(directory.path(), OpenOptions::read())), ErrorKind::Unsupported);
+    assert_eq!(kind(FileDevice::open("/dev/null", OpenOptions::write())), ErrorKind::Unsupported);
+}
+
+#[test]
+fn two_opens_in_one_process_exclude_each_other() {
+    let (_directory, path) = image(4096);
+    let writer = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::write())), ErrorKind::InUse);
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::read())), ErrorKind::InUse);
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::create(1 << 20))), ErrorKind::InUse);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096, "a refused open must not change the image");
+    FileDevice::open(&path, OpenOptions { lock: false, ..OpenOptions::read() }).unwrap();
+    drop(writer);
+    let readers = [(); 2].map(|()| FileDevice::open(&path, OpenOptions::read()).unwrap());
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::write())), ErrorKind::InUse);
+    drop(readers);
+    FileDevice::open(&path, OpenOptions::write()).unwrap();
+}
+
+/// Another process that holds the lock until its input ends.
+fn lock_elsewhere(path: &std::path::Path) -> Child {
+    let mut child = Command::new("flock")
+        .args(["--exclusive", "--nonblock", "--no-fork"])
+        .arg(path)
+        .args(["sh", "-c", "echo locked; read -r line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("flock(1) of util-linux");
+    let mut line = [0; 7];
+    io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+    assert_eq!(&line, b"locked\n");
+    child
+}
+
+#[test]
+fn an_image_held_by_another_process_is_refused_and_the_holder_named() {
+    let (_directory, path) = image(4096);
+    let mut child = lock_elsewhere(&path);
+    for options in [OpenOptions::write(), OpenOptions::read()] {
+        let error = FileDevice::open(&path, options).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InUse);
+        let message = error.to_string();
+        assert!(message.contains("in use by") && message.contains("umount"), "{message}");
+        // On some filesystems (overlays) the kernel lists locks under another device number: the name is a courtesy.
+        if !message.contains("another program") {
+            assert!(message.contains(&format!("process {}", child.id())), "{message}");
+        }
+    }
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    FileDevice::open(&path, OpenOptions::write()).unwrap();
+}
+
+#[test]
+fn another_process_is_refused_what_we_hold() {
+    let (_directory, path) = image(4096);
+    let try_lock =
+        |how| Command::new("flock").args([how, "--nonblock"]).arg(&path).arg("true").status().unwrap().success();
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    assert!(!try_lock("--shared"));
+    drop(device);
+    let device = FileDevice::open(&path, OpenOptions::read()).unwrap();
+    assert!(try_lock("--shared"));
+    assert!(!try_lock("--exclusive"));
+    drop(device);
+    assert!(try_lock("--exclusive"));
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write(u64, Vec<u8>),
+    Discard(u64, u64),
+    Zero(u64, u64),
+}
+
+const SIZE: u64 = 40_000;
+
+fn op() -> impl Strategy<Value = Op> {
+    let place = (0..SIZE, 0..12_000_u64).prop_map(|(offset, len)| (offset, len.min(SIZE - offset)));
+    (place, 0..4_u8, any::<u8>()).prop_map(|((offset, len), kind, byte)| match kind {
+        0 => Op::Discard(offset, len),
+        1 => Op::Zero(offset, len),
+        _ => Op::Write(offset, (0..len).map(|n| (n as u8).wrapping_add(byte)).collect()),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// A file, memory, and a plain array stay equal.
+    #[test]
+    fn all_backends_agree(ops in prop::collection::vec(op(), 1..20)) {
+        let (_directory, path) = image(SIZE);
+        let file = FileDevice::open(&path, OpenOptions::write()).unwrap();
+        let memory = crate::memory::MemoryDevice::new(SIZE);
+        let mut array = vec![0_u8; SIZE as usize];
+        for op in ops {
+            let (offset, bytes) = match &op {
+                Op::Write(offset, data) => (*offset, data.clone()),
+                Op::Discard(offset, len) | Op::Zero(offset, len) => (*offset, vec![0; *len as usize]),
+            };
+            array[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+            for device in [&file as &dyn BlockDevice, &memory] {
+                match &op {
+                    Op::Write(offset, data) => device.write_at(*offset, data.clone()),
+                    Op::Discard(offset, len) => device.discard(*offset, *len),
+                    Op::Zero(offset, len) => device.write_zeroes(*offset, *len),
+                }
+                .unwrap();
+            }
+        }
+        prop_assert!(file.read_at(0, SIZE as usize).unwrap()[..] == array);
+        prop_assert!(memory.read_at(0, SIZE as usize).unwrap()[..] == array);
+    }
+}
