@@ -1,1 +1,35 @@
-//! placeholder
+//! The jbd2 journal: it knows buffers and a device, not ext4.
+//!
+//! **A transaction's life.** *Running*: handles join it and change buffers. *Locked*: no handle may join; the committer waits
+//! for the open ones. *Pinned*: the images of all its buffers are held; the next transaction opens at once. *Logged*:
+//! revokes, descriptors and images are in the log. *Committed*: the commit block is durable (preflush + FUA); waiters and
+//! hooks run. *Checkpointed*: its images are at home and flushed; the tail of the log moves past it.
+//!
+//! **Invariants.** A block goes home only after its commit is durable. The tail moves only after the home writes are
+//! flushed, by a superblock written with FUA. A block freed in a transaction is never written home again once that
+//! transaction has committed. The first write error stops everything, and the tail never moves after it.
+//!
+//! **Locking.** One lock over the lists (rank JOURNAL), never held across device I/O. Whoever waits for a commit leads it if nobody
+//! else does. A handle is the GATE of the lock order.
+
+#![forbid(unsafe_code)]
+
+mod area;
+mod checkpoint;
+mod commit;
+mod error;
+pub mod format;
+mod handle;
+mod home;
+mod journal;
+mod log_space;
+pub mod recovery;
+mod stats;
+mod transaction;
+
+pub use area::JournalArea;
+pub use error::{Error, Result};
+pub use handle::Handle;
+pub use journal::{Journal, JournalOptions};
+pub use recovery::{Recovered, recover, replay_in_memory};
+pub use stats::JournalStats;

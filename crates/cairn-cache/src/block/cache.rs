@@ -1,0 +1,321 @@
+//! All metadata buffers of a volume.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use cairn_base::Pba;
+use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request, Result};
+
+use super::{Buffer, Image};
+use crate::budget::{Budget, Reclaim};
+
+const SHARDS: usize = 64;
+/// Longest single write when buffers go home, in blocks.
+const MAX_RUN: usize = 256;
+
+enum Slot {
+    /// Somebody is reading it.
+    Loading,
+    Ready(Arc<Buffer>),
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: HashMap<u64, Slot>,
+    /// Candidates for eviction, oldest first; the clock's hand goes round.
+    clock: std::collections::VecDeque<u64>,
+}
+
+struct LockedShard {
+    shard: Mutex<Shard>,
+    loaded: Condvar,
+}
+
+/// See the module.
+pub struct BufferCache {
+    device: Arc<dyn BlockDevice>,
+    block_size: u32,
+    budget: Arc<Budget>,
+    shards: Vec<LockedShard>,
+    overlay: HashMap<u64, Image>,
+    /// Next shard to evict from.
+    hand: AtomicUsize,
+}
+
+impl BufferCache {
+    /// An empty cache over `device`.
+    #[must_use]
+    pub fn new(device: Arc<dyn BlockDevice>, block_size: u32, budget: Arc<Budget>) -> Arc<Self> {
+        Self::with_overlay(device, block_size, budget, HashMap::new())
+    }
+
+    /// A cache in which `overlay` takes the device's place: a volume whose journal was replayed in memory only.
+    #[must_use]
+    pub fn with_overlay(
+        device: Arc<dyn BlockDevice>,
+        block_size: u32,
+        budget: Arc<Budget>,
+        overlay: HashMap<Pba, Image>,
+    ) -> Arc<Self> {
+        let shard = || LockedShard { shard: Mutex::new(Rank::CACHE, Shard::default()), loaded: Condvar::new() };
+        let cache = Arc::new(Self {
+            device,
+            block_size,
+            budget: budget.clone(),
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            overlay: overlay.into_iter().map(|(pba, image)| (pba.get(), image)).collect(),
+            hand: AtomicUsize::new(0),
+        });
+        let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
+        budget.add_reclaim(weak);
+        cache
+    }
+
+    /// The device below.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// Bytes a block.
+    #[must_use]
+    pub const fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    fn shard(&self, pba: u64) -> &LockedShard {
+        // Metadata comes in runs; spread neighbours.
+        &self.shards[usize::try_from(pba % SHARDS as u64).expect("a remainder of 64 fits")]
+    }
+
+    fn offset(&self, pba: u64) -> u64 {
+        pba.saturating_mul(u64::from(self.block_size))
+    }
+
+    /// The buffer of a block, read if it is not in memory. Concurrent callers read it once.
+    ///
+    /// # Errors
+    /// The device failed, or the block lies beyond its end.
+    pub fn get(&self, pba: Pba) -> Result<Arc<Buffer>> {
+        let shard = self.shard(pba.get());
+        {
+            let mut locked = shard.shard.lock();
+            loop {
+                match locked.slots.get(&pba.get()) {
+                    Some(Slot::Ready(buffer)) => {
+                        buffer.used.store(true, Ordering::Relaxed);
+                        return Ok(buffer.clone());
+                    }
+                    Some(Slot::Loading) => shard.loaded.wait(&mut locked),
+                    None => {
+                        locked.slots.insert(pba.get(), Slot::Loading);
+                        break;
+                    }
+                }
+            }
+        }
+        let image = self.read_image(pba.get());
+        let mut locked = shard.shard.lock();
+        let outcome = match image {
+            Ok(image) => Ok(self.insert(&mut locked, pba, image)),
+            Err(error) => {
+                locked.slots.remove(&pba.get());
+                Err(error)
+            }
+        };
+        drop(locked);
+        shard.loaded.notify_all();
+        self.make_room();
+        outcome
+    }
+
+    fn read_image(&self, pba: u64) -> Result<Image> {
+        match self.overlay.get(&pba) {
+            Some(image) => Ok(image.clone()),
+            None => Ok(Arc::from(&*self.device.read_at(self.offset(pba), self.block_size as usize)?)),
+        }
+    }
+
+    fn insert(&self, shard: &mut Shard, pba: Pba, image: Image) -> Arc<Buffer> {
+        let buffer = Arc::new(Buffer::new(pba, image));
+        shard.slots.insert(pba.get(), Slot::Ready(buffer.clone()));
+        shard.clock.push_back(pba.get());
+        if shard.clock.len() > 2 * shard.slots.len() + SHARDS {
+            // Blocks that were forgotten and came again stand here twice.
+            let Shard { slots, clock } = shard;
+            let mut seen = std::collections::HashSet::new();
+            clock.retain(|pba| slots.contains_key(pba) && seen.insert(*pba));
+        }
+        self.budget.charge(u64::from(self.block_size));
+        buffer
+    }
+
+    /// The buffer of a block that was just allocated: zeros, not read.
+    #[must_use]
+    pub fn create(&self, pba: Pba) -> Arc<Buffer> {
+        let shard = self.shard(pba.get());
+        let mut locked = shard.shard.lock();
+        loop {
+            match locked.slots.get(&pba.get()) {
+                Some(Slot::Ready(buffer)) => {
+                    let buffer = buffer.clone();
+                    drop(locked);
+                    buffer.clear();
+                    return buffer;
+                }
+                Some(Slot::Loading) => shard.loaded.wait(&mut locked),
+                None => {
+                    let zeros = Arc::from(vec![0; self.block_size as usize]);
+                    let buffer = self.insert(&mut locked, pba, zeros);
+                    buffer.set_verified();
+                    drop(locked);
+                    self.make_room();
+                    return buffer;
+                }
+            }
+        }
+    }
+
+    /// The buffer, if it is in memory.
+    #[must_use]
+    pub fn peek(&self, pba: Pba) -> Option<Arc<Buffer>> {
+        match self.shard(pba.get()).shard.lock().slots.get(&pba.get()) {
+            Some(Slot::Ready(buffer)) => Some(buffer.clone()),
+            _ => None,
+        }
+    }
+
+    /// Reads blocks that will be needed soon, in one request. A hint: errors show when a block is asked for.
+    pub fn prefetch(&self, start: Pba, count: u64) {
+        let wanted = (start.get()..start.get().saturating_add(count)).take(MAX_RUN);
+        let missing: Vec<u64> = wanted.filter(|pba| !self.overlay.contains_key(pba) && self.claim_load(*pba)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let requests = missing
+            .iter()
+            .map(|pba| Request::Read { offset: self.offset(*pba), buf: IoBuf::zeroed(self.block_size as usize) })
+            .collect();
+        let read = self.device.submit(Batch { requests, durability: Durability::default() }).wait();
+        let images = read.unwrap_or_default();
+        for (index, pba) in missing.iter().enumerate() {
+            let shard = self.shard(*pba);
+            let mut locked = shard.shard.lock();
+            match images.get(index) {
+                Some(image) => drop(self.insert(&mut locked, Pba(*pba), Arc::from(&**image))),
+                None => drop(locked.slots.remove(pba)),
+            }
+            drop(locked);
+            shard.loaded.notify_all();
+        }
+        self.make_room();
+    }
+
+    fn claim_load(&self, pba: u64) -> bool {
+        let mut locked = self.shard(pba).shard.lock();
+        if locked.slots.contains_key(&pba) {
+            return false;
+        }
+        locked.slots.insert(pba, Slot::Loading);
+        true
+    }
+
+    /// Drops a buffer whose block was freed; what was dirty in it is of no use any more.
+    pub fn forget(&self, pba: Pba) {
+        let mut locked = self.shard(pba.get()).shard.lock();
+        if let Some(Slot::Ready(buffer)) = locked.slots.get(&pba.get()) {
+            buffer.dirty.store(false, Ordering::Release);
+            if Arc::strong_count(buffer) == 1 {
+                self.remove(&mut locked, pba.get());
+            }
+        }
+    }
+
+    fn remove(&self, shard: &mut Shard, pba: u64) {
+        shard.slots.remove(&pba);
+        self.budget.uncharge(u64::from(self.block_size));
+    }
+
+    /// Writes all directly dirtied buffers home, in order of address. Does not flush the device.
+    ///
+    /// # Errors
+    /// The first failed write; its buffers stay dirty.
+    pub fn write_back(&self) -> Result<()> {
+        let mut dirty: Vec<Arc<Buffer>> = Vec::new();
+        for shard in &self.shards {
+            let locked = shard.shard.lock();
+            dirty.extend(locked.slots.values().filter_map(|slot| match slot {
+                Slot::Ready(buffer) if buffer.dirty.load(Ordering::Acquire) => Some(buffer.clone()),
+                _ => None,
+            }));
+        }
+        dirty.sort_by_key(|buffer| buffer.pba());
+        for run in dirty.chunk_by(|a, b| a.pba().get() + 1 == b.pba().get()) {
+            for part in run.chunks(MAX_RUN) {
+                self.write_run(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_run(&self, run: &[Arc<Buffer>]) -> Result<()> {
+        let mut bufs = Vec::with_capacity(run.len());
+        for buffer in run {
+            // Cleared before the image is taken: a change after this point makes it dirty again.
+            buffer.dirty.store(false, Ordering::Release);
+            bufs.push(Bytes::from_owner(buffer.image()));
+        }
+        let offset = self.offset(run[0].pba().get());
+        let batch = Batch { requests: vec![Request::Write { offset, bufs }], durability: Durability::default() };
+        self.device.submit(batch).wait().map(drop).inspect_err(|_| {
+            for buffer in run {
+                buffer.dirty.store(true, Ordering::Release);
+            }
+        })
+    }
+
+    fn make_room(&self) {
+        if self.budget.over() > 0 {
+            self.budget.make_room(0);
+        }
+    }
+
+    /// Second chance over one shard: gives up what nobody holds and nobody used since the hand last passed.
+    fn evict_from(&self, shard: &LockedShard, want: u64) -> u64 {
+        let Some(mut locked) = shard.shard.try_lock() else { return 0 };
+        let mut freed = 0;
+        for _ in 0..locked.clock.len() {
+            if freed >= want {
+                break;
+            }
+            let Some(pba) = locked.clock.pop_front() else { break };
+            let Some(Slot::Ready(buffer)) = locked.slots.get(&pba) else { continue };
+            let idle = Arc::strong_count(buffer) == 1 && !buffer.dirty.load(Ordering::Acquire);
+            if idle && !buffer.used.swap(false, Ordering::Relaxed) {
+                self.remove(&mut locked, pba);
+                freed += u64::from(self.block_size);
+            } else {
+                locked.clock.push_back(pba);
+            }
+        }
+        freed
+    }
+}
+
+impl Reclaim for BufferCache {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut freed = 0;
+        // Two rounds: the first one only takes away "used" marks where everything is warm.
+        for _ in 0..2 * SHARDS {
+            if freed >= bytes {
+                break;
+            }
+            let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            freed += self.evict_from(&self.shards[next], bytes - freed);
+        }
+        freed
+    }
+}

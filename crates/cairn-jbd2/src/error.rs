@@ -1,0 +1,56 @@
+//! What can go wrong with a journal.
+
+use std::sync::Arc;
+
+/// Journal result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Journal errors.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] cairn_block::Error),
+    /// The journal superblock or a log block is impossible.
+    #[error("journal block {block}: {what} is {value}, {expected}")]
+    Corrupt {
+        /// Journal block (not a device address).
+        block: u32,
+        /// Field or structure.
+        what: &'static str,
+        /// Stored value.
+        value: u64,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A checksum of the log does not match.
+    #[error("journal block {block}: {what} checksum {stored:#x} stored, {computed:#x} computed")]
+    Checksum {
+        /// Journal block.
+        block: u32,
+        /// Structure.
+        what: &'static str,
+        /// Value on disk.
+        stored: u32,
+        /// Value over the bytes found.
+        computed: u32,
+    },
+    /// Features this crate does not know.
+    #[error("the journal has unknown features {bits:#x}; run e2fsck to empty it")]
+    UnknownFeatures {
+        /// The unknown incompatible feature bits.
+        bits: u32,
+    },
+    /// An operation asked for more than a transaction can hold.
+    #[error("an operation of {credits} blocks does not fit a transaction of this journal (at most {largest})")]
+    TooLarge {
+        /// Blocks asked for.
+        credits: u32,
+        /// Most that fit.
+        largest: u32,
+    },
+    /// The journal stopped after an earlier error.
+    #[error("the journal has stopped: {0}")]
+    Aborted(Arc<str>),
+}

@@ -1,0 +1,194 @@
+//! A handle: one operation's part in the running transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cairn_base::ranked_lock::{Rank, RankToken, enter};
+use cairn_base::{Pba, Tid};
+use cairn_cache::block::{Buffer, BufferGuard};
+
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use crate::log_space;
+use crate::transaction::{Hook, Running};
+
+/// An operation in progress. Dropping it ends it.
+///
+/// While it is open its transaction cannot be committed, so it must be short and must not wait for a commit.
+pub struct Handle {
+    journal: Arc<Journal>,
+    tid: Tid,
+    credits: AtomicU32,
+    _gate: RankToken,
+}
+
+/// Numbers in buffers start at 1; 0 is "none".
+fn mark(tid: Tid) -> u64 {
+    u64::from(tid.0) + 1
+}
+
+impl Handle {
+    pub(crate) fn new(journal: Arc<Journal>, tid: Tid, credits: u32) -> Self {
+        Self { journal, tid, credits: AtomicU32::new(credits), _gate: enter(Rank::GATE) }
+    }
+
+    /// The transaction this handle belongs to.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    /// Blocks that may still be changed.
+    #[must_use]
+    pub fn credits_left(&self) -> u32 {
+        self.credits.load(Ordering::Relaxed)
+    }
+
+    /// Write access to a block, which joins the transaction.
+    ///
+    /// # Errors
+    /// The journal has stopped.
+    ///
+    /// # Panics
+    /// If the credits are used up: the operation's estimate is wrong, and the log could overflow.
+    pub fn write<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
+        self.join(buffer)?;
+        Ok(buffer.modify())
+    }
+
+    fn join(&self, buffer: &Arc<Buffer>) -> Result<()> {
+        if buffer.joined() == mark(self.tid) {
+            return Ok(());
+        }
+        self.with_running(|running| {
+            if running.buffers.insert(buffer.pba(), buffer.clone()).is_none() {
+                self.use_credit(running);
+            }
+            running.revokes.remove(&buffer.pba());
+        })?;
+        buffer.set_joined(mark(self.tid));
+        Ok(())
+    }
+
+    fn use_credit(&self, running: &mut Running) {
+        let left = self.credits.load(Ordering::Relaxed);
+        assert!(left > 0, "a handle changed more blocks than it asked for");
+        self.credits.store(left - 1, Ordering::Relaxed);
+        running.promised -= 1;
+    }
+
+    fn with_running<R>(&self, work: impl FnOnce(&mut Running) -> R) -> Result<R> {
+        let mut state = self.journal.state.lock();
+        if let Some(reason) = &state.aborted {
+            return Err(Error::Aborted(reason.clone()));
+        }
+        let running = state.running.as_mut().filter(|running| running.tid == self.tid);
+        Ok(work(running.expect("a transaction with an open handle is running")))
+    }
+
+    /// A freshly allocated metadata block: zeros, not read; older revokes of it in this transaction no longer count.
+    ///
+    /// # Errors
+    /// The journal has stopped.
+    pub fn create(&self, pba: Pba) -> Result<Arc<Buffer>> {
+        let buffer = self.journal.buffers.create(pba);
+        self.join(&buffer)?;
+        Ok(buffer)
+    }
+
+    /// A metadata block is being freed: its changes here are dropped, older copies in the log will not be replayed, and no older
+    /// version goes home once this transaction has committed.
+    ///
+    /// # Errors
+    /// The journal has stopped.
+    pub fn forget(&self, pba: Pba) -> Result<()> {
+        let dropped = self.with_running(|running| {
+            running.revokes.insert(pba);
+            running.buffers.remove(&pba)
+        })?;
+        if let Some(buffer) = dropped {
+            buffer.set_joined(0);
+        }
+        self.journal.buffers.forget(pba);
+        Ok(())
+    }
+
+    /// Runs `hook` when the transaction is durable, or with `false` when it never will be.
+    pub fn on_commit(&self, hook: Hook) {
+        let mut hook = Some(hook);
+        {
+            let mut guard = self.journal.state.lock();
+            let state = &mut *guard;
+            if state.aborted.is_none()
+                && let Some(running) = state.running.as_mut().filter(|running| running.tid == self.tid)
+            {
+                running.hooks.extend(hook.take());
+            }
+        }
+        if let Some(hook) = hook {
+            hook(false);
+        }
+    }
+
+    /// Asks for `credits` more. False: the transaction or the log is too full.
+    ///
+    /// # Errors
+    /// The journal has stopped.
+    pub fn extend(&self, credits: u32) -> Result<bool> {
+        let journal = &self.journal;
+        let mut guard = journal.state.lock();
+        let state = &mut *guard;
+        if let Some(reason) = &state.aborted {
+            return Err(Error::Aborted(reason.clone()));
+        }
+        let running = state.running.as_mut().expect("a transaction with an open handle is running");
+        let copies = running.copies().saturating_add(credits);
+        let needs = log_space::needed(&journal.layout, copies, running.revoke_count() + credits);
+        if running.locked || copies > journal.largest || needs + state.committing_needs > state.log.free() {
+            return Ok(false);
+        }
+        running.promised += credits;
+        self.credits.fetch_add(credits, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Ends the operation here and goes on in a transaction with room. What was changed so far may become durable without what
+    /// follows. Nothing that ranks above the gate may be locked.
+    ///
+    /// # Errors
+    /// The journal has stopped.
+    pub fn restart(&mut self, credits: u32) -> Result<()> {
+        self.leave();
+        // A locked or full transaction is on its way out; joining waits for the next one.
+        let joined = self.journal.begin_unguarded(credits)?;
+        (self.tid, self.credits) = (joined, AtomicU32::new(credits));
+        Ok(())
+    }
+
+    /// Ends the operation; the same as dropping it.
+    pub fn stop(self) {}
+
+    fn leave(&mut self) {
+        let last = {
+            let mut state = self.journal.state.lock();
+            let left = self.credits.swap(0, Ordering::Relaxed);
+            match state.running.as_mut().filter(|running| running.tid == self.tid) {
+                Some(running) => {
+                    running.handles -= 1;
+                    running.promised -= left;
+                    running.handles == 0 && running.locked
+                }
+                None => false,
+            }
+        };
+        if last {
+            self.journal.changed.notify();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

@@ -1,0 +1,35 @@
+//! Writing blocks to their home addresses in large sorted batches.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::Pba;
+use cairn_block::{Batch, BlockDevice, Durability, Request, Result};
+
+/// Most blocks in one batch.
+const BATCH: usize = 1024;
+
+/// Writes blocks that come in order of address; neighbours go in one request. Does not flush.
+pub fn write(device: &dyn BlockDevice, block_size: u32, blocks: impl Iterator<Item = (Pba, Arc<[u8]>)>) -> Result<()> {
+    let mut requests: Vec<Request> = Vec::new();
+    let mut in_batch = 0;
+    let mut next = None;
+    for (pba, image) in blocks {
+        if in_batch == BATCH {
+            submit(device, std::mem::take(&mut requests))?;
+            (in_batch, next) = (0, None);
+        }
+        let image = Bytes::from_owner(image);
+        match requests.last_mut() {
+            Some(Request::Write { bufs, .. }) if next == Some(pba) => bufs.push(image),
+            _ => requests.push(Request::Write { offset: pba.get() * u64::from(block_size), bufs: vec![image] }),
+        }
+        next = Some(Pba(pba.get() + 1));
+        in_batch += 1;
+    }
+    if requests.is_empty() { Ok(()) } else { submit(device, requests) }
+}
+
+fn submit(device: &dyn BlockDevice, requests: Vec<Request>) -> Result<()> {
+    device.submit(Batch { requests, durability: Durability::default() }).wait().map(drop)
+}

@@ -1,0 +1,119 @@
+//! Recovery: three passes over the log.
+//!
+//! 1. SCAN finds the end: transactions follow each other by number, each closed by a good commit block.
+//! 2. REVOKE collects the blocks that must not be replayed from transactions up to the one that revoked them.
+//! 3. REPLAY hands the newest copy of every other block to a sink.
+//!
+//! Bounded: no pass visits more blocks than the log has, whatever the log says. The revoke table is one hash map.
+
+mod scan;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{Pba, Tid};
+use cairn_block::Durability;
+
+use crate::area::JournalArea;
+use crate::error::Result;
+use crate::format::superblock::Superblock;
+use scan::{Copy, Log, Step};
+
+/// What a recovery did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Transactions replayed.
+    pub transactions: u32,
+    /// Blocks written home (or laid over the device).
+    pub blocks: u64,
+    /// Revoke records seen.
+    pub revokes: u64,
+    /// Number the next transaction must have.
+    pub next: Tid,
+}
+
+/// Replays the log to the device of the volume, and marks it empty. Does nothing but read if it already is.
+///
+/// # Errors
+/// The device failed, or the journal superblock is damaged. A damaged log ends at the damage, as in Linux.
+pub fn recover(area: &JournalArea, home: &Arc<dyn cairn_block::BlockDevice>) -> Result<Recovered> {
+    let mut superblock = read_superblock(area)?;
+    if superblock.start == 0 {
+        return Ok(Recovered { next: superblock.sequence, ..Recovered::default() });
+    }
+    let (blocks, recovered) = collect(area, &superblock)?;
+    let mut sorted: Vec<_> = blocks.into_iter().collect();
+    sorted.sort_by_key(|(pba, _)| *pba);
+    crate::home::write(&**home, area.block_size, sorted.iter().map(|(pba, image)| (*pba, image.clone())))?;
+    home.flush()?;
+    // Only now may the log be declared empty. Its next transaction must not look like a continuation of the old log.
+    superblock.start = 0;
+    superblock.sequence = recovered.next;
+    write_superblock(area, &superblock)?;
+    Ok(recovered)
+}
+
+/// The newest committed copy of every block in the log, for a read-only open.
+///
+/// # Errors
+/// As [`recover`].
+pub fn replay_in_memory(area: &JournalArea) -> Result<HashMap<Pba, Arc<[u8]>>> {
+    let superblock = read_superblock(area)?;
+    if superblock.start == 0 {
+        return Ok(HashMap::new());
+    }
+    Ok(collect(area, &superblock)?.0)
+}
+
+/// Reads and validates the journal superblock.
+///
+/// # Errors
+/// The device failed, or the superblock is damaged.
+pub fn read_superblock(area: &JournalArea) -> Result<Superblock> {
+    Superblock::decode(&area.read(0)?, area.block_size, area.blocks())
+}
+
+/// Writes the journal superblock so that it is on the medium when this returns.
+pub(crate) fn write_superblock(area: &JournalArea, superblock: &Superblock) -> Result<()> {
+    let mut block = superblock.encode();
+    block.resize(area.block_size as usize, 0);
+    area.write(0, vec![Bytes::from(block)], Durability { preflush: false, fua: true })
+}
+
+fn collect(area: &JournalArea, superblock: &Superblock) -> Result<(HashMap<Pba, Arc<[u8]>>, Recovered)> {
+    let mut log = Log::new(area, superblock);
+    let end = log.find_end()?;
+    let mut revoked: HashMap<Pba, Tid> = HashMap::new();
+    let mut recovered = Recovered { next: end, ..Recovered::default() };
+    log.rewind();
+    log.walk(end, |step| {
+        if let Step::Revoke(tid, records) = step {
+            recovered.revokes += records.len() as u64;
+            for pba in records {
+                let latest = revoked.entry(pba).or_insert(tid);
+                if tid.is_after(*latest) {
+                    *latest = tid;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let mut blocks = HashMap::new();
+    log.rewind();
+    log.walk(end, |step| {
+        match step {
+            Step::Copy(Copy { tid, pba, image }) => {
+                // A revoke in a transaction covers copies in it and in all before it.
+                if revoked.get(&pba).is_none_or(|by| tid.is_after(*by)) {
+                    blocks.insert(pba, image);
+                }
+            }
+            Step::Commit => recovered.transactions += 1,
+            Step::Revoke(..) => {}
+        }
+        Ok(())
+    })?;
+    recovered.blocks = blocks.len() as u64;
+    Ok((blocks, recovered))
+}

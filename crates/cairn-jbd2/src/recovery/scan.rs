@@ -1,0 +1,226 @@
+//! Walking the log block by block.
+
+use std::sync::Arc;
+
+use cairn_base::checksum::crc32_be;
+use cairn_base::{Pba, Tid};
+
+use crate::area::JournalArea;
+use crate::error::Result;
+use crate::format::blocks::{BlockLayout, tail_checksum};
+use crate::format::superblock::Superblock;
+use crate::format::tags::{Tag, TagLayout, flag};
+use crate::format::{Compat, HEADER, Incompat, MAGIC, RawHeader, kind};
+
+/// Blocks read ahead in one request.
+const READ_AHEAD: u32 = 64;
+
+/// A block's copy in the log.
+pub struct Copy {
+    /// Transaction it belongs to.
+    pub tid: Tid,
+    /// Home.
+    pub pba: Pba,
+    /// Contents, unescaped.
+    pub image: Arc<[u8]>,
+}
+
+/// What a walk meets.
+pub enum Step {
+    /// A copy.
+    Copy(Copy),
+    /// Revoke records.
+    Revoke(Tid, Vec<Pba>),
+    /// The end of a transaction.
+    Commit,
+}
+
+/// A walk over the log.
+pub struct Log<'a> {
+    area: &'a JournalArea,
+    layout: BlockLayout,
+    first: u32,
+    end: u32,
+    start: u32,
+    sequence: Tid,
+    legacy: bool,
+    at: u32,
+    /// Blocks that may still be visited in this pass.
+    left: u32,
+    cached: Option<(u32, cairn_block::IoBuf)>,
+}
+
+impl<'a> Log<'a> {
+    /// From the superblock's start.
+    pub fn new(area: &'a JournalArea, superblock: &Superblock) -> Self {
+        let layout = BlockLayout {
+            block_size: area.block_size as usize,
+            tags: TagLayout::new(superblock.incompat),
+            incompat: superblock.incompat,
+            seed: superblock.seed(),
+            uuid: superblock.uuid(),
+        };
+        let (first, end) = (superblock.first, superblock.end());
+        Self {
+            area,
+            layout,
+            first,
+            end,
+            start: superblock.start,
+            sequence: superblock.sequence,
+            legacy: superblock.compat.contains(Compat::CHECKSUM),
+            at: superblock.start,
+            left: end - first,
+            cached: None,
+        }
+    }
+
+    /// Back to the start, for the next pass.
+    pub fn rewind(&mut self) {
+        self.at = self.start;
+        self.left = self.end - self.first;
+    }
+
+    /// The next block of the log, or `None` when all have been visited.
+    fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let block = self.read(self.at)?;
+        self.at = if self.at + 1 == self.end { self.first } else { self.at + 1 };
+        Ok(Some(block))
+    }
+
+    fn read(&mut self, block: u32) -> Result<Vec<u8>> {
+        let size = self.layout.block_size;
+        let hit = self.cached.as_ref().and_then(|(start, data)| {
+            let at = usize::try_from(block.checked_sub(*start)?).ok()?.checked_mul(size)?;
+            data.get(at..at + size).map(<[u8]>::to_vec)
+        });
+        if let Some(found) = hit {
+            return Ok(found);
+        }
+        let data = self.area.read_run(block, READ_AHEAD.min(self.end - block))?;
+        let found = data.get(..size).unwrap_or_default().to_vec();
+        self.cached = Some((block, data));
+        Ok(found)
+    }
+
+    /// First pass: the number after the last whole transaction.
+    ///
+    /// # Errors
+    /// The device failed. Damage ends the log instead.
+    pub fn find_end(&mut self) -> Result<Tid> {
+        let mut tid = self.sequence;
+        let mut legacy_sum = !0;
+        // A bad checksum inside a transaction ends the log before it.
+        let mut damaged = false;
+        while let Some(block) = self.next()? {
+            let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else { break };
+            match header.h_blocktype.get() {
+                kind::DESCRIPTOR => {
+                    if !self.tail_is_good(&block) {
+                        break;
+                    }
+                    legacy_sum = if self.legacy { crc32_be(legacy_sum, &block) } else { legacy_sum };
+                    for tag in self.tags(&block) {
+                        let Some(data) = self.next()? else { return Ok(tid) };
+                        legacy_sum = if self.legacy { crc32_be(legacy_sum, &data) } else { legacy_sum };
+                        damaged |= !self.data_is_good(tid, &tag, &data);
+                    }
+                }
+                kind::REVOKE => {
+                    if !self.tail_is_good(&block) {
+                        break;
+                    }
+                }
+                kind::COMMIT => {
+                    if damaged || !self.commit_is_good(&block, legacy_sum) {
+                        break;
+                    }
+                    tid = tid.next();
+                    legacy_sum = !0;
+                }
+                _ => break,
+            }
+        }
+        Ok(tid)
+    }
+
+    fn commit_is_good(&self, block: &[u8], legacy_sum: u32) -> bool {
+        if self.layout.tags.checks_data() {
+            return self.layout.commit_checksum(block).is_some_and(|(stored, computed)| stored == computed);
+        }
+        if self.legacy
+            && let Some(stored) = self.layout.legacy_checksum(block)
+        {
+            return stored == legacy_sum;
+        }
+        true
+    }
+
+    fn tail_is_good(&self, block: &[u8]) -> bool {
+        !self.layout.tags.checks_data()
+            || tail_checksum(block, self.layout.seed).is_some_and(|(stored, computed)| stored == computed)
+    }
+
+    fn data_is_good(&self, tid: Tid, tag: &Tag, data: &[u8]) -> bool {
+        !self.layout.tags.checks_data() || self.layout.tags.data_checksum(self.layout.seed, tid, data) == tag.checksum
+    }
+
+    /// The tags of a descriptor; a damaged one simply has fewer.
+    fn tags(&self, block: &[u8]) -> Vec<Tag> {
+        let mut tags = Vec::new();
+        let end = block.len() - self.layout.tags.tail();
+        let mut at = HEADER;
+        while let Some((tag, taken)) = block.get(at..end).and_then(|rest| self.layout.tags.decode(rest)) {
+            tags.push(tag);
+            at += taken;
+            if tag.flags & flag::LAST != 0 {
+                break;
+            }
+        }
+        tags
+    }
+
+    /// Later passes: everything of the transactions before `end`.
+    ///
+    /// # Errors
+    /// The device failed, or `visit` did.
+    pub fn walk(&mut self, end: Tid, mut visit: impl FnMut(Step) -> Result<()>) -> Result<()> {
+        let mut tid = self.sequence;
+        while tid != end {
+            let Some(block) = self.next()? else { break };
+            let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else { break };
+            match header.h_blocktype.get() {
+                kind::DESCRIPTOR => {
+                    for tag in self.tags(&block) {
+                        let Some(data) = self.next()? else { return Ok(()) };
+                        visit(Step::Copy(Copy { tid, pba: tag.pba, image: unescape(data, &tag) }))?;
+                    }
+                }
+                kind::REVOKE if self.layout.incompat.contains(Incompat::REVOKE) => {
+                    if let Ok(records) = self.layout.revoked(&block) {
+                        visit(Step::Revoke(tid, records))?;
+                    }
+                }
+                kind::COMMIT => {
+                    visit(Step::Commit)?;
+                    tid = tid.next();
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unescape(mut data: Vec<u8>, tag: &Tag) -> Arc<[u8]> {
+    if tag.flags & flag::ESCAPE != 0
+        && let Some(first) = data.first_chunk_mut::<4>()
+    {
+        *first = MAGIC.to_be_bytes();
+    }
+    Arc::from(data)
+}

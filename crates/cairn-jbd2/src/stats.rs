@@ -1,0 +1,30 @@
+//! Counters of a journal.
+
+use cairn_base::stats::{Counter, Histogram};
+
+/// What the journal has done since it was opened.
+#[derive(Default)]
+pub struct JournalStats {
+    /// Transactions committed.
+    pub transactions: Counter,
+    /// Of these, asked for by somebody who waits (fsync).
+    pub requested: Counter,
+    /// Handles started.
+    pub handles: Counter,
+    /// Copies of blocks logged.
+    pub blocks_logged: Counter,
+    /// Log blocks written in all: copies, descriptors, revokes, commit records.
+    pub log_blocks: Counter,
+    /// Revoke records written.
+    pub revokes: Counter,
+    /// Time from locking a transaction to its durable commit record.
+    pub commit_ns: Histogram,
+    /// Times a handle waited because the log was full.
+    pub forced_checkpoints: Counter,
+    /// Blocks written home.
+    pub checkpoint_blocks: Counter,
+    /// Transactions whose log space was freed.
+    pub checkpointed: Counter,
+    /// Blocks that a newer transaction superseded before they were written home.
+    pub superseded: Counter,
+}
