@@ -9,8 +9,12 @@
 pub mod checksum;
 pub mod corrupt;
 pub mod error;
+pub mod extent;
 pub mod format;
+pub mod indirect;
+pub mod map;
 pub mod space;
+pub mod status;
 pub mod txn;
 
 pub use corrupt::Corrupt;

@@ -4,11 +4,13 @@
 //! kernel's ext4 documentation (Documentation/filesystems/ext4).
 
 pub mod dir_entry;
+pub mod extent;
 pub mod htree;
 pub mod xattr;
 pub mod features;
 pub mod group_desc;
 pub mod inode;
+pub mod indirect;
 pub mod layout;
 pub mod superblock;
 pub mod time;

@@ -1,0 +1,147 @@
+//! Inserting, converting and freeing runs.
+
+use cairn_base::Pba;
+use cairn_cache::mapper::Run;
+
+use super::insert_credits;
+use super::path::Path;
+use super::store::{Edit, coalesce};
+use crate::error::Result;
+use crate::format::extent::{Extent, MAX_FILE_BLOCKS, MAX_UNWRITTEN, ROOT_BYTES};
+use crate::map::{Budget, MapContext, Progress};
+use crate::space::Freed;
+use crate::txn::Handle;
+
+/// Longest run inserted at once: its extents fit into one split of the smallest node.
+const MAX_INSERT: u64 = 64 * MAX_UNWRITTEN;
+
+/// Maps the hole `run` to the blocks from `pba` on, which are already marked in use. Returns the blocks added.
+pub fn insert(
+    context: &MapContext<'_>,
+    handle: &Handle,
+    i_block: &mut [u8; ROOT_BYTES],
+    run: Run,
+    pba: Pba,
+    unwritten: bool,
+) -> Result<i64> {
+    assert!((1..=MAX_INSERT).contains(&run.len), "a run of {} blocks is inserted at once", run.len);
+    let new = Extent { start: run.start.get(), len: run.len, pba, unwritten };
+    if run.start.get().checked_add(run.len).is_none_or(|end| end > MAX_FILE_BLOCKS) {
+        return Err(cairn_vfs::Error::TooLarge.into());
+    }
+    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume are never mapped");
+    let path = Path::descend(context, i_block, new.start)?;
+    let mut extents = path.extents().to_vec();
+    let at = extents.partition_point(|extent| extent.start < new.start);
+    let before = at.checked_sub(1).and_then(|before| extents.get(before)).map_or(0, Extent::end);
+    let after = extents.get(at).map_or(path.upper, |extent| extent.start);
+    if before > new.start || after < new.end() {
+        let leaf = path.steps.last().map_or(Pba(0), |leaf| leaf.pba);
+        return Err(context.site(leaf).corrupt(new.start, "blocks to be mapped are mapped already", run.len).into());
+    }
+    let appended = at == extents.len();
+    extents.insert(at, new);
+    let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
+    edit.replace_leaf(path, coalesce(extents), appended)?;
+    Ok(edit.blocks + new.len.cast_signed())
+}
+
+/// Gives the mapped blocks of `run` the state written or unwritten. Holes stay holes. Returns the blocks added (nodes).
+pub fn set_unwritten(
+    context: &MapContext<'_>,
+    handle: &Handle,
+    i_block: &mut [u8; ROOT_BYTES],
+    run: Run,
+    unwritten: bool,
+) -> Result<i64> {
+    let (start, end) = range(run);
+    let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
+    let mut at = start;
+    while at < end {
+        let path = Path::descend(context, edit.root, at)?;
+        let next = path.upper;
+        let differs = |extent: &Extent| extent.unwritten != unwritten && extent.clip(start, end).is_some();
+        if path.extents().iter().any(differs) {
+            if at > start {
+                more_credits(handle, insert_credits(path.depth()))?;
+            }
+            let pieces = path.extents().iter().flat_map(|extent| {
+                let inside = extent.clip(start, end).map(|piece| Extent { unwritten, ..piece });
+                [extent.clip(0, start), inside, extent.clip(end, u64::MAX)].into_iter().flatten()
+            });
+            let extents = coalesce(pieces);
+            edit.replace_leaf(path, extents, false)?;
+        }
+        at = next;
+    }
+    Ok(edit.blocks)
+}
+
+/// A run of leaves needs more than its first leaf's credits.
+pub(super) fn more_credits(handle: &Handle, credits: u32) -> Result<()> {
+    if handle.credits_left() >= credits || handle.extend(credits)? {
+        return Ok(());
+    }
+    // Nothing of this leaf has changed; the caller may split its run.
+    Err(cairn_vfs::Error::Busy.into())
+}
+
+/// Frees the blocks of `run`, from its end backwards, changing at most about `budget` metadata blocks (but always some).
+/// Returns the blocks added, a negative number.
+pub fn remove(
+    context: &MapContext<'_>,
+    handle: &Handle,
+    i_block: &mut [u8; ROOT_BYTES],
+    run: Run,
+    budget: u32,
+) -> Result<(Progress, i64)> {
+    let (start, end) = range(run);
+    let mut budget = Budget::new(context.layout, budget);
+    let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
+    let mut to = end;
+    while start < to {
+        let path = Path::descend(context, edit.root, to - 1)?;
+        let lower = path.lower;
+        if path.extents().iter().any(|extent| extent.clip(start, to).is_some()) {
+            if !budget.set_aside(insert_credits(path.depth())) {
+                return Ok((Progress::More, edit.blocks));
+            }
+            let from = edit.remove_from_leaf(path, start, to, &mut budget)?;
+            if from > start.max(lower) {
+                return Ok((Progress::More, edit.blocks));
+            }
+        }
+        to = lower;
+    }
+    Ok((Progress::Done, edit.blocks))
+}
+
+impl Edit<'_> {
+    /// Frees what the leaf maps in `start..to`, as far back as the budget allows; returns the first block that is done.
+    fn remove_from_leaf(&mut self, path: Path, start: u64, to: u64, budget: &mut Budget<'_>) -> Result<u64> {
+        let mut from = start;
+        let mut freed = Vec::new();
+        for extent in path.extents().iter().rev() {
+            let Some(piece) = extent.clip(start, to) else { continue };
+            let len = budget.afford(piece.pba, piece.len);
+            freed.extend(piece.clip(piece.end() - len, piece.end()));
+            if len < piece.len {
+                from = piece.end() - len;
+                break;
+            }
+        }
+        let kept = path.extents().iter().flat_map(|extent| [extent.clip(0, from), extent.clip(to, u64::MAX)]);
+        let extents = coalesce(kept.flatten());
+        self.replace_leaf(path, extents, false)?;
+        for piece in freed {
+            self.blocks -= piece.len.cast_signed();
+            self.context.source.free(self.handle, piece.pba, piece.len, Freed::Data)?;
+        }
+        Ok(from)
+    }
+}
+
+fn range(run: Run) -> (u64, u64) {
+    let start = run.start.get().min(MAX_FILE_BLOCKS);
+    (start, run.start.get().saturating_add(run.len).min(MAX_FILE_BLOCKS))
+}

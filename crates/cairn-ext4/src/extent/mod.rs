@@ -1,0 +1,79 @@
+//! Extent trees: looking up, inserting, converting, freeing and moving runs of a file.
+//!
+//! Every change is one shape: descend to a leaf ([`path`]), compute its new entries, and store them ([`store`]), which
+//! splits, grows, empties and collapses nodes. Each key of an inner node equals its child's first entry, as the kernel
+//! demands. Blocks a change needs are allocated before anything is written, so a full volume leaves the tree as it was.
+//! Locking: the caller holds the inode's MAPPING lock; no buffer is locked while blocks are allocated or freed.
+
+mod edit;
+mod path;
+mod shift;
+mod store;
+
+use cairn_base::{FileBlock, Pba};
+
+use crate::error::Result;
+use crate::format::extent::{Found, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN, Node, NodeView, ROOT_BYTES};
+use crate::map::MapContext;
+use crate::status::{Extent as Known, State};
+
+pub use edit::{insert, remove, set_unwritten};
+pub use shift::{shift, shift_credits};
+
+/// Longest written extent, in blocks.
+pub const MAX_WRITTEN_LEN: u32 = MAX_WRITTEN as u32;
+/// Longest unwritten extent, in blocks.
+pub const MAX_UNWRITTEN_LEN: u32 = MAX_UNWRITTEN as u32;
+
+/// Writes the root of a file without extents.
+pub fn initialize(i_block: &mut [u8; ROOT_BYTES]) {
+    Node::empty().encode_root(i_block);
+}
+
+/// Levels below the root.
+pub fn depth(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u16> {
+    Ok(NodeView::parse(i_block, None, context.site(Pba(0)))?.depth())
+}
+
+/// Metadata blocks that one insert or conversion may change in a tree of `depth`, without the inode: every node of the
+/// path, and at each level a new block with its bitmap and descriptor.
+#[must_use]
+pub fn insert_credits(depth: u16) -> u32 {
+    4 * u32::from(depth) + 3
+}
+
+/// What is at `block`: the extent that holds it, or the largest hole its leaf shows. Beyond the last block an extent tree
+/// can name there is one endless hole.
+pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
+    let at = block.get();
+    if at >= MAX_FILE_BLOCKS {
+        return Ok(Known { start: FileBlock(MAX_FILE_BLOCKS), len: u64::MAX - MAX_FILE_BLOCKS, state: State::Hole });
+    }
+    let mut bounds = context.bounds();
+    let site = context.site(Pba(0));
+    let root = NodeView::parse(i_block, None, site)?;
+    let mut depth = root.depth();
+    let mut found = root.find(at, &bounds, site)?;
+    loop {
+        match found {
+            Found::Extent(extent) => {
+                let state = if extent.unwritten { State::Unwritten(extent.pba) } else { State::Mapped(extent.pba) };
+                return Ok(Known { start: FileBlock(extent.start), len: extent.len, state });
+            }
+            Found::Hole { start, end } => {
+                return Ok(Known { start: FileBlock(start), len: end - start, state: State::Hole });
+            }
+            Found::Child(index, inside) => {
+                // The parser refuses children below depth 0: only a node of depth 1 or more has them.
+                depth -= 1;
+                bounds = inside;
+                let site = context.site(index.child);
+                let image = path::read(context, index.child, depth, &bounds)?;
+                found = NodeView::parse(&image, Some(depth), site)?.find(at, &bounds, site)?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

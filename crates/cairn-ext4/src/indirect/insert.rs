@@ -1,0 +1,125 @@
+//! Mapping a hole.
+
+use std::ops::Range;
+
+use cairn_base::Pba;
+use cairn_cache::mapper::Run;
+
+use super::{entries, load};
+use crate::error::Result;
+use crate::format::extent::ROOT_BYTES;
+use crate::format::indirect::{SLOTS, decode, encode, max_blocks, pointers_per_block, slot_range, span};
+use crate::map::MapContext;
+use crate::txn::Handle;
+
+/// Maps the hole `run` to the blocks from `pba` on, which are already marked in use. Returns the blocks added.
+pub fn insert(
+    context: &MapContext<'_>,
+    handle: &Handle,
+    i_block: &mut [u8; ROOT_BYTES],
+    run: Run,
+    pba: Pba,
+) -> Result<i64> {
+    let start = run.start.get();
+    let Some(end) = start.checked_add(run.len).filter(|end| *end <= max_blocks(context.layout.block_size)) else {
+        return Err(cairn_vfs::Error::TooLarge.into());
+    };
+    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume are never mapped");
+    if pba.get() + run.len > u64::from(u32::MAX) {
+        // These pointers have 32 bits.
+        return Err(cairn_vfs::Error::NoSpace.into());
+    }
+    let mut filling = Filling { context, handle, range: start..end, pba, fresh: Vec::new() };
+    let mut slots = decode(i_block);
+    let mut needed = 0;
+    for (slot, pointer) in slots.iter().enumerate().take(SLOTS) {
+        let (level, base) = slot_range(slot, context.layout.block_size);
+        needed += filling.count(*pointer, level, base)?;
+    }
+    filling.fresh = context.allocate(handle, needed, pba)?;
+    // In file order: the first block allocated is the first used.
+    filling.fresh.reverse();
+    for (slot, pointer) in slots.iter_mut().enumerate().take(SLOTS) {
+        let (level, base) = slot_range(slot, context.layout.block_size);
+        *pointer = filling.fill(*pointer, level, base)?;
+    }
+    encode(&slots, i_block);
+    assert!(filling.fresh.is_empty(), "an insert uses the blocks it counted");
+    Ok(needed as i64 + run.len.cast_signed())
+}
+
+struct Filling<'a> {
+    context: &'a MapContext<'a>,
+    handle: &'a Handle,
+    range: Range<u64>,
+    /// Address of the range's first block.
+    pba: Pba,
+    fresh: Vec<Pba>,
+}
+
+impl Filling<'_> {
+    fn touches(&self, level: u32, base: u64) -> bool {
+        base < self.range.end && self.range.start < base + span(level, self.context.layout.block_size)
+    }
+
+    fn children(&self, level: u32, base: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let each = span(level - 1, self.context.layout.block_size);
+        let count = pointers_per_block(self.context.layout.block_size) as usize;
+        entries(base, each, count, &self.range).map(move |index| (index, base + index as u64 * each))
+    }
+
+    /// Blocks of pointers missing below a pointer. Fails if data is there already.
+    fn count(&self, pointer: u32, level: u32, base: u64) -> Result<usize> {
+        if !self.touches(level, base) {
+            return Ok(0);
+        }
+        if level == 0 {
+            if pointer != 0 {
+                let site = self.context.site(Pba(0));
+                return Err(site.corrupt(base, "blocks to be mapped are mapped already", pointer.into()).into());
+            }
+            return Ok(0);
+        }
+        let pointers = if pointer == 0 { Vec::new() } else { load(self.context, pointer, base)?.1 };
+        let mut missing = usize::from(pointer == 0);
+        if level == 1 && pointer == 0 {
+            return Ok(missing);
+        }
+        for (index, child) in self.children(level, base) {
+            missing += self.count(pointers.get(index).copied().unwrap_or(0), level - 1, child)?;
+        }
+        Ok(missing)
+    }
+
+    /// Maps what lies in the range below a pointer; returns what it becomes.
+    fn fill(&mut self, pointer: u32, level: u32, base: u64) -> Result<u32> {
+        if !self.touches(level, base) {
+            return Ok(pointer);
+        }
+        if level == 0 {
+            return Ok(narrow(Pba(self.pba.get() + (base - self.range.start))));
+        }
+        let (buffer, mut pointers, pointer) = if pointer == 0 {
+            let pba = self.fresh.pop().expect("counted before");
+            let count = pointers_per_block(self.context.layout.block_size) as usize;
+            (self.handle.create(pba)?, vec![0; count], narrow(pba))
+        } else {
+            let (pba, pointers) = load(self.context, pointer, base)?;
+            (self.context.buffers.get(pba)?, pointers, pointer)
+        };
+        let before = pointers.clone();
+        for (index, child) in self.children(level, base) {
+            if let Some(entry) = pointers.get_mut(index) {
+                *entry = self.fill(*entry, level - 1, child)?;
+            }
+        }
+        if pointers != before {
+            encode(&pointers, &mut self.handle.write(&buffer)?);
+        }
+        Ok(pointer)
+    }
+}
+
+fn narrow(pba: Pba) -> u32 {
+    u32::try_from(pba.get()).expect("block maps live below 2^32 blocks")
+}

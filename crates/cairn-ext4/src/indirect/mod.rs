@@ -1,0 +1,103 @@
+//! Block maps of ext2 and ext3: looking up, inserting and freeing runs.
+//!
+//! A walk goes down at most three levels and through one block of pointers at a time. Blocks that an insert needs are
+//! allocated before anything is written. Locking: the caller holds the inode's MAPPING lock; no buffer is locked while
+//! blocks are allocated or freed.
+
+mod insert;
+mod remove;
+
+use std::ops::Range;
+
+use cairn_base::{FileBlock, Pba};
+
+use crate::error::Result;
+use crate::format::extent::ROOT_BYTES;
+use crate::format::indirect::{DIRECT, SLOTS, decode, decode_inode, max_blocks, slot_range, span};
+use crate::map::MapContext;
+use crate::status::{Extent as Known, State};
+
+pub use insert::insert;
+pub use remove::remove;
+
+/// What is at `block`: the run of data blocks or the hole from it on, as far as one block of pointers shows. Beyond the
+/// last block that pointers reach there is one endless hole.
+pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
+    let size = context.layout.block_size;
+    let slots = decode_inode(i_block);
+    let at = block.get();
+    let hole = |start: u64, end: u64| Known { start: FileBlock(start), len: end - start, state: State::Hole };
+    if at >= max_blocks(size) {
+        return Ok(hole(max_blocks(size), u64::MAX));
+    }
+    if at < DIRECT {
+        return run_at(context, Pba(0), slots.get(..DIRECT as usize).unwrap_or_default(), 0, at);
+    }
+    let slot = (12..SLOTS).rev().find(|slot| slot_range(*slot, size).1 <= at).unwrap_or(12);
+    let (mut level, mut base) = slot_range(slot, size);
+    let mut pointer = slots.get(slot).copied().unwrap_or(0);
+    if pointer == 0 {
+        return Ok(hole(base, base + span(level, size)));
+    }
+    loop {
+        let (pba, pointers) = load(context, pointer, at)?;
+        if level == 1 {
+            return run_at(context, pba, &pointers, base, at);
+        }
+        level -= 1;
+        let each = span(level, size);
+        let index = index_of(at - base, each);
+        pointer = pointers.get(index).copied().unwrap_or(0);
+        if pointer == 0 {
+            let zeros = pointers.iter().skip(index).take_while(|pointer| **pointer == 0).count();
+            let start = base + index as u64 * each;
+            return Ok(hole(start, start + zeros as u64 * each));
+        }
+        base += index as u64 * each;
+    }
+}
+
+/// The run from `at` on in an array of data pointers whose first is file block `base`.
+fn run_at(context: &MapContext<'_>, pba: Pba, pointers: &[u32], base: u64, at: u64) -> Result<Known> {
+    let mut rest = pointers.iter().skip(index_of(at - base, 1)).copied();
+    let first = rest.next().unwrap_or(0);
+    let mut len = 1;
+    if first == 0 {
+        len += rest.take_while(|pointer| *pointer == 0).count() as u64;
+        return Ok(Known { start: FileBlock(at), len, state: State::Hole });
+    }
+    while rest.next().is_some_and(|pointer| u64::from(pointer) == u64::from(first) + len) {
+        len += 1;
+    }
+    let start = Pba(u64::from(first));
+    if !context.bounds().holds(start, len) {
+        return Err(context.site(pba).corrupt(at, "data block outside the volume", start.get()).into());
+    }
+    Ok(Known { start: FileBlock(at), len, state: State::Mapped(start) })
+}
+
+fn index_of(offset: u64, each: u64) -> usize {
+    usize::try_from(offset / each).unwrap_or(usize::MAX)
+}
+
+/// Reads a block of pointers.
+fn load(context: &MapContext<'_>, pointer: u32, at: u64) -> Result<(Pba, Vec<u32>)> {
+    let pba = Pba(u64::from(pointer));
+    if !context.bounds().holds(pba, 1) {
+        return Err(context.site(pba).corrupt(at, "block of pointers outside the volume", pba.get()).into());
+    }
+    Ok((pba, decode(&context.buffers.get(pba)?.image())))
+}
+
+/// The entries of an array that map any of `range`; the first one maps `base`, each maps `each` blocks.
+fn entries(base: u64, each: u64, count: usize, range: &Range<u64>) -> Range<usize> {
+    let end = base + each * count as u64;
+    let (from, to) = (range.start.clamp(base, end), range.end.clamp(base, end));
+    if from >= to {
+        return 0..0;
+    }
+    index_of(from - base, each)..index_of(to - 1 - base, each) + 1
+}
+
+#[cfg(test)]
+mod tests;

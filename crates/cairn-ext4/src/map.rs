@@ -1,0 +1,247 @@
+//! The block map of one file: an extent tree, or the block pointers of ext2 and ext3.
+//!
+//! All functions work on the inode's `i_block` bytes, which the caller holds locked (its MAPPING rank) and stores in the
+//! inode table afterwards, in the same handle; the signed counts they return are blocks added to the file (its data and
+//! its map's own blocks), for `i_blocks`. After an error nothing has been allocated or freed, unless the device or the
+//! journal failed: then the volume stops anyway. Locking: allocator and buffer locks are taken below, none is held on
+//! return.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino, Pba};
+use cairn_cache::block::BufferCache;
+use cairn_cache::mapper::Run;
+
+use crate::checksum::InodeSeed;
+use crate::error::Result;
+use crate::format::extent::{Bounds, MAX_FILE_BLOCKS, ROOT_BYTES, Site};
+use crate::format::indirect;
+use crate::format::layout::Layout;
+use crate::space::{BlockSource, Freed};
+use crate::status::Extent;
+use crate::txn::Handle;
+
+/// What a block map needs to know of its file and its volume.
+#[derive(Clone, Copy)]
+pub struct MapContext<'a> {
+    /// The file.
+    pub ino: Ino,
+    /// Seed of its metadata checksums.
+    pub seed: InodeSeed,
+    /// The volume's geometry.
+    pub layout: &'a Layout,
+    /// Where the map's blocks are cached.
+    pub buffers: &'a Arc<BufferCache>,
+    /// Where they are allocated and freed.
+    pub source: &'a dyn BlockSource,
+}
+
+impl MapContext<'_> {
+    /// The whole file and the whole volume.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            start: 0,
+            end: MAX_FILE_BLOCKS,
+            // The first block holds the superblock: no file can have it.
+            volume_start: self.layout.first_data_block + 1,
+            volume_end: self.layout.blocks_count,
+        }
+    }
+
+    pub(crate) fn site(&self, pba: Pba) -> Site {
+        Site { ino: self.ino, pba }
+    }
+
+    /// Allocates `count` blocks for the map itself, or none.
+    pub(crate) fn allocate(&self, handle: &Handle, count: usize, goal: Pba) -> Result<Vec<Pba>> {
+        let mut blocks = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.source.allocate(handle, blocks.last().copied().unwrap_or(goal)) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    for block in blocks {
+                        self.source.free(handle, block, 1, Freed::Metadata)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(blocks)
+    }
+}
+
+/// A source for maps that are only read: it has no blocks and takes none.
+#[derive(Clone, Copy, Debug)]
+pub struct NoSource;
+
+impl BlockSource for NoSource {
+    fn allocate(&self, _: &Handle, _: Pba) -> Result<Pba> {
+        Err(cairn_vfs::Error::ReadOnly("the block map was opened for reading".into()).into())
+    }
+
+    fn free(&self, _: &Handle, _: Pba, _: u64, _: Freed) -> Result<()> {
+        Err(cairn_vfs::Error::ReadOnly("the block map was opened for reading".into()).into())
+    }
+}
+
+/// How far a bounded step came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All of it.
+    Done,
+    /// The budget is spent at a consistent point: store the inode and call again with the same arguments.
+    More,
+}
+
+/// The block map of one file, of either kind.
+#[derive(Clone, Copy)]
+pub struct BlockMap<'a> {
+    context: MapContext<'a>,
+    extents: bool,
+}
+
+impl<'a> BlockMap<'a> {
+    /// The map of a file; `extents` is the inode's EXTENTS flag.
+    #[must_use]
+    pub const fn new(context: MapContext<'a>, extents: bool) -> Self {
+        Self { context, extents }
+    }
+
+    /// What is at `block`: the extent that holds it, or the hole around it as far as one look shows.
+    pub fn lookup(&self, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Extent> {
+        if self.extents {
+            crate::extent::lookup(&self.context, i_block, block)
+        } else {
+            crate::indirect::lookup(&self.context, i_block, block)
+        }
+    }
+
+    /// Maps a hole to blocks that are already marked in use.
+    pub fn insert(
+        &self,
+        handle: &Handle,
+        i_block: &mut [u8; ROOT_BYTES],
+        run: Run,
+        pba: Pba,
+        unwritten: bool,
+    ) -> Result<i64> {
+        if self.extents {
+            return crate::extent::insert(&self.context, handle, i_block, run, pba, unwritten);
+        }
+        if unwritten {
+            return Err(no_extents());
+        }
+        crate::indirect::insert(&self.context, handle, i_block, run, pba)
+    }
+
+    /// Unwritten blocks of the run become written; holes stay holes.
+    pub fn convert_written(&self, handle: &Handle, i_block: &mut [u8; ROOT_BYTES], run: Run) -> Result<i64> {
+        if self.extents { crate::extent::set_unwritten(&self.context, handle, i_block, run, false) } else { Ok(0) }
+    }
+
+    /// Written blocks of the run become unwritten, that is zeros; holes stay holes.
+    pub fn mark_unwritten(&self, handle: &Handle, i_block: &mut [u8; ROOT_BYTES], run: Run) -> Result<i64> {
+        if self.extents {
+            crate::extent::set_unwritten(&self.context, handle, i_block, run, true)
+        } else {
+            Err(no_extents())
+        }
+    }
+
+    /// Frees the run's blocks, last first, changing at most about `budget` metadata blocks.
+    pub fn remove(
+        &self,
+        handle: &Handle,
+        i_block: &mut [u8; ROOT_BYTES],
+        run: Run,
+        budget: u32,
+    ) -> Result<(Progress, i64)> {
+        if self.extents {
+            crate::extent::remove(&self.context, handle, i_block, run, budget)
+        } else {
+            crate::indirect::remove(&self.context, handle, i_block, run, budget)
+        }
+    }
+
+    /// Moves everything from `from` on by `by` blocks: down onto a hole, or up.
+    pub fn shift(&self, handle: &Handle, i_block: &mut [u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<i64> {
+        if self.extents { crate::extent::shift(&self.context, handle, i_block, from, by) } else { Err(no_extents()) }
+    }
+
+    /// Metadata blocks that [`BlockMap::shift`] from `from` on may change, without the inode.
+    pub fn shift_credits(&self, i_block: &[u8; ROOT_BYTES], from: FileBlock) -> Result<u32> {
+        if self.extents { crate::extent::shift_credits(&self.context, i_block, from) } else { Ok(0) }
+    }
+
+    /// Metadata blocks that inserting (or converting) `extents` runs may change, without the inode and the data's own
+    /// bitmaps.
+    pub fn credits_for_insert(&self, i_block: &[u8; ROOT_BYTES], extents: u32) -> Result<u32> {
+        if self.extents {
+            Ok(extents.saturating_mul(crate::extent::insert_credits(crate::extent::depth(&self.context, i_block)?)))
+        } else {
+            // Three levels at either end of a run, each with its bitmap and descriptor.
+            Ok(extents.saturating_mul(18))
+        }
+    }
+
+    /// Blocks a file with this map can have.
+    #[must_use]
+    pub fn max_file_block(&self) -> u64 {
+        max_file_blocks(self.extents, self.context.layout.block_size)
+    }
+}
+
+fn no_extents() -> crate::Error {
+    cairn_vfs::Error::Unsupported("the file has no extents").into()
+}
+
+/// Blocks a file can have with either kind of map.
+#[must_use]
+pub fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
+    if extents { MAX_FILE_BLOCKS } else { indirect::max_blocks(block_size).min(MAX_FILE_BLOCKS) }
+}
+
+/// The metadata a removal may still change.
+///
+/// Freeing costs a bitmap and a descriptor for each group; the map's own blocks are set aside by the caller.
+pub(crate) struct Budget<'a> {
+    layout: &'a Layout,
+    left: u32,
+    groups: BTreeSet<u32>,
+    /// Something was freed: from now on the budget may say no. Before, a step that is too small still makes progress.
+    progressed: bool,
+}
+
+impl<'a> Budget<'a> {
+    pub(crate) fn new(layout: &'a Layout, credits: u32) -> Self {
+        Self { layout, left: credits, groups: BTreeSet::new(), progressed: false }
+    }
+
+    /// Sets aside the cost of a step's map blocks; false if the step should wait for the next handle.
+    pub(crate) fn set_aside(&mut self, credits: u32) -> bool {
+        if self.progressed && self.left < credits.saturating_add(2) {
+            return false;
+        }
+        self.left = self.left.saturating_sub(credits);
+        true
+    }
+
+    /// How many blocks at the end of `start..start + len` may be freed now.
+    pub(crate) fn afford(&mut self, start: Pba, len: u64) -> u64 {
+        let mut from = start.get() + len;
+        while from > start.get() {
+            let Some(group) = self.layout.group_of(Pba(from - 1)) else { break };
+            if !self.groups.contains(&group) {
+                if self.progressed && self.left < 2 {
+                    break;
+                }
+                self.left = self.left.saturating_sub(2);
+                self.groups.insert(group);
+                self.progressed = true;
+            }
+            from = self.layout.group_first_block(group).get().max(start.get());
+        }
+        start.get() + len - from
+    }
+}

@@ -1,0 +1,273 @@
+//! What is known of a file's block map without asking the disk: the extent status cache of one inode.
+//!
+//! Ranges are disjoint and sorted; neighbours that continue each other are one. `Delayed` ranges exist only here (space
+//! is promised, no address chosen), so they are never dropped to save memory; everything else can be read again.
+//! A block in no range is *unknown*, which is not the same as a hole. Locking: the owner's MAPPING lock.
+
+use std::collections::BTreeMap;
+
+use cairn_base::{FileBlock, Pba};
+use cairn_cache::mapper::{Mapping, Place, Run};
+
+/// Ranges kept per inode before the ones that can be read again are dropped.
+const MOST_RANGES: usize = 4096;
+
+/// Where blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing there.
+    Hole,
+    /// Space is promised, no address yet.
+    Delayed,
+    /// Allocated from this block on, never written.
+    Unwritten(Pba),
+    /// Data from this block on.
+    Mapped(Pba),
+}
+
+impl State {
+    /// The state `blocks` further on.
+    #[must_use]
+    fn advanced(self, blocks: u64) -> Self {
+        match self {
+            Self::Unwritten(pba) => Self::Unwritten(Pba(pba.get() + blocks)),
+            Self::Mapped(pba) => Self::Mapped(Pba(pba.get() + blocks)),
+            other => other,
+        }
+    }
+}
+
+/// Consecutive blocks of a file in one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First block.
+    pub start: FileBlock,
+    /// Blocks.
+    pub len: u64,
+    /// Where they are.
+    pub state: State,
+}
+
+impl Extent {
+    /// The block after the last.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start.get().saturating_add(self.len)
+    }
+
+    /// The part from `block` on, as the cache's mapping.
+    ///
+    /// # Panics
+    /// If the extent does not hold `block`.
+    #[must_use]
+    pub fn mapping_from(&self, block: FileBlock) -> Mapping {
+        let rest = self.clip(block.get(), u64::MAX).expect("the extent holds the block");
+        let place = match rest.state {
+            State::Hole => Place::Hole,
+            State::Delayed => Place::Delayed,
+            State::Unwritten(pba) => Place::Unwritten(pba),
+            State::Mapped(pba) => Place::Mapped(pba),
+        };
+        Mapping { run: Run { start: rest.start, len: rest.len }, place }
+    }
+
+    /// The part inside `start..end`, if any.
+    #[must_use]
+    pub fn clip(&self, start: u64, end: u64) -> Option<Self> {
+        let from = self.start.get().max(start);
+        let to = self.end().min(end);
+        (from < to).then(|| Self {
+            start: FileBlock(from),
+            len: to - from,
+            state: self.state.advanced(from - self.start.get()),
+        })
+    }
+
+    fn continues_with(&self, next: &Self) -> bool {
+        self.end() == next.start.get() && self.state.advanced(self.len) == next.state
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct ExtentStatus {
+    ranges: BTreeMap<u64, (u64, State)>,
+    delayed: u64,
+}
+
+impl ExtentStatus {
+    /// Nothing known.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { ranges: BTreeMap::new(), delayed: 0 }
+    }
+
+    /// The whole range that holds `block`; `None` if nothing is known of it.
+    #[must_use]
+    pub fn find(&self, block: FileBlock) -> Option<Extent> {
+        let (start, (len, state)) = self.ranges.range(..=block.get()).next_back()?;
+        let found = Extent { start: FileBlock(*start), len: *len, state: *state };
+        (block.get() < found.end()).then_some(found)
+    }
+
+    /// The first known range that ends behind `block`.
+    #[must_use]
+    pub fn next(&self, block: FileBlock) -> Option<Extent> {
+        self.find(block).or_else(|| self.overlapping(block.get(), u64::MAX).next())
+    }
+
+    /// Blocks that are delayed, in all.
+    #[must_use]
+    pub const fn delayed(&self) -> u64 {
+        self.delayed
+    }
+
+    /// Blocks of the run that are delayed.
+    #[must_use]
+    pub fn delayed_count(&self, run: Run) -> u64 {
+        let (start, end) = bounds(run);
+        self.overlapping(start, end)
+            .filter(|range| range.state == State::Delayed)
+            .filter_map(|range| range.clip(start, end))
+            .map(|range| range.len)
+            .sum()
+    }
+
+    /// Takes in what the map on disk says. Delayed blocks stay delayed: the disk does not know of them.
+    pub fn remember(&mut self, known: Extent) {
+        if self.ranges.len() >= MOST_RANGES {
+            self.shrink();
+        }
+        let delayed: Vec<Extent> =
+            self.overlapping(known.start.get(), known.end()).filter(|range| range.state == State::Delayed).collect();
+        let mut from = known.start.get();
+        for range in delayed {
+            if let Some(piece) = known.clip(from, range.start.get()) {
+                self.set(piece);
+            }
+            from = from.max(range.end());
+        }
+        if let Some(piece) = known.clip(from, u64::MAX) {
+            self.set(piece);
+        }
+    }
+
+    /// Space for the run is promised.
+    pub fn delay(&mut self, run: Run) {
+        self.set(Extent { start: run.start, len: run.len, state: State::Delayed });
+    }
+
+    /// Nothing is promised for the run any more; returns how many blocks of it were delayed. They become unknown.
+    pub fn undelay(&mut self, run: Run) -> u64 {
+        let (start, end) = bounds(run);
+        let delayed: Vec<Extent> = self
+            .overlapping(start, end)
+            .filter(|range| range.state == State::Delayed)
+            .filter_map(|range| range.clip(start, end))
+            .collect();
+        for range in &delayed {
+            self.cut(range.start.get(), range.end());
+        }
+        delayed.iter().map(|range| range.len).sum()
+    }
+
+    /// The run holds data, from `pba` on.
+    pub fn set_mapped(&mut self, run: Run, pba: Pba) {
+        self.set(Extent { start: run.start, len: run.len, state: State::Mapped(pba) });
+    }
+
+    /// The run is preallocated, from `pba` on.
+    pub fn set_unwritten(&mut self, run: Run, pba: Pba) {
+        self.set(Extent { start: run.start, len: run.len, state: State::Unwritten(pba) });
+    }
+
+    /// What was read of the run may be wrong now. Delayed blocks stay.
+    pub fn forget(&mut self, run: Run) {
+        let (start, end) = bounds(run);
+        let known: Vec<Extent> = self
+            .overlapping(start, end)
+            .filter(|range| range.state != State::Delayed)
+            .filter_map(|range| range.clip(start, end))
+            .collect();
+        for range in known {
+            self.cut(range.start.get(), range.end());
+        }
+    }
+
+    /// Drops everything that can be read again.
+    pub fn shrink(&mut self) {
+        self.ranges.retain(|_, (_, state)| *state == State::Delayed);
+    }
+
+    /// Number of ranges held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Known ranges that share a block with `start..end`, whole.
+    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = Extent> + '_ {
+        let first = self.ranges.range(..=start).next_back().map_or(start, |(start, _)| *start);
+        self.ranges
+            .range(first..end.max(first))
+            .map(|(start, (len, state))| Extent { start: FileBlock(*start), len: *len, state: *state })
+            .filter(move |range| range.end() > start)
+    }
+
+    /// Makes a range known, over whatever was there.
+    fn set(&mut self, mut new: Extent) {
+        assert!(new.len > 0, "a range has blocks");
+        self.cut(new.start.get(), new.end());
+        if let Some(before) = self.neighbour_before(new.start.get()).filter(|before| before.continues_with(&new)) {
+            self.take(before);
+            new = Extent { len: before.len + new.len, ..before };
+        }
+        if let Some(after) = self.find(FileBlock(new.end())).filter(|after| new.continues_with(after)) {
+            self.take(after);
+            new.len += after.len;
+        }
+        self.put(new);
+    }
+
+    fn neighbour_before(&self, block: u64) -> Option<Extent> {
+        self.find(FileBlock(block.checked_sub(1)?))
+    }
+
+    /// Makes `start..end` unknown.
+    fn cut(&mut self, start: u64, end: u64) {
+        let ranges: Vec<Extent> = self.overlapping(start, end).collect();
+        for range in ranges {
+            self.take(range);
+            for rest in [range.clip(0, start), range.clip(end, u64::MAX)].into_iter().flatten() {
+                self.put(rest);
+            }
+        }
+    }
+
+    fn put(&mut self, range: Extent) {
+        if range.state == State::Delayed {
+            self.delayed += range.len;
+        }
+        self.ranges.insert(range.start.get(), (range.len, range.state));
+    }
+
+    fn take(&mut self, range: Extent) {
+        if range.state == State::Delayed {
+            self.delayed -= range.len;
+        }
+        self.ranges.remove(&range.start.get());
+    }
+}
+
+fn bounds(run: Run) -> (u64, u64) {
+    (run.start.get(), run.start.get().saturating_add(run.len))
+}
+
+#[cfg(test)]
+mod tests;
