@@ -1,0 +1,164 @@
+//! One memory budget for everything a volume caches: file folios and metadata buffers.
+//!
+//! Charging never blocks and never fails: memory that must be had (a copy of a pinned block, a journal's image) is
+//! had, and the budget is over for a while. Whoever allocates what *can* wait makes room first.
+//!
+//! Locking: counters are atomics; the list of hooks is a leaf that is not held while a hook runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+
+/// Somebody who holds memory that can be had again.
+pub trait Reclaim: Send + Sync {
+    /// Frees up to about `bytes` of clean memory and returns how much was freed.
+    ///
+    /// Called with any lock below [`Rank::CACHE`] held: take those only by `try_lock`, and do no I/O.
+    fn reclaim(&self, bytes: u64) -> u64;
+}
+
+/// A number of bytes that the caches of a volume share.
+pub struct Budget {
+    limit: AtomicU64,
+    used: AtomicU64,
+    hooks: Mutex<Vec<Weak<dyn Reclaim>>>,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes, all free.
+    #[must_use]
+    pub fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self {
+            limit: AtomicU64::new(limit),
+            used: AtomicU64::new(0),
+            hooks: Mutex::new(Rank::LEAF, Vec::new()),
+        })
+    }
+
+    /// Bytes that may be used.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit; takes effect with the next allocations.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Bytes in use now.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` as used.
+    pub fn charge(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives `bytes` back.
+    pub fn uncharge(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "budget: {bytes} bytes given back of {before} charged");
+    }
+
+    /// Like [`Budget::charge`]; the result gives the bytes back when it is dropped.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> Charge {
+        self.charge(bytes);
+        Charge { budget: self.clone(), bytes }
+    }
+
+    /// Bytes used beyond the limit.
+    #[must_use]
+    pub fn over(&self) -> u64 {
+        self.used().saturating_sub(self.limit())
+    }
+
+    /// True if `bytes` more would not exceed the limit.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.used().saturating_add(bytes) <= self.limit()
+    }
+
+    /// Adds somebody to ask when memory is short; forgotten when dropped.
+    pub fn add_reclaim(&self, hook: Weak<dyn Reclaim>) {
+        self.hooks.lock().push(hook);
+    }
+
+    /// Asks the hooks, in the order they were added, until `bytes` are free within the limit or none can give more.
+    /// The caller holds no lock of rank [`Rank::CACHE`] or above. True if there is room now.
+    pub fn make_room(&self, bytes: u64) -> bool {
+        if self.has_room(bytes) {
+            return true;
+        }
+        let hooks = {
+            let mut hooks = self.hooks.lock();
+            hooks.retain(|hook| hook.strong_count() > 0);
+            hooks.clone()
+        };
+        for hook in hooks.iter().filter_map(Weak::upgrade) {
+            let missing = self.used().saturating_add(bytes).saturating_sub(self.limit());
+            if missing == 0 {
+                return true;
+            }
+            hook.reclaim(missing);
+        }
+        self.has_room(bytes)
+    }
+}
+
+/// Bytes of a [`Budget`], given back on drop.
+pub struct Charge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.uncharge(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Hoard {
+        budget: Arc<Budget>,
+        held: Mutex<Vec<Charge>>,
+    }
+
+    impl Reclaim for Hoard {
+        fn reclaim(&self, bytes: u64) -> u64 {
+            let before = self.budget.used();
+            while before - self.budget.used() < bytes && self.held.lock().pop().is_some() {}
+            before - self.budget.used()
+        }
+    }
+
+    #[test]
+    fn a_charge_is_given_back() {
+        let budget = Budget::new(100);
+        let held = budget.hold(120);
+        assert_eq!((budget.used(), budget.over(), budget.has_room(0)), (120, 20, false));
+        drop(held);
+        assert_eq!((budget.used(), budget.over(), budget.has_room(100)), (0, 0, true));
+    }
+
+    #[test]
+    fn room_is_made_by_the_hooks_and_only_as_much_as_needed() {
+        let budget = Budget::new(100);
+        let held = (0..10).map(|_| budget.hold(10)).collect();
+        let hoard = Arc::new(Hoard { budget: budget.clone(), held: Mutex::new(Rank::BUFFER, held) });
+        let hook: Weak<dyn Reclaim> = Arc::downgrade(&(hoard.clone() as Arc<dyn Reclaim>));
+        budget.add_reclaim(hook);
+        assert!(budget.make_room(25));
+        assert_eq!(budget.used(), 70);
+        assert!(!budget.make_room(101));
+        drop(hoard);
+        assert!(budget.make_room(100));
+    }
+}

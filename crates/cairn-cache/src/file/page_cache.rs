@@ -1,0 +1,256 @@
+//! [`PageCache`]: the volume-wide part. Memory, eviction by clock, counters.
+//!
+//! Every folio enters the clock's queue when it is made. The hand gives a folio that was used another round and takes
+//! one out that is clean; one that is dirty leaves the queue and comes back when it has been written, so that the hand
+//! never walks over dirty folios again and again.
+//!
+//! Locking: the queue is of rank CACHE and never held together with another lock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::Runtime;
+use cairn_base::stats::{Counter, Gauge};
+use cairn_block::BlockDevice;
+
+use super::folio::{Folio, FolioState};
+use super::slab::{MAX_SLAB, ORDERS, PAGE, RawSlab, Slab, SlabPool, order_of};
+use crate::budget::{Budget, Reclaim};
+use crate::writeback::DirtyFiles;
+
+/// What a volume's mount options say about its cache.
+#[derive(Clone, Debug)]
+pub struct PageCacheOptions {
+    /// The filesystem's block size in bytes, a power of two.
+    pub block_size: u32,
+    /// Largest folio in bytes, 4 KiB to 2 MiB.
+    pub max_folio: usize,
+    /// Most bytes read ahead of a sequential reader.
+    pub max_readahead: usize,
+    /// Share of the budget that may be dirty before the daemon writes, in percent.
+    pub dirty_background_percent: u8,
+    /// Share of the budget that may be dirty before writers must help, in percent.
+    pub dirty_percent: u8,
+    /// Dirty data is written after this long.
+    pub dirty_expire: Duration,
+}
+
+impl PageCacheOptions {
+    /// The defaults for a block size.
+    #[must_use]
+    pub fn new(block_size: u32) -> Self {
+        Self {
+            block_size,
+            max_folio: MAX_SLAB,
+            max_readahead: 2 << 20,
+            dirty_background_percent: 15,
+            dirty_percent: 40,
+            dirty_expire: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What the cache of a volume has done.
+#[derive(Debug, Default)]
+pub struct CacheCounters {
+    /// Folios now cached, by order (0 is 4 KiB).
+    pub folios_by_order: [Gauge; ORDERS],
+    /// Questions to file mappers (lookup, reserve, place).
+    pub map_calls: Counter,
+    /// Bytes read through the cache by its users.
+    pub read_bytes: Counter,
+    /// Bytes written into the cache by its users.
+    pub written_bytes: Counter,
+    /// Bytes read from the device for files.
+    pub device_read_bytes: Counter,
+    /// Bytes of files written to the device.
+    pub device_written_bytes: Counter,
+    /// Copies to readers that needed no I/O.
+    pub hits: Counter,
+    /// Look-ups that found nothing cached.
+    pub misses: Counter,
+    /// Device batches of write-back.
+    pub writeback_batches: Counter,
+    /// Times a writer had to write back before it could go on.
+    pub throttles: Counter,
+    /// Folios thrown out for want of memory.
+    pub evictions: Counter,
+    /// Folios copied because their memory was on its way to the device.
+    pub copies: Counter,
+}
+
+#[derive(Default)]
+struct Clock {
+    queue: VecDeque<Weak<Folio>>,
+    /// Folios that exist; what the queue has beyond a multiple of it is dead.
+    live: usize,
+}
+
+/// The cache of file data of one volume.
+pub struct PageCache {
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) options: PageCacheOptions,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) pool: Arc<SlabPool>,
+    pub(crate) dirty: DirtyFiles,
+    clock: Mutex<Clock>,
+    counters: CacheCounters,
+}
+
+impl PageCache {
+    /// A cache for files of `device` that shares `budget`. Start its daemon with [`PageCache::start_writeback`].
+    ///
+    /// # Panics
+    /// If the block size is not a power of two of at most 2 MiB.
+    #[must_use]
+    pub fn new(
+        device: Arc<dyn BlockDevice>,
+        budget: Arc<Budget>,
+        options: PageCacheOptions,
+        runtime: Arc<dyn Runtime>,
+    ) -> Arc<Self> {
+        let block_size = options.block_size as usize;
+        assert!(block_size.is_power_of_two() && block_size <= MAX_SLAB, "block size {block_size}");
+        let cache = Arc::new(Self {
+            pool: SlabPool::new(budget.clone()),
+            dirty: DirtyFiles::new(),
+            clock: Mutex::new(Rank::CACHE, Clock::default()),
+            counters: CacheCounters::default(),
+            device,
+            budget,
+            options,
+            runtime,
+        });
+        let hook: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
+        cache.budget.add_reclaim(hook);
+        cache
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> &CacheCounters {
+        &self.counters
+    }
+
+    /// The memory budget.
+    #[must_use]
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// The options it was made with.
+    #[must_use]
+    pub fn options(&self) -> &PageCacheOptions {
+        &self.options
+    }
+
+    /// Largest folio in bytes: as the options say, but a small budget holds at least 16.
+    pub(crate) fn max_folio(&self) -> usize {
+        let fair = usize::try_from(self.budget.limit() / 16).unwrap_or(MAX_SLAB);
+        let least = PAGE.max(self.options.block_size as usize);
+        let most = self.options.max_folio.min(fair).clamp(least, MAX_SLAB);
+        1 << most.ilog2()
+    }
+
+    /// Memory for a folio. Evicts clean folios as long as the budget is exceeded. Call it with no lock above inode.data.
+    pub(crate) fn allocate(&self, bytes: usize) -> RawSlab {
+        loop {
+            if let Some(raw) = self.pool.take(bytes) {
+                return raw;
+            }
+            if self.budget.has_room(bytes as u64) || (self.pool.trim() == 0 && !self.evict_one()) {
+                break;
+            }
+        }
+        if !self.budget.has_room(bytes as u64) {
+            self.budget.make_room(bytes as u64);
+        }
+        self.pool.take_or_grow(bytes)
+    }
+
+    /// The folio's bytes for changing, copied first if they are pinned by a write.
+    pub(crate) fn make_mut<'a>(&self, state: &'a mut FolioState, keep: bool) -> &'a mut [u8] {
+        let before = state.slab.bytes().as_ptr();
+        let bytes = state.slab.make_mut(&self.pool, keep);
+        if bytes.as_ptr() != before {
+            self.counters.copies.add(1);
+        }
+        bytes
+    }
+
+    /// Empty folio contents around this memory.
+    pub(crate) fn folio_state(&self, raw: RawSlab, blocks: u32) -> FolioState {
+        FolioState::new(Slab::new(&self.pool, raw), blocks)
+    }
+
+    pub(crate) fn folio_added(&self, folio: &Arc<Folio>, bytes: usize) {
+        self.counters.folios_by_order[order_of(bytes)].add(1);
+        let mut clock = self.clock.lock();
+        clock.live += 1;
+        clock.queue.push_back(Arc::downgrade(folio));
+        if clock.queue.len() > 2 * clock.live + 1024 {
+            clock.queue.retain(|folio| folio.strong_count() > 0);
+        }
+    }
+
+    pub(crate) fn folio_removed(&self, bytes: usize) {
+        self.counters.folios_by_order[order_of(bytes)].add(-1);
+        self.clock.lock().live -= 1;
+    }
+
+    /// Back into the clock's queue, under the folio's lock.
+    pub(crate) fn folio_evictable(&self, folio: &Arc<Folio>, state: &mut FolioState) {
+        if !state.clocked && !state.removed {
+            state.clocked = true;
+            self.clock.lock().queue.push_back(Arc::downgrade(folio));
+        }
+    }
+
+    /// Throws out one clean folio that was not used lately. Waits for no lock below CACHE.
+    pub(crate) fn evict_one(&self) -> bool {
+        let mut left = 2 * self.clock.lock().queue.len() + 1;
+        while left > 0 {
+            left -= 1;
+            let Some(folio) = self.clock.lock().queue.pop_front() else { return false };
+            let Some(folio) = folio.upgrade() else { continue };
+            if folio.referenced.swap(false, Ordering::Relaxed) {
+                self.clock.lock().queue.push_back(Arc::downgrade(&folio));
+                continue;
+            }
+            match self.try_evict(&folio) {
+                Some(true) => return true,
+                Some(false) => {}
+                None => self.clock.lock().queue.push_back(Arc::downgrade(&folio)),
+            }
+        }
+        false
+    }
+
+    /// None if the folio is in use right now.
+    fn try_evict(&self, folio: &Arc<Folio>) -> Option<bool> {
+        let mut state = folio.state.try_lock()?;
+        state.clocked = false;
+        let Some(file) = folio.file.upgrade().filter(|_| !state.removed && state.is_clean()) else {
+            return Some(false);
+        };
+        file.remove(folio, &mut state);
+        self.counters.evictions.add(1);
+        Some(true)
+    }
+}
+
+impl Reclaim for PageCache {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let before = self.budget.used();
+        loop {
+            let freed = before.saturating_sub(self.budget.used());
+            if freed >= bytes || (self.pool.trim() == 0 && !self.evict_one()) {
+                return freed;
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Reading: from folios where the blocks are up to date, else one mapping, one device batch, new folios.
+//!
+//! The device is read without any lock. That is safe because the caller has inode.data: nobody writes, and write-back
+//! changes no contents. Two readers may read the same blocks twice; the second finds the first one's folio and leaves it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cairn_base::Pba;
+use cairn_block::{Batch, Durability, IoBuf, Request};
+
+use super::index::FileState;
+use super::slab::{RawSlab, Slab};
+use super::{CacheError, FileCache};
+use crate::budget::Charge;
+use crate::mapper::{FileMapper, Place};
+
+/// Consecutive blocks to be read into one buffer.
+struct Piece {
+    start: u64,
+    blocks: u32,
+    /// The memory becomes a folio; without it the bytes are merged into one.
+    charge: Option<Charge>,
+}
+
+impl FileCache {
+    /// Reads into `buf` from byte `offset` of a file of `size` bytes. Returns how much: less than asked only at the end.
+    pub fn read(&self, mapper: &dyn FileMapper, size: u64, offset: u64, buf: &mut [u8]) -> Result<usize, CacheError> {
+        let Some(left) = size.checked_sub(offset).filter(|left| *left > 0) else { return Ok(0) };
+        let len = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+        let counters = self.state.cache.counters();
+        let mut done = 0;
+        while done < len {
+            let pos = offset + done as u64;
+            let out = &mut buf[done..len];
+            let mut n = self.state.copy_cached(pos, out);
+            if n > 0 {
+                counters.hits.add(1);
+            } else {
+                counters.misses.add(1);
+                n = self.read_missing(mapper, size, pos, out)?;
+            }
+            done += n;
+        }
+        counters.read_bytes.add(done as u64);
+        Ok(done)
+    }
+
+    /// Serves the head of `out`, whose first block is not cached.
+    fn read_missing(&self, mapper: &dyn FileMapper, size: u64, pos: u64, out: &mut [u8]) -> Result<usize, CacheError> {
+        let file = &self.state;
+        let end = pos + out.len() as u64;
+        let wanted = file.block_of(pos)..file.blocks_for(end);
+        let most = self.readahead_blocks();
+        let ahead = file.streams.lock().ahead(&wanted, file.shift, most);
+        let until = file.missing_until(wanted.start..(wanted.end + ahead).min(file.blocks_for(size)));
+        let mapping = self.lookup(mapper, wanted.start, until - wanted.start)?;
+        let until = until.min(wanted.start + mapping.run.len);
+        let n = usize::try_from(file.byte_of(until) - pos).map_or(out.len(), |n| n.min(out.len()));
+        match mapping.place {
+            Place::Hole | Place::Delayed | Place::Unwritten(_) => out[..n].fill(0),
+            Place::Inline(bytes) => {
+                let n = copy_inline(&bytes, pos, out);
+                return Ok(n);
+            }
+            Place::Mapped(pba) => {
+                self.read_extent(wanted.start..until, pba, size, pos, &mut out[..n])?;
+                file.streams.lock().read(wanted.start, until, ahead);
+            }
+        }
+        Ok(n)
+    }
+
+    fn readahead_blocks(&self) -> u64 {
+        let cache = &self.state.cache;
+        let most = (cache.options().max_readahead as u64).min(cache.budget().limit() / 8);
+        most >> self.state.shift
+    }
+
+    /// Reads a mapped extent in one batch, keeps it in folios, and copies what overlaps `out` at `pos`.
+    fn read_extent(&self, blocks: Range<u64>, pba: Pba, size: u64, pos: u64, out: &mut [u8]) -> Result<(), CacheError> {
+        let file = &self.state;
+        let (mut pieces, mut requests) = (Vec::new(), Vec::new());
+        let mut cursor = blocks.start;
+        while cursor < blocks.end {
+            let (piece, buf) = file.next_piece(cursor..blocks.end);
+            let offset = (pba.get() + (cursor - blocks.start)) << file.shift;
+            cursor += u64::from(piece.blocks);
+            requests.push(Request::Read { offset, buf });
+            pieces.push(piece);
+        }
+        file.cache.counters().device_read_bytes.add((blocks.end - blocks.start) << file.shift);
+        let batch = Batch { requests, durability: Durability::default() };
+        let bufs = file.cache.device.submit(batch).wait()?;
+        assert_eq!(bufs.len(), pieces.len(), "a read batch gives its buffers back");
+        for (piece, mut buf) in pieces.into_iter().zip(bufs) {
+            let start = piece.start;
+            zero_beyond(&mut buf, file.byte_of(start), size);
+            match piece.charge {
+                Some(charge) => {
+                    let slab = file.keep_slab(start, piece.blocks, RawSlab { buf, charge });
+                    copy_overlap(slab.bytes(), file.byte_of(start), pos, out);
+                }
+                None => {
+                    copy_overlap(&buf, file.byte_of(start), pos, out);
+                    file.merge(start, &buf);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of an inline file; what lies beyond them is zero.
+pub(super) fn copy_inline(bytes: &[u8], pos: u64, out: &mut [u8]) -> usize {
+    let from = usize::try_from(pos).map_or(bytes.len(), |pos| pos.min(bytes.len()));
+    let n = out.len().min(bytes.len() - from);
+    out[..n].copy_from_slice(&bytes[from..from + n]);
+    out[n..].fill(0);
+    out.len()
+}
+
+/// Zeros the bytes of `buf`, which begins at byte `start` of the file, that lie beyond the file's size.
+pub(super) fn zero_beyond(buf: &mut [u8], start: u64, size: u64) {
+    let valid = size.saturating_sub(start);
+    if valid < buf.len() as u64 {
+        buf[usize::try_from(valid).expect("less than a buffer's length")..].fill(0);
+    }
+}
+
+/// Copies the bytes that `data` (at `start` of the file) and `out` (at `pos`) have in common.
+fn copy_overlap(data: &[u8], start: u64, pos: u64, out: &mut [u8]) {
+    let from = start.max(pos);
+    let to = (start + data.len() as u64).min(pos + out.len() as u64);
+    if from < to {
+        let at = |base: u64| usize::try_from(from - base).expect("within a buffer");
+        let n = usize::try_from(to - from).expect("within a buffer");
+        out[at(pos)..at(pos) + n].copy_from_slice(&data[at(start)..at(start) + n]);
+    }
+}
+
+impl FileState {
+    /// Copies from the folio that holds `pos`, as far as it is up to date.
+    pub(super) fn copy_cached(&self, pos: u64, out: &mut [u8]) -> usize {
+        let block = self.block_of(pos);
+        let Some(folio) = self.find(block) else { return 0 };
+        let (slab, run) = {
+            let state = folio.state.lock();
+            let bit = folio.part(&(block..block + 1)).start;
+            if state.removed || !state.uptodate.get(bit) {
+                return 0;
+            }
+            let end = state.uptodate.next_clear(bit..folio.blocks).unwrap_or(folio.blocks);
+            (state.slab.clone(), bit..end)
+        };
+        folio.referenced.store(true, Ordering::Relaxed);
+        let from = usize::try_from(pos - self.byte_of(folio.start)).expect("within a folio");
+        let n = out.len().min(self.bytes(run.end) - from);
+        out[..n].copy_from_slice(&slab.bytes()[from..from + n]);
+        n
+    }
+
+    /// End of the uncached run that begins with `range`'s start.
+    fn missing_until(&self, range: Range<u64>) -> u64 {
+        let mut end = range.end.max(range.start + 1);
+        let mut next = range.start;
+        if let Some(folio) = self.find(range.start) {
+            let state = folio.state.lock();
+            let found = state.uptodate.next_set(folio.part(&range));
+            if let Some(bit) = found.filter(|_| !state.removed) {
+                return (folio.start + u64::from(bit)).max(range.start + 1);
+            }
+            next = folio.end();
+        }
+        if let Some(folio) = self.find_from(next) {
+            end = end.min(folio.start.max(range.start + 1));
+        }
+        end
+    }
+
+    /// The largest piece at the start of `range` that one buffer should take: a whole new folio if one fits.
+    fn next_piece(&self, range: Range<u64>) -> (Piece, IoBuf) {
+        let start = range.start;
+        let limit = match self.find_from(start) {
+            Some(folio) if folio.start <= start => return self.loose_piece(start..range.end.min(folio.end())),
+            Some(folio) => range.end.min(folio.start),
+            None => range.end,
+        };
+        let page = self.page_blocks();
+        let bytes = self.folio_bytes_at(start, limit);
+        match bytes {
+            Some(bytes) => {
+                let raw = self.cache.allocate(bytes);
+                let blocks = u32::try_from(bytes >> self.shift).expect("a folio's blocks");
+                (Piece { start, blocks, charge: Some(raw.charge) }, raw.buf)
+            }
+            None => self.loose_piece(start..limit.min((start / page + 1) * page)),
+        }
+    }
+
+    fn loose_piece(&self, range: Range<u64>) -> (Piece, IoBuf) {
+        let blocks = u32::try_from(range.end - range.start).expect("at most a folio");
+        (Piece { start: range.start, blocks, charge: None }, IoBuf::zeroed(self.bytes(blocks)))
+    }
+
+    /// Size of the largest folio that begins at `start` and ends by `limit`.
+    fn folio_bytes_at(&self, start: u64, limit: u64) -> Option<usize> {
+        let page = self.page_blocks();
+        if !start.is_multiple_of(page) || limit - start < page {
+            return None;
+        }
+        let most = (self.cache.max_folio() >> self.shift) as u64;
+        let aligned = if start == 0 { most } else { 1 << start.trailing_zeros() };
+        let blocks = 1_u64 << (limit - start).min(most).min(aligned).ilog2();
+        Some(usize::try_from(blocks).expect("at most a folio") << self.shift)
+    }
+
+    /// Makes a folio of what was read; if somebody else did meanwhile, merges it there.
+    fn keep_slab(self: &Arc<Self>, start: u64, blocks: u32, raw: RawSlab) -> Slab {
+        let mut state = self.cache.folio_state(raw, blocks);
+        state.uptodate.set(0..blocks);
+        let slab = state.slab.clone();
+        if let Err(state) = self.insert(start, blocks, state) {
+            self.merge(start, state.slab.bytes());
+        }
+        slab
+    }
+
+    /// Adds whole blocks read from the device wherever nothing newer is cached.
+    fn merge(self: &Arc<Self>, start: u64, data: &[u8]) {
+        let end = start + self.blocks_for(data.len() as u64);
+        let mut cursor = start;
+        while cursor < end {
+            let folio = self.folio_for(cursor, end);
+            let part = folio.part(&(cursor..end));
+            let mut state = folio.state.lock();
+            if state.removed {
+                continue;
+            }
+            let mut from = part.start;
+            while let Some(bit) = state.uptodate.next_clear(from..part.end) {
+                from = state.uptodate.next_set(bit..part.end).unwrap_or(part.end);
+                let at = usize::try_from(self.byte_of(folio.start + u64::from(bit) - start)).expect("within the data");
+                let range = self.bytes(bit)..self.bytes(from);
+                let source = &data[at..at + range.len()];
+                self.cache.make_mut(&mut state, true)[range].copy_from_slice(source);
+                state.uptodate.set(bit..from);
+            }
+            cursor = folio.start + u64::from(part.end);
+        }
+    }
+}

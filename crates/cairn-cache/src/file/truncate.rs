@@ -1,0 +1,126 @@
+//! Cutting, punching and zeroing: what happens to cached data when the file's shape changes.
+
+use std::ops::Range;
+
+use cairn_block::BlockDeviceExt;
+
+use super::{CacheError, FileCache};
+use crate::mapper::{FileMapper, MapError, Place, Run};
+
+impl FileCache {
+    /// Follows a change of size. Call it before the mapping is cut.
+    ///
+    /// Shrinking forgets everything beyond, gives back its promises, and zeros the rest of the last block, which becomes
+    /// dirty if it has data. Growing makes sure that what lies between the old and the new size reads as zeros.
+    pub fn truncate(&self, mapper: &dyn FileMapper, old_size: u64, new_size: u64) -> Result<(), CacheError> {
+        if new_size >= old_size {
+            return if new_size > old_size { self.settle_tail(mapper, old_size) } else { Ok(()) };
+        }
+        let file = &self.state;
+        let first = file.blocks_for(new_size);
+        file.wait_writeback(&(file.block_of(new_size)..u64::MAX));
+        let end = file.byte_of(first).min(old_size);
+        match self.zero_part(mapper, new_size..end, old_size) {
+            // A cut must work on a full volume; the block on the device keeps a tail that nobody may see.
+            Err(CacheError::Map(MapError::NoSpace)) => file.zero_cached(new_size..end),
+            other => other?,
+        }
+        self.give_back(mapper, file.drop_blocks(first..u64::MAX, false));
+        Ok(())
+    }
+
+    /// Forgets the cached data of `blocks` and gives back its promises (punch, collapse, insert). Write-back of the range
+    /// is waited for.
+    pub fn discard(&self, mapper: &dyn FileMapper, blocks: Range<u64>) {
+        self.state.wait_writeback(&blocks);
+        self.give_back(mapper, self.state.drop_blocks(blocks, false));
+    }
+
+    /// Forgets everything and gives back all promises: the inode goes away.
+    pub fn drop_all(&self, mapper: &dyn FileMapper) {
+        self.discard(mapper, 0..u64::MAX);
+    }
+
+    /// Zeros the partial blocks at the ends of byte range `range`, in a file of `size` bytes, as a write would. Its whole
+    /// blocks are the caller's: [`FileCache::discard`] and a change of mapping.
+    pub fn zero(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
+        let file = &self.state;
+        let range = range.start..range.end.min(size);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let head_end = file.byte_of(file.blocks_for(range.start));
+        let tail_start = file.byte_of(file.block_of(range.end));
+        if range.start < head_end {
+            self.zero_part(mapper, range.start..head_end.min(range.end), size)?;
+        }
+        // The rest of the file's last block is zero already: a range up to the end covers the block as a whole.
+        if tail_start >= head_end && tail_start < range.end {
+            self.zero_part(mapper, tail_start..range.end, size)?;
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, mapper: &dyn FileMapper, lost: Vec<Run>) {
+        for run in lost {
+            mapper.release(run);
+        }
+        // Whoever is throttled may go on.
+        self.state.cache.dirty.drained.notify();
+    }
+
+    /// Zeros bytes within one block, if it has data.
+    fn zero_part(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let block = self.state.block_of(range.start);
+        let has_data = self.state.is_cached(block)
+            || matches!(self.lookup(mapper, block, 1)?.place, Place::Mapped(_) | Place::Inline(_));
+        if !has_data {
+            return Ok(());
+        }
+        let zeros = vec![0; usize::try_from(range.end - range.start).expect("within a block")];
+        self.write(mapper, size, range.start, &zeros)?;
+        Ok(())
+    }
+
+    /// Before the size moves beyond the block of the old end: bytes that another system left behind the end of the file,
+    /// in its last block on the device, become zeros.
+    pub(super) fn settle_tail(&self, mapper: &dyn FileMapper, old_size: u64) -> Result<(), CacheError> {
+        let file = &self.state;
+        let block = file.block_of(old_size);
+        let end = file.byte_of(block + 1);
+        let tail = usize::try_from(end - old_size).expect("within a block");
+        if tail == file.block_size() || self.is_dirty(cairn_base::FileBlock(block)) {
+            return Ok(());
+        }
+        let Place::Mapped(pba) = self.lookup(mapper, block, 1)?.place else { return Ok(()) };
+        let data = file.cache.device.read_at(pba.get() << file.shift, file.block_size())?;
+        file.cache.counters().device_read_bytes.add(data.len() as u64);
+        if data[data.len() - tail..].iter().any(|byte| *byte != 0) {
+            self.write(mapper, old_size, old_size, &vec![0; tail])?;
+        }
+        Ok(())
+    }
+}
+
+impl super::FileState {
+    fn is_cached(&self, block: u64) -> bool {
+        self.find(block).is_some_and(|folio| {
+            let state = folio.state.lock();
+            !state.removed && state.uptodate.get(folio.part(&(block..block + 1)).start)
+        })
+    }
+
+    /// Zeros cached bytes within one block without making it dirty.
+    fn zero_cached(&self, range: Range<u64>) {
+        let Some(folio) = self.find(self.block_of(range.start)) else { return };
+        let mut state = folio.state.lock();
+        let base = self.byte_of(folio.start);
+        let at = |byte: u64| usize::try_from(byte - base).expect("within the folio");
+        if !state.removed {
+            self.cache.make_mut(&mut state, true)[at(range.start)..at(range.end)].fill(0);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Writing: promise space for the largest run, then copy it into folios. No device I/O but for the partial blocks at
+//! the two ends, and those only where the file has data.
+//!
+//! Locking: `reserve`, `release` and edge reads happen with no folio lock held. A folio may be evicted between an edge
+//! block's read and the copy, so the bytes read are kept until the block is dirty.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cairn_base::FileBlock;
+use cairn_block::{BlockDeviceExt, IoBuf};
+
+use super::folio::{Folio, FolioState};
+use super::index::FileState;
+use super::read::{copy_inline, zero_beyond};
+use super::{CacheError, FileCache};
+use crate::mapper::{FileMapper, Mapping, Place, Run};
+
+/// Largest piece that one call takes.
+const MAX_WRITE: u64 = 16 << 20;
+const MIN_WRITE: u64 = 64 << 10;
+/// A file that is appended to in small pieces gets folios that double up to this size.
+const MAX_APPEND_FOLIO: u64 = 256 << 10;
+
+/// What a run held before it was reserved: where its edge blocks can be read.
+struct Before<'a> {
+    mapping: &'a Mapping,
+    old_size: u64,
+    /// Edge blocks that were read.
+    edges: Vec<(u64, IoBuf)>,
+}
+
+/// A block whose old bytes must be read before it can be changed in part.
+struct NeedsRead(u64);
+
+impl FileCache {
+    /// Writes `data` at byte `offset` of a file of `old_size` bytes, which the caller raises afterwards if need be.
+    ///
+    /// Returns how much was taken: at least a byte, and less than asked if the piece is large, space ran out or an edge
+    /// block could not be read; the next call says why. Nothing that was accepted is lost by a later failure.
+    pub fn write(&self, mapper: &dyn FileMapper, old_size: u64, offset: u64, data: &[u8]) -> Result<usize, CacheError> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let file = &self.state;
+        if file.byte_of(file.blocks_for(old_size)) <= offset {
+            self.settle_tail(mapper, old_size)?;
+        }
+        let most = usize::try_from((file.cache.budget().limit() / 8).clamp(MIN_WRITE, MAX_WRITE)).unwrap_or(data.len());
+        let data = &data[..data.len().min(most)];
+        let mut done = 0;
+        while done < data.len() {
+            match self.write_run(mapper, old_size, offset + done as u64, &data[done..]) {
+                Ok(n) => done += n,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        file.cache.counters().written_bytes.add(done as u64);
+        Ok(done)
+    }
+
+    /// Writes the head of `data` that one reserved run takes.
+    fn write_run(&self, mapper: &dyn FileMapper, old_size: u64, offset: u64, data: &[u8]) -> Result<usize, CacheError> {
+        let file = &self.state;
+        let first = file.block_of(offset);
+        let asked = file.blocks_for(offset + data.len() as u64) - first;
+        let mapping = self.reserve(mapper, first, asked)?;
+        let end = first + mapping.run.len;
+        let n = usize::try_from(file.byte_of(end) - offset).map_or(data.len(), |n| n.min(data.len()));
+        let mut before = Before { mapping: &mapping, old_size, edges: Vec::new() };
+        let mut done = 0;
+        while done < n {
+            match self.copy_into_folio(&mut before, offset + done as u64, &data[done..n]) {
+                Ok(copied) => done += copied,
+                Err(error) => {
+                    self.release_untouched(mapper, file.block_of(offset + done as u64)..end);
+                    return if done > 0 { Ok(done) } else { Err(error) };
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies the head of `data` into the folio at `pos`.
+    fn copy_into_folio(&self, before: &mut Before<'_>, pos: u64, data: &[u8]) -> Result<usize, CacheError> {
+        let file = &self.state;
+        let last = file.blocks_for(pos + data.len() as u64);
+        loop {
+            let folio = file.folio_for(file.block_of(pos), last);
+            let mut state = folio.state.lock();
+            if state.removed {
+                continue;
+            }
+            match file.copy_locked(&folio, &mut state, before, pos, data) {
+                Ok(n) => return Ok(n),
+                Err(NeedsRead(block)) => {
+                    drop(state);
+                    let buf = self.read_edge(before, block)?;
+                    before.edges.push((block, buf));
+                }
+            }
+        }
+    }
+
+    /// Reads a mapped block that will be changed in part.
+    fn read_edge(&self, before: &Before<'_>, block: u64) -> Result<IoBuf, CacheError> {
+        let file = &self.state;
+        let Place::Mapped(pba) = before.mapping.place else { unreachable!("only mapped edges are read") };
+        let at = (pba.get() + (block - before.mapping.run.start.get())) << file.shift;
+        let mut buf = file.cache.device.read_at(at, file.block_size())?;
+        file.cache.counters().device_read_bytes.add(buf.len() as u64);
+        zero_beyond(&mut buf, file.byte_of(block), before.old_size);
+        Ok(buf)
+    }
+
+    /// Gives back the promises of blocks that were reserved and not written after all.
+    fn release_untouched(&self, mapper: &dyn FileMapper, blocks: Range<u64>) {
+        let mut cursor = blocks.start;
+        for kept in self.state.unstable_runs(blocks.clone()) {
+            let start = kept.start.get();
+            if cursor < start {
+                mapper.release(Run { start: FileBlock(cursor), len: start - cursor });
+            }
+            cursor = start + kept.len;
+        }
+        if cursor < blocks.end {
+            mapper.release(Run { start: FileBlock(cursor), len: blocks.end - cursor });
+        }
+    }
+}
+
+impl FileState {
+    /// Copies under the folio's lock and marks the blocks dirty.
+    fn copy_locked(
+        self: &Arc<Self>,
+        folio: &Arc<Folio>,
+        state: &mut FolioState,
+        before: &Before<'_>,
+        pos: u64,
+        data: &[u8],
+    ) -> Result<usize, NeedsRead> {
+        let base = self.byte_of(folio.start);
+        let from = usize::try_from(pos - base).expect("within the folio");
+        let to = self.bytes(folio.blocks).min(from + data.len());
+        let block_size = self.block_size();
+        let edges = [(from % block_size != 0).then_some(from), (to % block_size != 0).then_some(to)];
+        for edge in edges.into_iter().flatten() {
+            self.fill_edge(folio, state, before, u32::try_from(edge >> self.shift).expect("within the folio"))?;
+        }
+        let whole = from == 0 && to == self.bytes(folio.blocks);
+        self.cache.make_mut(state, !whole)[from..to].copy_from_slice(&data[..to - from]);
+        let bits = |byte: usize| u32::try_from(byte).expect("within the folio");
+        let blocks = bits(from >> self.shift)..bits(to.div_ceil(block_size));
+        state.uptodate.set(blocks.clone());
+        self.mark_dirty(folio, state, blocks);
+        folio.referenced.store(true, Ordering::Relaxed);
+        Ok(to - from)
+    }
+
+    /// Makes a block up to date that will be changed in part.
+    fn fill_edge(&self, folio: &Folio, state: &mut FolioState, before: &Before<'_>, bit: u32) -> Result<(), NeedsRead> {
+        if state.uptodate.get(bit) {
+            return Ok(());
+        }
+        let block = folio.start + u64::from(bit);
+        let range = self.bytes(bit)..self.bytes(bit + 1);
+        let read = before.edges.iter().find(|(edge, _)| *edge == block);
+        let beyond = self.byte_of(block) >= before.old_size;
+        if matches!(before.mapping.place, Place::Mapped(_)) && !beyond && read.is_none() {
+            return Err(NeedsRead(block));
+        }
+        let out = &mut self.cache.make_mut(state, true)[range];
+        match (&before.mapping.place, read) {
+            (_, Some((_, buf))) => out.copy_from_slice(buf),
+            (Place::Inline(bytes), None) => drop(copy_inline(bytes, self.byte_of(block), out)),
+            _ => out.fill(0),
+        }
+        state.uptodate.set(bit..bit + 1);
+        Ok(())
+    }
+
+    /// The folio that holds `block`; a new one if there is none, as large as a write up to `end` is worth.
+    pub(super) fn folio_for(self: &Arc<Self>, block: u64, end: u64) -> Arc<Folio> {
+        loop {
+            if let Some(folio) = self.find(block) {
+                return folio;
+            }
+            let (start, blocks) = self.new_folio_at(block, end);
+            let raw = self.cache.allocate(self.bytes(blocks));
+            if let Ok(folio) = self.insert(start, blocks, self.cache.folio_state(raw, blocks)) {
+                return folio;
+            }
+        }
+    }
+
+    fn new_folio_at(&self, block: u64, end: u64) -> (u64, u32) {
+        let page = self.page_blocks();
+        let start = block / page * page;
+        let aligned = if start == 0 { u64::MAX } else { 1 << start.trailing_zeros() };
+        let append = (MAX_APPEND_FOLIO >> self.shift).max(1);
+        let grown = self.blocks_of_previous(start).map_or(0, |before| (u64::from(before) * 2).min(append));
+        let most = (self.cache.max_folio() >> self.shift) as u64;
+        let room = self.find_from(start).map_or(u64::MAX, |next| next.start - start);
+        let blocks = (end - start).max(grown).min(aligned).min(most).min(room).max(page);
+        (start, 1 << blocks.ilog2())
+    }
+}

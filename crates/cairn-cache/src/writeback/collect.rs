@@ -1,0 +1,130 @@
+//! Collecting: the longest run of dirty blocks, turned from dirty to under write-back, with its bytes pinned.
+//!
+//! Invariant: at every moment a block that must still reach the device is dirty, or in the file's `in_flight` map. The
+//! map changes under the folio's lock, before the dirty bit goes and after it came back.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::ranked_lock::Rank;
+use cairn_base::ranked_lock::assert_may_wait;
+
+use crate::file::{FileState, Folio};
+
+/// Bytes in one run at most.
+const MAX_RUN: usize = 32 << 20;
+
+/// Consecutive blocks of one folio under write-back.
+pub(super) struct Piece {
+    pub(super) folio: Arc<Folio>,
+    /// In the folio's blocks.
+    pub(super) blocks: Range<u32>,
+    pub(super) data: Bytes,
+}
+
+impl Piece {
+    /// First block, in the file's.
+    pub(super) fn start(&self) -> u64 {
+        self.folio.start + u64::from(self.blocks.start)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        u64::from(self.blocks.end - self.blocks.start)
+    }
+}
+
+/// How the write of a piece ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The data is on the device and mapped.
+    Written,
+    /// It is dirty again.
+    Failed,
+    /// It can never be written.
+    Lost,
+}
+
+impl FileState {
+    /// Takes the first run of dirty blocks of the range that nobody else is writing.
+    pub(super) fn collect(self: &Arc<Self>, range: Range<u64>) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut cursor = range.start;
+        let mut bytes = 0;
+        while let Some(folio) = self.find_dirty_from(cursor).filter(|folio| folio.start < range.end) {
+            let begun = !pieces.is_empty();
+            if begun && folio.start != cursor {
+                break;
+            }
+            cursor = folio.end();
+            let Some(piece) = self.collect_from(&folio, folio.part(&range), begun) else {
+                if begun {
+                    break;
+                }
+                continue;
+            };
+            bytes += piece.data.len();
+            let complete = piece.blocks.end == folio.blocks;
+            pieces.push(piece);
+            if !complete || bytes >= MAX_RUN {
+                break;
+            }
+        }
+        pieces
+    }
+
+    /// Takes the first dirty run of a folio's part; `at_start`: only if it begins the folio.
+    fn collect_from(&self, folio: &Arc<Folio>, part: Range<u32>, at_start: bool) -> Option<Piece> {
+        let mut state = folio.state.lock();
+        let blocks = state.dirty.next_run_without(&state.writeback, part)?;
+        if at_start && blocks.start != 0 {
+            return None;
+        }
+        state.writeback.set(blocks.clone());
+        let data = state.slab.pin(self.bytes(blocks.start)..self.bytes(blocks.end));
+        let piece = Piece { folio: folio.clone(), blocks: blocks.clone(), data };
+        self.in_flight.lock().insert(piece.start(), piece.len());
+        self.unmark_dirty(folio, &mut state, blocks);
+        Some(piece)
+    }
+
+    /// Ends the write-back of blocks `blocks` of a folio.
+    pub(super) fn end_writeback(self: &Arc<Self>, folio: &Arc<Folio>, blocks: Range<u32>, ended: Ended) {
+        let mut state = folio.state.lock();
+        if ended == Ended::Failed {
+            self.mark_dirty(folio, &mut state, blocks.clone());
+        }
+        state.writeback.clear(blocks.clone());
+        let settled = blocks.clone().filter(|bit| !state.dirty.get(*bit)).count();
+        self.settled(u32::try_from(settled).expect("blocks of a folio"));
+        if state.is_clean() {
+            self.cache.folio_evictable(folio, &mut state);
+        }
+        let start = folio.start + u64::from(blocks.start);
+        let len = self.in_flight.lock().remove(&start);
+        assert_eq!(len, Some(u64::from(blocks.end - blocks.start)), "write-back of {start} ends once");
+    }
+
+    /// Splits what is in flight, because the mapper placed only a part.
+    pub(super) fn split_in_flight(&self, start: u64, at: u64) {
+        let mut in_flight = self.in_flight.lock();
+        let len = in_flight.get_mut(&start).expect("collected before");
+        let rest = *len - (at - start);
+        *len = at - start;
+        in_flight.insert(at, rest);
+    }
+
+    fn is_in_flight(&self, blocks: &Range<u64>) -> bool {
+        let in_flight = self.in_flight.lock();
+        let last = in_flight.range(..blocks.end).next_back();
+        last.is_some_and(|(start, len)| start + len > blocks.start)
+    }
+
+    /// Waits until nothing of the range is being written.
+    pub(crate) fn wait_writeback(&self, blocks: &Range<u64>) {
+        if self.is_in_flight(blocks) {
+            assert_may_wait(Rank::GATE);
+            self.cache.runtime.wait_until(&self.writeback_done, &mut || !self.is_in_flight(blocks));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The write-back daemon: files that are dirty for too long, and the longest dirty ones when too much is.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cairn_base::runtime::{Daemon, DaemonHandle, Progress};
+
+use super::WritebackMode;
+use super::throttle::Attempt;
+use crate::file::{CacheError, PageCache};
+
+/// After a failed flush the daemon pauses, so that a broken device is not hammered.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What came of a [`Flushable::flush`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// Write-back ran.
+    Written,
+    /// The inode is in use; ask again later.
+    Busy,
+}
+
+/// An inode, as write-back sees it.
+pub trait Flushable: Send + Sync {
+    /// Takes inode.data shared and calls [`crate::file::FileCache::write_back`] for the whole file.
+    ///
+    /// For [`WritebackMode::Background`] it must only *try* to take the lock and say [`Flushed::Busy`] if that fails: in
+    /// the simulator the daemon runs on the stack of whoever waits, possibly with that very lock.
+    fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError>;
+}
+
+struct Writeback {
+    cache: Weak<PageCache>,
+}
+
+impl PageCache {
+    /// Starts the daemon. The volume keeps the handle and stops it before the last write-back of an unmount.
+    #[must_use]
+    pub fn start_writeback(self: &Arc<Self>) -> DaemonHandle {
+        let daemon = Arc::new(Writeback { cache: Arc::downgrade(self) });
+        self.runtime.spawn("writeback", self.dirty.wake.clone(), daemon)
+    }
+}
+
+impl Daemon for Writeback {
+    fn step(&self) -> Progress {
+        let Some(cache) = self.cache.upgrade() else { return Progress::Done };
+        let expire = cache.options().dirty_expire;
+        let age = if cache.is_over_background() { Duration::ZERO } else { expire };
+        match cache.flush_oldest(age) {
+            Attempt::Written => Progress::Worked,
+            Attempt::Postponed => Progress::Idle(Some(PAUSE)),
+            Attempt::NotYet(left) => Progress::Idle(Some(left)),
+            // Whoever makes something dirty wakes the daemon only when it is too much: look again in time.
+            Attempt::None => Progress::Idle(Some(expire)),
+        }
+    }
+}

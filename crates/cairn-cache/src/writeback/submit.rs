@@ -1,0 +1,209 @@
+//! Submitting: place a run, send a batch for each placed extent, complete tickets in order.
+//!
+//! A few extents are on their way at once. Their tickets are completed by the calling thread, never by the device's.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{FileBlock, Pba};
+use cairn_block::{Batch, Completion, Durability, ErrorKind, Request};
+
+use super::WritebackMode;
+use super::collect::{Ended, Piece};
+use crate::file::{CacheError, FileCache, FileState, Folio};
+use crate::mapper::{FileMapper, MapError, Run, WriteTicket};
+
+/// Placed extents that are on their way at once.
+const DEPTH: usize = 8;
+
+/// One placed extent on its way to the device.
+struct InFlight {
+    pieces: Vec<(Arc<Folio>, Range<u32>)>,
+    run: Run,
+    bytes: u64,
+    completion: Completion,
+    ticket: Box<dyn WriteTicket>,
+}
+
+/// One caller's write-back.
+struct Round<'a> {
+    file: &'a Arc<FileState>,
+    mapper: &'a dyn FileMapper,
+    size: u64,
+    on_the_way: VecDeque<InFlight>,
+    error: Option<CacheError>,
+    /// The mapper refused: asking on would only repeat it.
+    refused: bool,
+}
+
+impl FileCache {
+    /// Writes the dirty blocks that byte range `range` touches, in a file of `size` bytes; blocks beyond are left, and
+    /// the device gets zeros after the end.
+    ///
+    /// An error is returned here and recorded in [`FileCache::errors`]; the data stays dirty unless the device takes no
+    /// writes any more. `Sync` also waits for what others are writing.
+    pub fn write_back(
+        &self,
+        mapper: &dyn FileMapper,
+        range: Range<u64>,
+        size: u64,
+        mode: WritebackMode,
+    ) -> Result<(), CacheError> {
+        let file = &self.state;
+        let blocks = file.block_of(range.start)..file.blocks_for(range.end.min(size));
+        if blocks.is_empty() || !file.has_unstable() {
+            return Ok(());
+        }
+        self.write_back_round(mapper, blocks.clone(), size)?;
+        if mode == WritebackMode::Sync {
+            // A block that was dirty *and* being written is skipped by the first round, and free after the wait. If
+            // somebody else takes it then, the second wait is for it.
+            file.wait_writeback(&blocks);
+            self.write_back_round(mapper, blocks.clone(), size)?;
+            file.wait_writeback(&blocks);
+        }
+        Ok(())
+    }
+
+    fn write_back_round(&self, mapper: &dyn FileMapper, blocks: Range<u64>, size: u64) -> Result<(), CacheError> {
+        let file = &self.state;
+        let (on_the_way, error) = (VecDeque::new(), None);
+        let mut round = Round { file, mapper, size, on_the_way, error, refused: false };
+        let mut cursor = blocks.start;
+        while !round.refused {
+            let pieces = file.collect(cursor..blocks.end);
+            let Some(last) = pieces.last() else { break };
+            cursor = last.start() + last.len();
+            round.write_run(pieces.into());
+        }
+        while round.finish_one() {}
+        round.error.map_or(Ok(()), Err)
+    }
+}
+
+impl Round<'_> {
+    /// Places and submits a collected run, extent by extent.
+    fn write_run(&mut self, mut pieces: VecDeque<Piece>) {
+        while let Some(first) = pieces.front() {
+            let len = pieces.iter().map(Piece::len).sum();
+            let asked = Run { start: FileBlock(first.start()), len };
+            self.file.cache.counters().map_calls.add(1);
+            let placed = match self.mapper.place(asked) {
+                Ok(placed) => placed,
+                Err(error) => {
+                    self.refused = true;
+                    let pieces = pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
+                    return self.end(pieces, asked, Err(error.into()));
+                }
+            };
+            let run = placed.run;
+            assert!(run.start == asked.start && (1..=len).contains(&run.len), "place of {asked:?} gave {run:?}");
+            let taken = self.take(&mut pieces, run.len);
+            self.submit(taken, run, placed.start, placed.ticket);
+        }
+    }
+
+    /// Takes the first `len` blocks off the pieces.
+    fn take(&self, pieces: &mut VecDeque<Piece>, len: u64) -> Vec<Piece> {
+        let mut taken = Vec::new();
+        let mut left = len;
+        while left > 0 {
+            let mut piece = pieces.pop_front().expect("no more is placed than asked");
+            if piece.len() > left {
+                let head = u32::try_from(left).expect("less than a folio");
+                let middle = piece.blocks.start + head;
+                self.file.split_in_flight(piece.start(), piece.start() + left);
+                let rest = piece.data.split_off(self.file.bytes(head));
+                let folio = piece.folio.clone();
+                pieces.push_front(Piece { folio, blocks: middle..piece.blocks.end, data: rest });
+                piece.blocks.end = middle;
+            }
+            left -= piece.len();
+            taken.push(piece);
+        }
+        taken
+    }
+
+    fn submit(&mut self, pieces: Vec<Piece>, run: Run, start: Pba, ticket: Box<dyn WriteTicket>) {
+        while self.on_the_way.len() >= DEPTH {
+            self.finish_one();
+        }
+        let bytes = run.len << self.file.shift;
+        let (mut bufs, mut folios) = (Vec::with_capacity(pieces.len() + 1), Vec::with_capacity(pieces.len()));
+        for piece in pieces {
+            let begin = self.file.byte_of(piece.start());
+            folios.push((piece.folio, piece.blocks));
+            push_zero_beyond(&mut bufs, piece.data, self.size - begin, self.file.block_size());
+        }
+        let request = Request::Write { offset: start.get() << self.file.shift, bufs };
+        let batch = Batch { requests: vec![request], durability: Durability::default() };
+        self.file.cache.counters().writeback_batches.add(1);
+        let completion = self.file.cache.device.submit(batch);
+        self.on_the_way.push_back(InFlight { pieces: folios, run, bytes, completion, ticket });
+    }
+
+    /// Waits for the oldest extent and completes its ticket. False if there is none.
+    fn finish_one(&mut self) -> bool {
+        let Some(InFlight { pieces, run, bytes, completion, ticket }) = self.on_the_way.pop_front() else {
+            return false;
+        };
+        let file_end = self.file.byte_of(run.start.get() + run.len).min(self.size);
+        let result = match completion.wait() {
+            Ok(_) => ticket.complete(file_end).map_err(CacheError::from),
+            Err(error) => {
+                drop(ticket);
+                Err(error.into())
+            }
+        };
+        if result.is_ok() {
+            self.file.cache.counters().device_written_bytes.add(bytes);
+        }
+        self.end(pieces, run, result);
+        true
+    }
+
+    fn end(&mut self, pieces: Vec<(Arc<Folio>, Range<u32>)>, run: Run, result: Result<(), CacheError>) {
+        let ended = result.as_ref().map_or_else(failure, |()| Ended::Written);
+        for (folio, blocks) in pieces {
+            self.file.end_writeback(&folio, blocks, ended);
+        }
+        if ended == Ended::Lost {
+            self.mapper.release(run);
+        }
+        if let Err(error) = result {
+            tracing::warn!(start = %run.start, blocks = run.len, %error, "write-back failed");
+            self.file.errors.record(error.clone());
+            self.error.get_or_insert(error);
+        }
+        self.file.writeback_done.notify();
+        self.file.cache.dirty.drained.notify();
+    }
+}
+
+/// Whether there is any use in keeping the data for another try.
+fn failure(error: &CacheError) -> Ended {
+    match error {
+        CacheError::Device(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) => Ended::Lost,
+        CacheError::Device(_) | CacheError::Map(MapError::NoSpace | MapError::TooLarge | MapError::Other(_)) => {
+            Ended::Failed
+        }
+    }
+}
+
+/// Adds `data`, of which only the first `valid` bytes belong to the file; the rest of the last block is sent as zeros.
+fn push_zero_beyond(bufs: &mut Vec<Bytes>, mut data: Bytes, valid: u64, block_size: usize) {
+    let valid = usize::try_from(valid).map_or(data.len(), |valid| valid.min(data.len()));
+    if valid == data.len() || data[valid..].iter().all(|byte| *byte == 0) {
+        bufs.push(data);
+        return;
+    }
+    let last = data.split_off(valid / block_size * block_size);
+    let mut tail = last.to_vec();
+    tail[valid % block_size..].fill(0);
+    if !data.is_empty() {
+        bufs.push(data);
+    }
+    bufs.push(tail.into());
+}
