@@ -245,3 +245,6 @@ impl<'a> Budget<'a> {
         start.get() + len - from
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing;

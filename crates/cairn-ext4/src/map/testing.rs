@@ -1,0 +1,233 @@
+//! A volume in memory for tests of block maps: blocks are handed out by a list that notices double use and double free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino, Pba};
+use cairn_block::memory::MemoryDevice;
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_cache::mapper::Run;
+use parking_lot::Mutex;
+use zerocopy::FromZeros;
+use zerocopy::little_endian::{U16, U32};
+
+use super::{BlockMap, MapContext, Progress};
+use crate::checksum::{InodeSeed, MetadataChecksum};
+use crate::error::Result;
+use crate::format::features::Features;
+use crate::format::layout::Layout;
+use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
+use crate::space::{BlockSource, Freed};
+use crate::status::State;
+use crate::txn::{Handle, Txn};
+
+/// Blocks of the volume.
+const BLOCKS: u64 = 1 << 20;
+
+/// A volume of blocks of 1 KiB, so that trees get deep with few extents.
+pub(crate) fn layout() -> Layout {
+    let mut raw = RawSuperblock::new_zeroed();
+    raw.s_magic = U16::new(MAGIC);
+    raw.s_rev_level = U32::new(1);
+    raw.s_blocks_per_group = U32::new(8192);
+    raw.s_first_data_block = U32::new(1);
+    raw.s_inodes_per_group = U32::new(1024);
+    raw.s_inodes_count = U32::new(1024 * 128);
+    raw.s_first_ino = U32::new(11);
+    raw.s_inode_size = U16::new(256);
+    raw.s_desc_size = U16::new(64);
+    raw.s_checksum_type = 1;
+    let mut superblock = Superblock { raw };
+    superblock.set_blocks_count(BLOCKS);
+    let mut features = Features::default();
+    for name in ["64bit", "sparse_super", "metadata_csum", "extent"] {
+        assert!(features.set_by_name(name, true));
+    }
+    superblock.set_features(features);
+    Layout::new(&superblock, u64::MAX).expect("the layout is valid")
+}
+
+#[derive(Default)]
+struct Blocks {
+    used: BTreeSet<u64>,
+    metadata: BTreeSet<u64>,
+    next: u64,
+    /// Metadata blocks that can still be had.
+    left: Option<u32>,
+}
+
+/// Hands out blocks upwards.
+pub(crate) struct Source(Mutex<Blocks>);
+
+impl Source {
+    /// Takes a run of data blocks, leaving a gap before it so that runs never touch unless `adjacent`.
+    pub(crate) fn take(&self, len: u64, adjacent: bool) -> Pba {
+        let mut blocks = self.0.lock();
+        let start = blocks.next + u64::from(!adjacent);
+        blocks.next = start + len;
+        assert!(blocks.next < BLOCKS, "the test's volume is full");
+        blocks.used.extend(start..start + len);
+        Pba(start)
+    }
+
+    /// Lets only `count` more metadata blocks be had.
+    pub(crate) fn limit(&self, count: Option<u32>) {
+        self.0.lock().left = count;
+    }
+}
+
+impl BlockSource for Source {
+    fn allocate(&self, _: &Handle, _: Pba) -> Result<Pba> {
+        if let Some(left) = &mut self.0.lock().left {
+            *left = left.checked_sub(1).ok_or(cairn_vfs::Error::NoSpace)?;
+        }
+        let pba = self.take(1, false);
+        self.0.lock().metadata.insert(pba.get());
+        Ok(pba)
+    }
+
+    fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {
+        let mut blocks = self.0.lock();
+        for block in start.get()..start.get() + count {
+            assert!(blocks.used.remove(&block), "block {block} is freed twice");
+            assert_eq!(blocks.metadata.remove(&block), kind == Freed::Metadata, "block {block} freed as {kind:?}");
+        }
+        drop(blocks);
+        if kind == Freed::Metadata {
+            handle.forget(start)?;
+        }
+        Ok(())
+    }
+}
+
+/// One file on that volume, with what it should contain.
+pub(crate) struct Fixture {
+    pub layout: Layout,
+    pub device: Arc<MemoryDevice>,
+    pub buffers: Arc<BufferCache>,
+    pub source: Source,
+    pub seed: InodeSeed,
+    pub extents: bool,
+    pub i_block: [u8; 60],
+    /// Sum of the counts returned.
+    pub blocks: i64,
+    /// File block to address and "unwritten".
+    pub model: BTreeMap<u64, (u64, bool)>,
+}
+
+impl Fixture {
+    pub(crate) fn new(extents: bool) -> Self {
+        let layout = layout();
+        let device = Arc::new(MemoryDevice::new(BLOCKS * 1024));
+        let buffers = BufferCache::new(device.clone(), 1024, Budget::new(1 << 30));
+        let source = Source(Mutex::new(Blocks { next: 100, ..Blocks::default() }));
+        let seed = MetadataChecksum::with_seed(77).for_inode(Ino(12), 3);
+        let mut i_block = [0; 60];
+        if extents {
+            crate::extent::initialize(&mut i_block);
+        }
+        Self { layout, device, buffers, source, seed, extents, i_block, blocks: 0, model: BTreeMap::new() }
+    }
+
+    pub(crate) fn context(&self) -> MapContext<'_> {
+        MapContext { ino: Ino(12), seed: self.seed, layout: &self.layout, buffers: &self.buffers, source: &self.source }
+    }
+
+    /// Runs a change of the map on a copy of `i_block`, as the inode layer does.
+    pub(crate) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&BlockMap<'_>, &Handle, &mut [u8; 60]) -> Result<(T, i64)>,
+    ) -> Result<T> {
+        let mut i_block = self.i_block;
+        let handle = Txn::Direct(self.buffers.clone()).begin(1000)?;
+        let (value, blocks) = change(&BlockMap::new(self.context(), self.extents), &handle, &mut i_block)?;
+        self.i_block = i_block;
+        self.blocks += blocks;
+        Ok(value)
+    }
+
+    /// Returns a data block that was taken but never mapped.
+    pub(crate) fn give_back(&self, pba: Pba) {
+        assert!(self.source.0.lock().used.remove(&pba.get()));
+    }
+
+    /// Maps the holes of a run, each to one run of new blocks.
+    pub(crate) fn fill(&mut self, start: u64, len: u64, unwritten: bool, adjacent: bool) {
+        let mut at = start;
+        while at < start + len {
+            let hole = (at..start + len).take_while(|block| !self.model.contains_key(block)).count() as u64;
+            if hole == 0 {
+                at += 1;
+                continue;
+            }
+            let pba = self.source.take(hole, adjacent);
+            let run = Run { start: FileBlock(at), len: hole };
+            self.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, unwritten)?))).unwrap();
+            self.model.extend((0..hole).map(|n| (at + n, (pba.get() + n, unwritten))));
+            at += hole;
+        }
+    }
+
+    pub(crate) fn convert(&mut self, start: u64, len: u64, unwritten: bool) {
+        let run = Run { start: FileBlock(start), len };
+        self.change(|map, handle, i_block| {
+            let convert = if unwritten { BlockMap::mark_unwritten } else { BlockMap::convert_written };
+            Ok(((), convert(map, handle, i_block, run)?))
+        })
+        .unwrap();
+        self.model.range_mut(start..start + len).for_each(|(_, block)| block.1 = unwritten);
+    }
+
+    /// Frees a run in steps of `budget`; returns how many it took.
+    pub(crate) fn remove(&mut self, start: u64, len: u64, budget: u32) -> u32 {
+        let run = Run { start: FileBlock(start), len };
+        let mut steps = 1;
+        while self.change(|map, handle, i_block| map.remove(handle, i_block, run, budget)).unwrap() == Progress::More {
+            steps += 1;
+            assert!(steps < 100_000, "removal makes progress");
+        }
+        self.model.retain(|block, _| *block < start || *block - start >= len);
+        steps
+    }
+
+    pub(crate) fn shift(&mut self, from: u64, by: i64) {
+        self.change(|map, handle, i_block| Ok(((), map.shift(handle, i_block, FileBlock(from), by)?))).unwrap();
+        let moved = self.model.split_off(&from);
+        self.model.extend(moved.into_iter().map(|(block, to)| (block.checked_add_signed(by).unwrap(), to)));
+    }
+
+    /// The map as lookups tell it, up to `end`.
+    pub(crate) fn walk(&self, end: u64) -> BTreeMap<u64, (u64, bool)> {
+        let map = BlockMap::new(self.context(), self.extents);
+        let mut found = BTreeMap::new();
+        let mut at = 0;
+        while at < end {
+            let known = map.lookup(&self.i_block, FileBlock(at)).unwrap();
+            assert!(known.start.get() <= at && at < known.end(), "{known:?} holds {at}");
+            let to = known.end().min(end);
+            let (pba, unwritten) = match known.state {
+                State::Mapped(pba) => (pba, false),
+                State::Unwritten(pba) => (pba, true),
+                State::Hole => {
+                    at = to;
+                    continue;
+                }
+                State::Delayed => panic!("nothing is delayed on disk"),
+            };
+            found.extend((at..to).map(|block| (block, (pba.get() + (block - known.start.get()), unwritten))));
+            at = to;
+        }
+        found
+    }
+
+    /// Asserts that the map is the model, and that exactly its blocks are in use; `tree` are the map's own blocks.
+    pub(crate) fn check(&self, end: u64, tree: &BTreeSet<u64>) {
+        assert_eq!(self.walk(end), self.model);
+        let blocks = self.source.0.lock();
+        assert_eq!(&blocks.metadata, tree, "the map's own blocks");
+        let data: BTreeSet<u64> = self.model.values().map(|(pba, _)| *pba).collect();
+        assert_eq!(blocks.used, data.union(tree).copied().collect(), "blocks in use");
+        assert_eq!(self.blocks, blocks.used.len() as i64, "blocks counted");
+    }
+}
