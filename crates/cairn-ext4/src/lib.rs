@@ -6,16 +6,80 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alloc;
 pub mod checksum;
 pub mod corrupt;
+pub mod credits;
+pub mod dir;
 pub mod error;
 pub mod extent;
 pub mod format;
+pub mod fsync;
+pub mod groups;
 pub mod indirect;
+pub mod info;
+pub mod inode;
 pub mod map;
+pub mod mount;
+pub mod namespace;
+pub mod options;
+pub mod orphan;
+pub mod recovery;
 pub mod space;
 pub mod status;
+pub mod superblock;
+pub mod symlink;
 pub mod txn;
+pub mod xattr;
+mod vfs;
+pub mod volume;
+pub mod xattr_ops;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use cairn_base::Ino;
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
 
 pub use corrupt::Corrupt;
 pub use error::{Error, Result};
+pub use info::Info;
+pub use mount::{Probe, probe};
+pub use options::MountOptions;
+
+/// The root directory.
+pub const ROOT_INO: Ino = format::layout::inodes::ROOT;
+
+/// Inodes kept in memory although nobody refers to them.
+const INODES_IN_MEMORY: usize = 32_768;
+
+/// A mounted ext2, ext3 or ext4 volume: a [`cairn_vfs::FileSystem`].
+pub struct Ext4 {
+    volume: Arc<volume::Volume>,
+    next_handle: AtomicU64,
+}
+
+impl Ext4 {
+    /// Opens a volume, after replaying its journal if it was not closed properly. With `ro`, or where a feature or the device
+    /// forbids writing, nothing is written; [`Ext4::read_only_reason`] says why.
+    ///
+    /// # Errors
+    /// There is no such filesystem, it is damaged, it has features that cannot be read, or the device failed.
+    pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Self>> {
+        let volume = mount::open(device, runtime, options)?;
+        Ok(Arc::new(Self { volume, next_handle: AtomicU64::new(1) }))
+    }
+
+    /// Why nothing can be written, if that is so.
+    #[must_use]
+    pub fn read_only_reason(&self) -> Option<Arc<str>> {
+        self.volume.read_only_reason()
+    }
+
+    /// The mounted volume's parts, for statistics and tests.
+    #[must_use]
+    pub fn volume(&self) -> &Arc<volume::Volume> {
+        &self.volume
+    }
+}

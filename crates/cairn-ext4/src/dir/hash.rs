@@ -31,7 +31,7 @@ pub const HALF_MD4: u8 = 1;
 /// `EXT4_DX_HASH_TEA`.
 pub const TEA: u8 = 2;
 /// `EXT4_DX_HASH_LEGACY_UNSIGNED`, the first of the three that name their signedness.
-const LEGACY_UNSIGNED: u8 = 3;
+pub const LEGACY_UNSIGNED: u8 = 3;
 const TEA_UNSIGNED: u8 = 5;
 
 /// Reserved for the end of a directory; a name never hashes to it.

@@ -16,8 +16,10 @@ use crate::corrupt::Corrupt;
 pub const MAGIC: u32 = 0xea02_0000;
 /// Most inodes that may share one block.
 pub const REFCOUNT_MAX: u32 = 1024;
-/// Largest value that can be set.
+/// Largest value that can be set (Linux's limit).
 pub const VALUE_MAX: usize = 65_536;
+/// Largest value an entry may claim in an inode of its own.
+const FAR_VALUE_MAX: u32 = 1 << 24;
 
 /// `struct ext4_xattr_ibody_header`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -135,6 +137,8 @@ pub struct Attribute<'a> {
     pub name: &'a [u8],
     /// Value.
     pub value: Value<'a>,
+    /// Where in the container the value starts (0 for an empty one).
+    pub value_at: usize,
 }
 
 /// One attribute on its own.
@@ -233,7 +237,8 @@ pub fn decode(bytes: &[u8], place: Place, ino: Ino) -> Result<Vec<Attribute<'_>>
         if at + 4 + value_bytes > bytes.len() {
             return Err(corrupt("entries and values overlap", at + value_bytes));
         }
-        attributes.push(Attribute { index: raw.e_name_index, name, value });
+        let value_at = if raw.e_value_size.get() == 0 { 0 } else { value_start(raw, place) };
+        attributes.push(Attribute { index: raw.e_name_index, name, value, value_at });
     }
     Ok(attributes)
 }
@@ -241,7 +246,7 @@ pub fn decode(bytes: &[u8], place: Place, ino: Ino) -> Result<Vec<Attribute<'_>>
 fn decode_value<'a>(bytes: &'a [u8], raw: &RawEntry, place: Place, ino: Ino) -> Result<Value<'a>, Corrupt> {
     let size = raw.e_value_size.get();
     if raw.e_value_inum.get() != 0 {
-        if size as usize > VALUE_MAX {
+        if size > FAR_VALUE_MAX {
             return Err(place.corrupt(ino, "value in an inode is too large", u64::from(size)));
         }
         return Ok(Value::Inode { ino: Ino(u64::from(raw.e_value_inum.get())), size, hash: raw.e_hash.get() });
@@ -249,9 +254,13 @@ fn decode_value<'a>(bytes: &'a [u8], raw: &RawEntry, place: Place, ino: Ino) -> 
     if size == 0 {
         return Ok(Value::Here(&[]));
     }
-    let start = place.values_from() + usize::from(raw.e_value_offs.get());
+    let start = value_start(raw, place);
     let value = (size as usize).checked_add(start).and_then(|end| bytes.get(start..end));
     value.map(Value::Here).ok_or_else(|| place.corrupt(ino, "value crosses the end", u64::from(size)))
+}
+
+fn value_start(raw: &RawEntry, place: Place) -> usize {
+    place.values_from() + usize::from(raw.e_value_offs.get())
 }
 
 fn check_header(block: &[u8], ino: Ino) -> Result<(), Corrupt> {

@@ -1,0 +1,122 @@
+//! What a directory needs from its inode: blocks by logical number, one more at the end, the index flag.
+//!
+//! Locking: the caller holds the directory's namespace lock, shared for searches and exclusive for changes; nothing here
+//! takes a lock but the buffers' own, one at a time.
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino};
+use cairn_cache::block::{Buffer, Image};
+
+use super::hash::{HashSettings, NameHash};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::dir_entry::{self, Defect, DirFormat};
+use crate::format::htree::{self, NodeKind};
+use crate::txn::Handle;
+
+/// What stays the same while a directory is in use.
+#[derive(Clone, Copy, Debug)]
+pub struct DirSettings {
+    /// The directory.
+    pub ino: Ino,
+    /// Block size, checksums, entry format.
+    pub format: DirFormat,
+    /// How names are hashed.
+    pub hash: HashSettings,
+    /// The dir_index feature: directories may be indexed.
+    pub dir_index: bool,
+    /// The large_dir feature: one more level.
+    pub large_dir: bool,
+}
+
+impl DirSettings {
+    /// Levels of nodes an index may have below its root.
+    #[must_use]
+    pub const fn max_levels(&self) -> u8 {
+        if self.large_dir { 2 } else { 1 }
+    }
+
+    /// Adds the place to a defect.
+    #[must_use]
+    pub fn corrupt(&self, block: FileBlock, defect: Defect) -> Corrupt {
+        defect.at(self.ino, block)
+    }
+
+    /// Hashes a name; fails for an algorithm Cairn does not know.
+    pub fn hash(&self, version: u8, name: &[u8]) -> Result<NameHash, Corrupt> {
+        self.hash.hash(version, name).ok_or(Corrupt::Directory {
+            ino: self.ino,
+            block: FileBlock(0),
+            offset: 28,
+            what: "unknown hash version",
+            value: u64::from(version),
+        })
+    }
+}
+
+/// The blocks of one directory; implemented by the inode layer.
+pub trait DirBlocks {
+    /// Settings of the volume and the directory.
+    fn settings(&self) -> DirSettings;
+
+    /// The inode's INDEX flag.
+    fn indexed(&self) -> bool;
+
+    /// Sets or clears the INDEX flag as part of `handle`.
+    fn set_indexed(&self, handle: &Handle, indexed: bool) -> Result<()>;
+
+    /// Blocks of the directory (`i_size` in blocks).
+    fn count(&self) -> u64;
+
+    /// One block below [`DirBlocks::count`]. A hole is an error.
+    fn get(&self, block: FileBlock) -> Result<Arc<Buffer>>;
+
+    /// Allocates one more block at the end and raises the size. Its contents are written by the caller.
+    fn append(&self, handle: &Handle) -> Result<(FileBlock, Arc<Buffer>)>;
+}
+
+/// True if the directory is searched through its index.
+pub(super) fn uses_index(dir: &dyn DirBlocks, settings: &DirSettings) -> bool {
+    settings.dir_index && dir.indexed()
+}
+
+/// A block whose checksum has been seen right, and its bytes.
+pub(super) struct Loaded {
+    pub(super) buffer: Arc<Buffer>,
+    pub(super) image: Image,
+}
+
+/// Reads a linear or leaf block.
+pub(super) fn load_leaf(dir: &dyn DirBlocks, settings: &DirSettings, block: FileBlock) -> Result<Loaded> {
+    load(dir, block, |image| dir_entry::verify_leaf(image, &settings.format, settings.ino, block))
+}
+
+/// Reads an index block.
+pub(super) fn load_node(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    block: FileBlock,
+    kind: NodeKind,
+) -> Result<Loaded> {
+    load(dir, block, |image| htree::verify_node(image, kind, &settings.format, settings.ino, block))
+}
+
+/// Reads the first block, which is a root or a leaf.
+pub(super) fn load_first(dir: &dyn DirBlocks, settings: &DirSettings) -> Result<Loaded> {
+    if uses_index(dir, settings) {
+        load_node(dir, settings, FileBlock(0), NodeKind::Root)
+    } else {
+        load_leaf(dir, settings, FileBlock(0))
+    }
+}
+
+fn load(dir: &dyn DirBlocks, block: FileBlock, verify: impl FnOnce(&[u8]) -> Result<(), Corrupt>) -> Result<Loaded> {
+    let buffer = dir.get(block)?;
+    let image = buffer.image();
+    if !buffer.is_verified() {
+        verify(&image)?;
+        buffer.set_verified();
+    }
+    Ok(Loaded { buffer, image })
+}

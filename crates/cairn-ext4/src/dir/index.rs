@@ -1,0 +1,141 @@
+//! Walking the index of a hashed directory: from the root to a leaf, and on to the next leaf.
+//!
+//! Every walk is bounded: children must lie inside the directory, levels are limited by the features, and a walk visits
+//! at most as many leaves as the directory has blocks.
+
+use cairn_base::FileBlock;
+
+use super::blocks::{DirBlocks, DirSettings, Loaded, load_node};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::htree::{Node, NodeKind, RootInfo, root_info};
+
+/// One index block on the way to a leaf.
+pub(super) struct Frame {
+    pub(super) block: FileBlock,
+    pub(super) kind: NodeKind,
+    /// The entry that was followed.
+    pub(super) at: usize,
+    pub(super) loaded: Loaded,
+}
+
+impl Frame {
+    /// The entries of this block.
+    pub(super) fn node(&self, settings: &DirSettings) -> Result<Node<'_>, Corrupt> {
+        Node::parse(&self.loaded.image, self.kind, &settings.format)
+            .map_err(|defect| settings.corrupt(self.block, defect))
+    }
+}
+
+/// A way from the root to one leaf.
+pub(super) struct Path {
+    /// Root first, parent of the leaf last; never empty.
+    pub(super) frames: Vec<Frame>,
+    pub(super) leaf: FileBlock,
+    pub(super) info: RootInfo,
+    leaves_left: u64,
+}
+
+/// Reads the root and what it says of the index.
+pub(super) fn read_root(dir: &dyn DirBlocks, settings: &DirSettings) -> Result<(Loaded, RootInfo)> {
+    let loaded = load_node(dir, settings, FileBlock(0), NodeKind::Root)?;
+    let info = root_info(&loaded.image, &settings.format, settings.max_levels())
+        .map_err(|defect| settings.corrupt(FileBlock(0), defect))?;
+    Ok((loaded, info))
+}
+
+impl Path {
+    /// The way to the first leaf that may hold `major`.
+    pub(super) fn to(
+        dir: &dyn DirBlocks,
+        settings: &DirSettings,
+        root: (Loaded, RootInfo),
+        major: u32,
+    ) -> Result<Self> {
+        let (loaded, info) = root;
+        let frame = Frame { block: FileBlock(0), kind: NodeKind::Root, at: 0, loaded };
+        let mut path = Self { frames: vec![frame], leaf: FileBlock(0), info, leaves_left: dir.count() };
+        let top = path.frames.last_mut().expect("the root was pushed");
+        top.at = top.node(settings)?.search(major);
+        path.descend(dir, settings, |node| node.search(major))?;
+        Ok(path)
+    }
+
+    /// Follows the last frame's entry down to a leaf.
+    fn descend(
+        &mut self,
+        dir: &dyn DirBlocks,
+        settings: &DirSettings,
+        choose: impl Fn(&Node<'_>) -> usize,
+    ) -> Result<()> {
+        while self.frames.len() <= usize::from(self.info.indirect_levels) {
+            let block = self.child(dir, settings)?;
+            let mut frame = Frame {
+                block,
+                kind: NodeKind::Inner,
+                at: 0,
+                loaded: load_node(dir, settings, block, NodeKind::Inner)?,
+            };
+            frame.at = choose(&frame.node(settings)?);
+            self.frames.push(frame);
+        }
+        self.leaf = self.child(dir, settings)?;
+        Ok(())
+    }
+
+    /// The block the last frame's entry points to.
+    fn child(&self, dir: &dyn DirBlocks, settings: &DirSettings) -> Result<FileBlock> {
+        let frame = self.frames.last().expect("a path has a root");
+        let child = frame.node(settings)?.child(frame.at).unwrap_or(FileBlock(0));
+        if child.get() == 0 || child.get() >= dir.count() || self.frames.iter().any(|f| f.block == child) {
+            return Err(Corrupt::Directory {
+                ino: settings.ino,
+                block: frame.block,
+                offset: 0,
+                what: "index entry points to an impossible block",
+                value: child.get(),
+            }
+            .into());
+        }
+        Ok(child)
+    }
+
+    /// The hash the next leaf starts with, lowest bit included; `None` at the end.
+    pub(super) fn next_hash(&self, settings: &DirSettings) -> Result<Option<u32>> {
+        for frame in self.frames.iter().rev() {
+            let node = frame.node(settings)?;
+            if frame.at + 1 < node.count() {
+                return Ok(Some(node.hash(frame.at + 1)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves on to the next leaf. False at the end.
+    pub(super) fn advance(&mut self, dir: &dyn DirBlocks, settings: &DirSettings) -> Result<bool> {
+        let mut depth = self.frames.len();
+        loop {
+            let Some(frame) = depth.checked_sub(1).and_then(|i| self.frames.get_mut(i)) else { return Ok(false) };
+            if frame.at + 1 < frame.node(settings)?.count() {
+                frame.at += 1;
+                break;
+            }
+            depth -= 1;
+        }
+        self.leaves_left = self.leaves_left.checked_sub(1).ok_or(Corrupt::Directory {
+            ino: settings.ino,
+            block: FileBlock(0),
+            offset: 0,
+            what: "index has more leaves than the directory has blocks",
+            value: dir.count(),
+        })?;
+        self.frames.truncate(depth);
+        self.descend(dir, settings, |_| 0)?;
+        Ok(true)
+    }
+
+    /// True if names of hash `major` may go on in the leaf after this one.
+    pub(super) fn continues(&self, settings: &DirSettings, major: u32) -> Result<bool> {
+        Ok(self.next_hash(settings)?.is_some_and(|next| next & !1 == major))
+    }
+}

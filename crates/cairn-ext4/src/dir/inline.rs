@@ -1,0 +1,261 @@
+//! Directories small enough to live in their inode.
+//!
+//! Two regions of entries: behind the parent's inode number in `i_block`, and in the value of the attribute
+//! `system.data`. Neither has dots or a checksum of its own. A name goes into a gap of either; when there is none the
+//! directory is converted to blocks. Source: "Inline Directories" in the kernel's ext4 documentation.
+
+use std::ops::Range;
+
+use cairn_base::{FileBlock, Ino};
+use cairn_vfs::{DirEntry, FileKind};
+
+use super::blocks::{DirBlocks, DirSettings};
+use super::readdir::{Batch, emit_dots, is_listed};
+use super::{add, init_empty, ino_number};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::dir_entry::{self, Defect, Entry, Room};
+use crate::txn::Handle;
+
+/// Bytes of `i_block`.
+pub const HEAD_LEN: usize = 60;
+/// The parent's number comes first.
+const PARENT_LEN: usize = 4;
+/// Errors name the inode itself as block 0.
+const HERE: FileBlock = FileBlock(0);
+
+/// The bytes of an inline directory.
+#[derive(Clone, Copy, Debug)]
+pub struct InlineDir<'a> {
+    /// `i_block`.
+    pub head: &'a [u8; HEAD_LEN],
+    /// Value of `system.data`.
+    pub tail: &'a [u8],
+}
+
+/// The same bytes, to be changed. Their lengths stay.
+#[derive(Debug)]
+pub struct InlineDirMut<'a> {
+    /// `i_block`.
+    pub head: &'a mut [u8; HEAD_LEN],
+    /// Value of `system.data`.
+    pub tail: &'a mut [u8],
+}
+
+/// An entry of an inline directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InlineFound {
+    /// Inode it points to.
+    pub ino: Ino,
+    /// Kind, where stored.
+    pub kind: Option<FileKind>,
+    place: Option<(Region, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Region {
+    Head,
+    Tail,
+}
+
+impl<'a> InlineDir<'a> {
+    /// The parent directory.
+    #[must_use]
+    pub fn parent(&self) -> Ino {
+        let number = self.head.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Ino(u64::from(number))
+    }
+
+    fn region(&self, region: Region) -> (&'a [u8], Range<usize>) {
+        match region {
+            Region::Head => (self.head, PARENT_LEN..HEAD_LEN),
+            Region::Tail => (self.tail, 0..self.tail.len()),
+        }
+    }
+
+    fn entries(
+        &self,
+        region: Region,
+        settings: &'a DirSettings,
+    ) -> impl Iterator<Item = Result<Entry<'a>, Corrupt>> + use<'a> {
+        let (bytes, range) = self.region(region);
+        dir_entry::entries_in(bytes, range, &settings.format).map(|entry| entry.map_err(|d| settings.corrupt(HERE, d)))
+    }
+
+    /// All live entries.
+    fn live(&self, settings: &'a DirSettings) -> Result<Vec<Entry<'a>>> {
+        let mut live = Vec::new();
+        for entry in self.entries(Region::Head, settings).chain(self.entries(Region::Tail, settings)) {
+            let entry = entry?;
+            if is_listed(settings, HERE, &entry)? {
+                live.push(entry);
+            }
+        }
+        Ok(live)
+    }
+
+    /// Finds a name, dots included.
+    ///
+    /// # Errors
+    /// If the entries are damaged.
+    pub fn lookup(&self, settings: &DirSettings, name: &[u8]) -> Result<Option<InlineFound>> {
+        if name == b"." || name == b".." {
+            let ino = if name == b"." { settings.ino } else { self.parent() };
+            let kind = settings.format.filetype.then_some(FileKind::Directory);
+            return Ok(Some(InlineFound { ino, kind, place: None }));
+        }
+        for region in [Region::Head, Region::Tail] {
+            let (bytes, range) = self.region(region);
+            let found = dir_entry::find(dir_entry::entries_in(bytes, range, &settings.format), name)
+                .map_err(|defect| settings.corrupt(HERE, defect))?;
+            if let Some(entry) = found {
+                let (ino, kind) = (Ino(u64::from(entry.ino)), entry.kind(&settings.format));
+                return Ok(Some(InlineFound { ino, kind, place: Some((region, entry.offset)) }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if there is nothing but the dots.
+    ///
+    /// # Errors
+    /// If the entries are damaged.
+    pub fn is_empty(&self, settings: &DirSettings) -> Result<bool> {
+        Ok(self.live(settings)?.is_empty())
+    }
+
+    /// As [`super::readdir`], with the same positions, so that a conversion to blocks loses nothing.
+    ///
+    /// # Errors
+    /// If the entries are damaged.
+    pub fn readdir(&self, settings: &DirSettings, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        if !settings.dir_index {
+            return self.by_offset(settings, position, emit);
+        }
+        let kind = settings.format.filetype.then_some(FileKind::Directory);
+        if emit_dots(settings.ino, self.parent(), kind, position, emit) {
+            let mut batch = Batch::from(position.max(2));
+            for entry in self.live(settings)? {
+                batch.offer(settings, settings.hash.default_version, &entry)?;
+            }
+            batch.emit(emit);
+        }
+        Ok(())
+    }
+
+    /// The positions are the offsets the names will have in a block.
+    fn by_offset(&self, settings: &DirSettings, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        let dot = |ino, name: &'static [u8]| (ino, settings.format.filetype.then_some(FileKind::Directory), name);
+        let dots = [dot(settings.ino, b"."), dot(self.parent(), b"..")];
+        let live = self.live(settings)?;
+        let names = live.iter().map(|e| (Ino(u64::from(e.ino)), e.kind(&settings.format), e.name));
+        let mut at = 0;
+        for (ino, kind, name) in dots.into_iter().chain(names) {
+            let next = at + dir_entry::entry_len(name.len()) as u64;
+            if at >= position && !emit(DirEntry { ino, kind, name: name.to_vec(), next }) {
+                return Ok(());
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Writes all entries to the blocks of `dir`, which has none yet. These bytes must be a copy: the inode's own become
+    /// the root of the mapping.
+    ///
+    /// # Errors
+    /// As [`super::add`].
+    pub fn convert(&self, dir: &dyn DirBlocks, handle: &Handle) -> Result<()> {
+        let settings = dir.settings();
+        init_empty(dir, handle, self.parent())?;
+        let copy = settings;
+        for entry in self.live(&copy)? {
+            // Without the filetype feature no kind is stored, whatever is passed.
+            let kind = entry.kind(&settings.format).unwrap_or(FileKind::Regular);
+            add(dir, handle, entry.name, Ino(u64::from(entry.ino)), kind)?;
+        }
+        Ok(())
+    }
+}
+
+impl InlineDirMut<'_> {
+    /// The same bytes, to be read.
+    #[must_use]
+    pub fn view(&self) -> InlineDir<'_> {
+        InlineDir { head: self.head, tail: self.tail }
+    }
+
+    fn region(&mut self, region: Region) -> (&mut [u8], Range<usize>) {
+        let tail_len = self.tail.len();
+        match region {
+            Region::Head => (self.head, PARENT_LEN..HEAD_LEN),
+            Region::Tail => (self.tail, 0..tail_len),
+        }
+    }
+
+    /// Makes these bytes an empty directory.
+    pub fn init_empty(&mut self, parent: Ino) {
+        self.head[..PARENT_LEN].copy_from_slice(&ino_number(parent).to_le_bytes());
+        for region in [Region::Head, Region::Tail] {
+            let (bytes, range) = self.region(region);
+            if !range.is_empty() {
+                dir_entry::pack(bytes, range, []);
+            }
+        }
+    }
+
+    /// Adds a name that is not there. False: there is no room, convert the directory.
+    ///
+    /// # Errors
+    /// If the entries are damaged or have the name.
+    pub fn add(&mut self, settings: &DirSettings, name: &[u8], ino: Ino, kind: FileKind) -> Result<bool> {
+        if name.is_empty() || name.len() > dir_entry::NAME_MAX {
+            return Err(cairn_vfs::Error::NameTooLong.into());
+        }
+        let format = &settings.format;
+        for region in [Region::Head, Region::Tail] {
+            let (bytes, range) = self.region(region);
+            let room = dir_entry::room(dir_entry::entries_in(bytes, range, format), name)
+                .map_err(|defect| settings.corrupt(HERE, defect))?;
+            match room {
+                Room::Taken => return Err(cairn_vfs::Error::Exists.into()),
+                Room::Full => {}
+                Room::At(at) => {
+                    dir_entry::insert_at(bytes, at, format, ino_number(ino), format.file_type(kind), name);
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes a name and tells what it pointed to.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NotFound`] if it is not there.
+    pub fn remove(&mut self, settings: &DirSettings, name: &[u8]) -> Result<InlineFound> {
+        let found = self.view().lookup(settings, name)?.ok_or(cairn_vfs::Error::NotFound)?;
+        let (region, at) = found.place.ok_or(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed"))?;
+        let (bytes, range) = self.region(region);
+        dir_entry::remove_at(bytes, range, &settings.format, at)
+            .map_err(|defect: Defect| settings.corrupt(HERE, defect))?;
+        Ok(found)
+    }
+
+    /// Points an existing name (`..` too) to another inode and tells what it pointed to.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NotFound`] if it is not there.
+    pub fn set_target(&mut self, settings: &DirSettings, name: &[u8], ino: Ino, kind: FileKind) -> Result<InlineFound> {
+        let found = self.view().lookup(settings, name)?.ok_or(cairn_vfs::Error::NotFound)?;
+        match found.place {
+            Some((region, at)) => {
+                let (bytes, _) = self.region(region);
+                dir_entry::retarget_at(bytes, at, ino_number(ino), settings.format.file_type(kind));
+            }
+            None if name == b".." => self.head[..PARENT_LEN].copy_from_slice(&ino_number(ino).to_le_bytes()),
+            None => return Err(cairn_vfs::Error::Invalid("`.` cannot be changed").into()),
+        }
+        Ok(found)
+    }
+}

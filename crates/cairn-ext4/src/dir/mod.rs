@@ -1,0 +1,232 @@
+//! Directories: names to inodes, in linear blocks or through a hash index.
+//!
+//! Everything works on [`DirBlocks`], which the inode layer implements. A directory starts linear; with dir_index it is
+//! indexed as soon as one block is not enough. Blocks are never given back while the directory lives.
+//!
+//! Locking: the caller holds the directory's namespace lock: shared for [`lookup`], [`readdir`], [`is_empty`], exclusive
+//! for what takes a [`Handle`].
+
+mod blocks;
+pub mod hash;
+mod index;
+pub mod inline;
+mod insert;
+mod readdir;
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino};
+use cairn_cache::block::Buffer;
+use cairn_vfs::FileKind;
+
+pub use blocks::{DirBlocks, DirSettings};
+pub use insert::add;
+pub use readdir::readdir;
+
+use blocks::{load_first, load_leaf, uses_index};
+use index::{Path, read_root};
+
+use crate::error::Result;
+use crate::format::dir_entry::{self, Dots, NAME_MAX};
+use crate::format::htree::{self, NodeKind};
+use crate::txn::Handle;
+
+/// Directory blocks that one [`add`] may append: a leaf and one node a level.
+pub const ADD_APPENDS: u32 = 4;
+/// Directory blocks that one [`add`] may change, the appended ones included.
+pub const ADD_BLOCKS: u32 = 12;
+/// Directory blocks that [`remove`] or [`set_target`] change.
+pub const CHANGE_BLOCKS: u32 = 1;
+
+/// Credits an [`add`] needs when appending one block costs `append_credits` (bitmap, descriptor, mapping, inode).
+#[must_use]
+pub const fn add_credits(append_credits: u32) -> u32 {
+    ADD_BLOCKS + ADD_APPENDS * append_credits
+}
+
+/// Where an entry is. Valid until the directory is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Logical block.
+    pub block: FileBlock,
+    /// Byte offset in it.
+    pub offset: usize,
+}
+
+/// An entry that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Inode it points to.
+    pub ino: Ino,
+    /// Kind, where the directory stores it.
+    pub kind: Option<FileKind>,
+    /// Where it is.
+    pub location: Location,
+}
+
+/// Finds a name, `.` and `..` included.
+///
+/// # Errors
+/// Only failures; a name that is not there is `None`.
+pub fn lookup(dir: &dyn DirBlocks, name: &[u8]) -> Result<Option<Found>> {
+    let settings = dir.settings();
+    if name == b"." || name == b".." {
+        return lookup_dot(dir, &settings, name);
+    }
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Ok(None);
+    }
+    if uses_index(dir, &settings) {
+        return lookup_indexed(dir, &settings, name);
+    }
+    for block in 0..dir.count() {
+        if let Some(found) = lookup_in(dir, &settings, FileBlock(block), name)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn lookup_dot(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> Result<Option<Found>> {
+    let Dots { this, parent } = dots(dir)?;
+    let (ino, offset) = if name == b"." { (this, 0) } else { (parent, dir_entry::DOTDOT_AT) };
+    let kind = settings.format.filetype.then_some(FileKind::Directory);
+    let location = Location { block: FileBlock(0), offset };
+    Ok(Some(Found { ino: Ino(u64::from(ino)), kind, location }))
+}
+
+/// The inodes of `.` and `..`.
+///
+/// # Errors
+/// If the first block does not start with the two.
+pub fn dots(dir: &dyn DirBlocks) -> Result<Dots> {
+    let settings = dir.settings();
+    let first = load_first(dir, &settings)?;
+    Ok(dir_entry::dots(&first.image, &settings.format).map_err(|defect| settings.corrupt(FileBlock(0), defect))?)
+}
+
+fn lookup_indexed(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> Result<Option<Found>> {
+    let root = read_root(dir, settings)?;
+    let hash = settings.hash(root.1.hash_version, name)?;
+    let mut path = Path::to(dir, settings, root, hash.major)?;
+    loop {
+        if let Some(found) = lookup_in(dir, settings, path.leaf, name)? {
+            return Ok(Some(found));
+        }
+        if !path.continues(settings, hash.major)? || !path.advance(dir, settings)? {
+            return Ok(None);
+        }
+    }
+}
+
+fn lookup_in(dir: &dyn DirBlocks, settings: &DirSettings, block: FileBlock, name: &[u8]) -> Result<Option<Found>> {
+    let leaf = load_leaf(dir, settings, block)?;
+    let entry = dir_entry::find(dir_entry::entries(&leaf.image, &settings.format), name)
+        .map_err(|defect| settings.corrupt(block, defect))?;
+    Ok(entry.map(|entry| Found {
+        ino: Ino(u64::from(entry.ino)),
+        kind: entry.kind(&settings.format),
+        location: Location { block, offset: entry.offset },
+    }))
+}
+
+/// Removes a name and tells what it pointed to.
+///
+/// # Errors
+/// [`cairn_vfs::Error::NotFound`] if it is not there; `.` and `..` cannot be removed.
+pub fn remove(dir: &dyn DirBlocks, handle: &Handle, name: &[u8]) -> Result<Found> {
+    if name == b"." || name == b".." {
+        return Err(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed").into());
+    }
+    let found = lookup(dir, name)?.ok_or(cairn_vfs::Error::NotFound)?;
+    let settings = dir.settings();
+    let format = &settings.format;
+    let Location { block, offset } = found.location;
+    let buffer = dir.get(block)?;
+    let mut bytes = handle.write(&buffer)?;
+    dir_entry::remove_at(&mut bytes, 0..format.leaf_len(), format, offset)
+        .map_err(|defect| settings.corrupt(block, defect))?;
+    dir_entry::seal_leaf(&mut bytes, format);
+    Ok(found)
+}
+
+/// Points an existing name (`..` too) to another inode and tells what it pointed to.
+///
+/// # Errors
+/// [`cairn_vfs::Error::NotFound`] if it is not there.
+pub fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, kind: FileKind) -> Result<Found> {
+    let found = lookup(dir, name)?.ok_or(cairn_vfs::Error::NotFound)?;
+    let settings = dir.settings();
+    let format = &settings.format;
+    let buffer = dir.get(found.location.block)?;
+    let mut bytes = handle.write(&buffer)?;
+    dir_entry::retarget_at(&mut bytes, found.location.offset, ino_number(ino), format.file_type(kind));
+    if found.location.block == FileBlock(0) && uses_index(dir, &settings) {
+        htree::seal_node(&mut bytes, NodeKind::Root, format);
+    } else {
+        dir_entry::seal_leaf(&mut bytes, format);
+    }
+    Ok(found)
+}
+
+/// True if there is nothing but `.` and `..`.
+///
+/// # Errors
+/// If the directory is damaged: what cannot be read is not taken to be empty.
+pub fn is_empty(dir: &dyn DirBlocks) -> Result<bool> {
+    let settings = dir.settings();
+    let format = &settings.format;
+    let indexed = uses_index(dir, &settings);
+    dots(dir)?;
+    for block in u64::from(indexed)..dir.count() {
+        let block = FileBlock(block);
+        // Index nodes have no leaf's checksum, and hold no names.
+        if indexed && htree::is_spanned_by_free_entry(&dir.get(block)?.image(), format) {
+            continue;
+        }
+        let leaf = load_leaf(dir, &settings, block)?;
+        for entry in dir_entry::entries(&leaf.image, format) {
+            let entry = entry.map_err(|defect| settings.corrupt(block, defect))?;
+            if entry.ino != 0 && entry.name != b"." && entry.name != b".." {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Gives a new directory its first block with `.` and `..`.
+///
+/// # Errors
+/// If no block can be appended.
+pub fn init_empty(dir: &dyn DirBlocks, handle: &Handle, parent: Ino) -> Result<()> {
+    let settings = dir.settings();
+    let (block, buffer) = dir.append(handle)?;
+    assert_eq!(block, FileBlock(0), "a new directory has no blocks");
+    let kind = settings.format.file_type(FileKind::Directory);
+    let entries = [(ino_number(settings.ino), kind, &b"."[..]), (ino_number(parent), kind, b"..")];
+    write_leaf(&settings, handle, &buffer, &entries)
+}
+
+/// Makes a block a leaf with these entries.
+fn write_leaf(
+    settings: &DirSettings,
+    handle: &Handle,
+    buffer: &Arc<Buffer>,
+    entries: &[(u32, u8, &[u8])],
+) -> Result<()> {
+    let mut bytes = handle.write(buffer)?;
+    dir_entry::pack_leaf(&mut bytes, &settings.format, entries.iter().copied());
+    Ok(())
+}
+
+/// An inode number as a directory stores it.
+///
+/// # Panics
+/// If it has more than 32 bits: numbers come from the volume's own allocator.
+fn ino_number(ino: Ino) -> u32 {
+    u32::try_from(ino.get()).expect("inode numbers of ext4 have 32 bits")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Listing a directory from a position that outlives changes.
+//!
+//! With dir_index a position is a hash, for linear directories too, so that it survives the conversion to an index and
+//! every split: 31 bits of the major hash, 28 of the minor one, 4 that number (by name) the names with equal hashes. 0
+//! and 1 are `.` and `..`. The next position is one more than the entry's. Without dir_index names never move, and a
+//! position is the byte offset behind the entry.
+//!
+//! Names are collected and sorted in batches, so the memory is bounded whatever the directory's size.
+
+use std::collections::BTreeMap;
+
+use cairn_base::checksum::crc32c;
+use cairn_base::{FileBlock, Ino};
+use cairn_vfs::{DirEntry, FileKind};
+
+use super::blocks::{DirBlocks, DirSettings, load_leaf, uses_index};
+use super::hash::{LEGACY, LEGACY_UNSIGNED};
+use super::index::{Path, read_root};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::dir_entry::{self, Entry};
+
+/// Names that are sorted at a time.
+const BATCH: usize = 4096;
+/// Names after which an indexed directory's batch ends with the leaf.
+const ENOUGH: usize = 128;
+/// Bits that tell names of equal hashes apart.
+const ORDINAL_BITS: u32 = 4;
+const ORDINALS: usize = 1 << ORDINAL_BITS;
+const MINOR_BITS: u32 = 28;
+const FIRST_NAME: u64 = 2;
+
+/// Entries from `position` on, `.` and `..` first, until `emit` returns false.
+///
+/// # Errors
+/// If the directory is damaged or cannot be read; entries before the damage have been given.
+pub fn readdir(dir: &dyn DirBlocks, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    let settings = dir.settings();
+    if !settings.dir_index {
+        return by_offset(dir, &settings, position, emit);
+    }
+    let dots = super::dots(dir)?;
+    let kind = settings.format.filetype.then_some(FileKind::Directory);
+    if !emit_dots(Ino(u64::from(dots.this)), Ino(u64::from(dots.parent)), kind, position, emit) {
+        return Ok(());
+    }
+    let mut from = position.max(FIRST_NAME);
+    loop {
+        let mut batch = Batch::from(from);
+        let next = if uses_index(dir, &settings) {
+            collect_indexed(dir, &settings, &mut batch)?
+        } else {
+            collect_linear(dir, &settings, &mut batch)?
+        };
+        let cut = batch.cut_at();
+        if !batch.emit(emit) {
+            return Ok(());
+        }
+        match cut.or(next) {
+            Some(next) if next > from => from = next,
+            Some(stuck) => return Err(stuck_at(&settings, stuck).into()),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn stuck_at(settings: &DirSettings, position: u64) -> Corrupt {
+    let what = "index does not lead on from this position";
+    Corrupt::Directory { ino: settings.ino, block: FileBlock(0), offset: 0, what, value: position }
+}
+
+/// Gives `.` and `..` if the position is before them; false if `emit` has had enough.
+pub(super) fn emit_dots(
+    this: Ino,
+    parent: Ino,
+    kind: Option<FileKind>,
+    position: u64,
+    emit: &mut dyn FnMut(DirEntry) -> bool,
+) -> bool {
+    let dot = |ino, name: &[u8], next| DirEntry { ino, kind, name: name.to_vec(), next };
+    (position > 0 || emit(dot(this, b".", 1))) && (position > 1 || emit(dot(parent, b"..", FIRST_NAME)))
+}
+
+/// The position of a name, before names of equal hashes are numbered.
+fn base_position(settings: &DirSettings, version: u8, name: &[u8]) -> Result<u64, Corrupt> {
+    let hash = settings.hash(version, name)?;
+    // The legacy hash has no minor part.
+    let minor = if matches!(version, LEGACY | LEGACY_UNSIGNED) { crc32c(!0, name) } else { hash.minor };
+    // Not the lowest value: 0 and 1 are taken; not the highest: a position must fit 63 bits.
+    let minor = (minor >> (32 - MINOR_BITS)).clamp(1, (1 << MINOR_BITS) - 2);
+    Ok(major_position(hash.major) | u64::from(minor) << ORDINAL_BITS)
+}
+
+/// The position before all names of this hash.
+const fn major_position(major: u32) -> u64 {
+    ((major >> 1) as u64) << 32
+}
+
+/// The major hash of a position.
+fn position_major(position: u64) -> u32 {
+    u32::try_from(position >> 32).unwrap_or(u32::MAX >> 1) << 1
+}
+
+/// The names with the smallest positions from one on.
+pub(super) struct Batch {
+    from: u64,
+    names: BTreeMap<u64, Vec<DirEntry>>,
+    count: usize,
+    /// Positions from here on were dropped.
+    cut: Option<u64>,
+}
+
+impl Batch {
+    pub(super) fn from(from: u64) -> Self {
+        Self { from, names: BTreeMap::new(), count: 0, cut: None }
+    }
+
+    fn cut_at(&self) -> Option<u64> {
+        self.cut
+    }
+
+    /// Takes one live entry, if it belongs to the batch.
+    pub(super) fn offer(&mut self, settings: &DirSettings, version: u8, entry: &Entry<'_>) -> Result<(), Corrupt> {
+        let base = base_position(settings, version, entry.name)?;
+        if base | (ORDINALS as u64 - 1) < self.from || self.cut.is_some_and(|cut| base >= cut) {
+            return Ok(());
+        }
+        let group = self.names.entry(base).or_default();
+        let at = group.partition_point(|other| other.name.as_slice() < entry.name);
+        if at >= ORDINALS {
+            return Ok(());
+        }
+        let ino = Ino(u64::from(entry.ino));
+        group.insert(at, DirEntry { ino, kind: entry.kind(&settings.format), name: entry.name.to_vec(), next: 0 });
+        self.count += 1;
+        if group.len() > ORDINALS {
+            group.pop();
+            self.count -= 1;
+        }
+        while self.count > BATCH && self.names.len() > 1 {
+            let Some((base, group)) = self.names.pop_last() else { break };
+            self.count -= group.len();
+            self.cut = Some(base);
+        }
+        Ok(())
+    }
+
+    /// Gives the names in order; false if `emit` has had enough.
+    pub(super) fn emit(self, emit: &mut dyn FnMut(DirEntry) -> bool) -> bool {
+        for (base, group) in self.names {
+            for (position, mut entry) in (base..).zip(group) {
+                entry.next = position + 1;
+                if position >= self.from && !emit(entry) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Offers all names of one block.
+fn offer_block(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    block: FileBlock,
+    version: u8,
+    batch: &mut Batch,
+) -> Result<()> {
+    let leaf = load_leaf(dir, settings, block)?;
+    for entry in dir_entry::entries(&leaf.image, &settings.format) {
+        let entry = entry.map_err(|defect| settings.corrupt(block, defect))?;
+        if is_listed(settings, block, &entry)? {
+            batch.offer(settings, version, &entry)?;
+        }
+    }
+    Ok(())
+}
+
+/// True for a live entry that is not a dot; an error for a name no program could use.
+pub(super) fn is_listed(settings: &DirSettings, block: FileBlock, entry: &Entry<'_>) -> Result<bool, Corrupt> {
+    if entry.ino == 0 || entry.name == b"." || entry.name == b".." {
+        return Ok(false);
+    }
+    match entry.name.iter().find(|byte| matches!(byte, 0 | b'/')) {
+        Some(byte) => {
+            let offset = u32::try_from(entry.offset).unwrap_or(u32::MAX);
+            let what = "name holds NUL or a slash";
+            Err(Corrupt::Directory { ino: settings.ino, block, offset, what, value: u64::from(*byte) })
+        }
+        None => Ok(true),
+    }
+}
+
+fn collect_linear(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch) -> Result<Option<u64>> {
+    for block in 0..dir.count() {
+        offer_block(dir, settings, FileBlock(block), settings.hash.default_version, batch)?;
+    }
+    Ok(None)
+}
+
+/// Collects a few leaves; tells where the next batch starts.
+fn collect_indexed(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch) -> Result<Option<u64>> {
+    let root = read_root(dir, settings)?;
+    let version = root.1.hash_version;
+    let mut path = Path::to(dir, settings, root, position_major(batch.from))?;
+    loop {
+        offer_block(dir, settings, path.leaf, version, batch)?;
+        match path.next_hash(settings)? {
+            None => return Ok(None),
+            // A leaf that continues the one before belongs to the same batch: names are sorted across both.
+            Some(hash) if hash & 1 == 0 && batch.count >= ENOUGH => return Ok(Some(major_position(hash))),
+            Some(_) => {}
+        }
+        if !path.advance(dir, settings)? {
+            return Ok(None);
+        }
+    }
+}
+
+fn by_offset(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    position: u64,
+    emit: &mut dyn FnMut(DirEntry) -> bool,
+) -> Result<()> {
+    let block_size = settings.format.block_size as u64;
+    for block in position / block_size..dir.count() {
+        let start = block * block_size;
+        let block = FileBlock(block);
+        let leaf = load_leaf(dir, settings, block)?;
+        for entry in dir_entry::entries(&leaf.image, &settings.format) {
+            let entry = entry.map_err(|defect| settings.corrupt(block, defect))?;
+            let at = start + entry.offset as u64;
+            let is_dot = start == 0 && entry.ino != 0 && (entry.name == b"." || entry.name == b"..");
+            if at < position || !(is_dot || is_listed(settings, block, &entry)?) {
+                continue;
+            }
+            // The gap behind the name belongs to it, but a name may be put there: go on right behind the name.
+            let next = at + entry.used() as u64;
+            let ino = Ino(u64::from(entry.ino));
+            if !emit(DirEntry { ino, kind: entry.kind(&settings.format), name: entry.name.to_vec(), next }) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! POSIX ACLs as ext4 stores them: version 1, entries without an id are four bytes shorter than in the attribute
+//! `system.posix_acl_*` (version 2), through which programs see them.
+
+use crate::error::Result;
+
+const STORED_VERSION: u32 = 1;
+const SHOWN_VERSION: u32 = 2;
+const NO_ID: u32 = u32::MAX;
+const USER_OBJ: u16 = 0x01;
+const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+/// Whether entries with this tag carry an id; `None` for an unknown tag.
+const fn has_id(tag: u16) -> Option<bool> {
+    match tag {
+        USER | GROUP => Some(true),
+        USER_OBJ | GROUP_OBJ | MASK | OTHER => Some(false),
+        _ => None,
+    }
+}
+
+/// The stored form of an attribute value.
+///
+/// # Errors
+/// [`cairn_vfs::Error::Invalid`] if the value is no ACL.
+pub fn to_stored(shown: &[u8]) -> Result<Vec<u8>> {
+    convert(shown, SHOWN_VERSION, STORED_VERSION, |tag_has_id| (true, tag_has_id))
+        .ok_or_else(|| cairn_vfs::Error::Invalid("malformed access control list").into())
+}
+
+/// The attribute value of a stored ACL; `None` if it is malformed.
+#[must_use]
+pub fn to_shown(stored: &[u8]) -> Option<Vec<u8>> {
+    convert(stored, STORED_VERSION, SHOWN_VERSION, |tag_has_id| (tag_has_id, true))
+}
+
+/// Copies entries from one form to the other; `ids` tells whether the id is there before and after.
+fn convert(from: &[u8], version: u32, new_version: u32, ids: impl Fn(bool) -> (bool, bool)) -> Option<Vec<u8>> {
+    let (head, mut rest) = from.split_first_chunk()?;
+    if u32::from_le_bytes(*head) != version {
+        return None;
+    }
+    let mut to = new_version.to_le_bytes().to_vec();
+    while !rest.is_empty() {
+        let (fixed, behind) = rest.split_first_chunk::<4>()?;
+        rest = behind;
+        let tag_has_id = has_id(u16::from_le_bytes([fixed[0], fixed[1]]))?;
+        let (read, write) = ids(tag_has_id);
+        let mut id = NO_ID.to_le_bytes();
+        if read {
+            let (bytes, behind) = rest.split_first_chunk::<4>()?;
+            rest = behind;
+            if tag_has_id {
+                id = *bytes;
+            }
+        }
+        to.extend_from_slice(fixed);
+        if write {
+            to.extend_from_slice(&id);
+        }
+    }
+    Some(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acl_goes_both_ways() {
+        let entry = |tag: u16, permissions: u16, id: u32| {
+            [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let shown = [
+            2_u32.to_le_bytes().to_vec(),
+            entry(USER_OBJ, 6, NO_ID),
+            entry(USER, 7, 1000),
+            entry(GROUP_OBJ, 4, NO_ID),
+            entry(GROUP, 5, 0),
+            entry(MASK, 7, NO_ID),
+            entry(OTHER, 4, NO_ID),
+        ]
+        .concat();
+        let stored = to_stored(&shown).unwrap();
+        assert_eq!(stored.len(), 4 + 4 * 4 + 2 * 8);
+        assert_eq!(to_shown(&stored).unwrap(), shown);
+        for cut in 1..4 {
+            assert!(to_stored(&shown[..shown.len() - cut]).is_err());
+            assert_eq!(to_shown(&stored[..stored.len() - cut]), None);
+        }
+        assert!(to_stored(&stored).is_err() && to_shown(&shown).is_none());
+        assert_eq!(to_shown(&[1, 0, 0, 0, 3, 0, 7, 0]), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! File contents that live in their inode: 60 bytes in `i_block`, the rest in the attribute `system.data`. The attribute
+//! is there even when its value is empty. Source: "Inline Data" in the kernel's ext4 documentation.
+
+use std::ops::Range;
+
+use cairn_base::Ino;
+
+use super::names::SYSTEM;
+use crate::error::Result;
+use crate::format::xattr::{self, Attribute, OwnedAttribute, OwnedValue, Place, Value};
+
+/// Bytes in `i_block`.
+pub const HEAD_LEN: usize = 60;
+const NAME: &[u8] = b"data";
+
+fn find(area: &[u8], ino: Ino) -> Result<Option<Attribute<'_>>> {
+    let mut attributes = xattr::decode(area, Place::Inode, ino)?.into_iter();
+    Ok(attributes.find(|attribute| attribute.index == SYSTEM && attribute.name == NAME))
+}
+
+/// Where in the attribute area the value of `system.data` is.
+///
+/// # Errors
+/// If the area is damaged, or the attribute is missing or elsewhere.
+pub fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
+    let missing = || Place::Inode.corrupt(ino, "inline data without system.data", 0);
+    let attribute = find(area, ino)?.ok_or_else(missing)?;
+    match attribute.value {
+        Value::Here(value) => Ok(attribute.value_at..attribute.value_at + value.len()),
+        Value::Inode { ino: value, .. } => {
+            Err(Place::Inode.corrupt(ino, "system.data lives in an inode", value.get()).into())
+        }
+    }
+}
+
+/// The contents: `size` bytes, fewer if less is stored.
+///
+/// # Errors
+/// If the attribute area is damaged.
+pub fn read(head: &[u8; HEAD_LEN], area: &[u8], ino: Ino, size: u64) -> Result<Vec<u8>> {
+    let tail = area.get(tail_range(area, ino)?).unwrap_or(&[]);
+    let mut data = [head, tail].concat();
+    data.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+    Ok(data)
+}
+
+/// Longest contents that fit beside the other attributes.
+///
+/// # Errors
+/// If the attribute area is damaged.
+pub fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
+    let mut others = without(area, ino)?;
+    others.push(attribute(Vec::new()));
+    Ok(match area.len().checked_sub(xattr::encoded_len(Place::Inode, &others)) {
+        Some(free) => HEAD_LEN + (free & !3),
+        None => 0,
+    })
+}
+
+/// Stores the contents. False, and nothing changed, if they do not fit.
+///
+/// # Errors
+/// If the attribute area is damaged.
+pub fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) -> Result<bool> {
+    let (start, rest) = data.split_at(data.len().min(HEAD_LEN));
+    let mut attributes = without(area, ino)?;
+    // First, where the kernel puts it: later attributes then leave its place alone.
+    attributes.insert(0, attribute(rest.to_vec()));
+    if !xattr::fits(area.len(), Place::Inode, &attributes) {
+        return Ok(false);
+    }
+    head.fill(0);
+    head[..start.len()].copy_from_slice(start);
+    xattr::encode_inode(area, &attributes);
+    Ok(true)
+}
+
+/// Removes the contents: `i_block` is zero and the attribute gone.
+///
+/// # Errors
+/// If the attribute area is damaged.
+pub fn clear(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino) -> Result<()> {
+    let attributes = without(area, ino)?;
+    head.fill(0);
+    xattr::encode_inode(area, &attributes);
+    Ok(())
+}
+
+fn attribute(value: Vec<u8>) -> OwnedAttribute {
+    OwnedAttribute { index: SYSTEM, name: NAME.to_vec(), value: OwnedValue::Here(value) }
+}
+
+fn without(area: &[u8], ino: Ino) -> Result<Vec<OwnedAttribute>> {
+    let attributes = xattr::decode(area, Place::Inode, ino)?;
+    let others = attributes.iter().filter(|a| !(a.index == SYSTEM && a.name == NAME));
+    Ok(others.map(OwnedAttribute::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_grow_to_the_capacity_and_no_further() {
+        let ino = Ino(12);
+        let (mut head, mut area) = ([0; HEAD_LEN], vec![0; 96]);
+        let capacity = capacity(&area, ino).unwrap();
+        assert_eq!(capacity, 60 + 96 - 4 - 20 - 4);
+        for len in [0, 1, 59, 60, 61, 63, capacity] {
+            let data: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
+            assert!(write(&mut head, &mut area, ino, &data).unwrap(), "{len} bytes");
+            assert_eq!(read(&head, &area, ino, len as u64).unwrap(), data);
+            assert_eq!(super::capacity(&area, ino).unwrap(), capacity);
+        }
+        let before = (head, area.clone());
+        assert!(!write(&mut head, &mut area, ino, &vec![0; capacity + 1]).unwrap());
+        assert_eq!((head, area.clone()), before);
+        clear(&mut head, &mut area, ino).unwrap();
+        assert_eq!((head, area.clone()), ([0; HEAD_LEN], vec![0; 96]));
+        assert!(read(&head, &area, ino, 1).is_err());
+    }
+}

@@ -1,0 +1,354 @@
+//! Extended attributes of one inode: in its own record, in a block it may share, and large values in inodes of their own.
+//!
+//! Invariant: a name is in one place only. A value goes into the inode if it fits, else into the block, else (with
+//! ea_inode) into an inode. A shared block is never changed: its user gets a copy.
+//!
+//! Locking: the caller holds the inode's metadata exclusively for changes, shared for reading.
+
+pub mod acl;
+mod block;
+pub mod inline_data;
+pub mod names;
+
+use cairn_base::checksum::crc32c;
+use cairn_base::{Ino, Pba};
+use cairn_cache::block::BufferCache;
+use cairn_vfs::XattrMode;
+
+use crate::checksum::MetadataChecksum;
+use crate::error::Result;
+use crate::format::xattr::{
+    self, Attribute, OwnedAttribute, OwnedValue, Place, VALUE_MAX, Value, entry_hash_of_inode, fits,
+};
+use crate::space::BlockSource;
+use crate::txn::Handle;
+
+/// Metadata blocks one change touches, beside what allocating a block or an inode costs.
+pub const CHANGE_BLOCKS: u32 = 2;
+
+/// Large values in inodes of their own (the ea_inode feature); implemented by the inode layer.
+pub trait ValueInodes {
+    /// Contents of a value inode, which must have `EA_INODE_FL` and this size.
+    fn read(&self, ino: Ino, size: u32) -> Result<Vec<u8>>;
+
+    /// Makes an inode that holds this value, with this hash ([`XattrStore::value_hash`]) and one reference.
+    fn create(&self, handle: &Handle, value: &[u8], hash: u32) -> Result<Ino>;
+
+    /// One more entry refers to the inode.
+    fn retain(&self, handle: &Handle, ino: Ino) -> Result<()>;
+
+    /// One entry less; the inode is freed with the last.
+    fn release(&self, handle: &Handle, ino: Ino) -> Result<()>;
+}
+
+/// What attributes need of the volume.
+#[derive(Clone, Copy)]
+pub struct XattrStore<'v> {
+    /// Bytes a block.
+    pub block_size: u32,
+    /// Bytes a cluster: value inodes are charged to their users in clusters.
+    pub cluster_size: u32,
+    /// Checksum of attribute blocks.
+    pub checksum: MetadataChecksum,
+    /// Seed of value hashes: the checksum seed, computed even without metadata_csum.
+    pub value_seed: u32,
+    /// Where blocks are read.
+    pub buffers: &'v BufferCache,
+    /// Where blocks come from.
+    pub source: &'v dyn BlockSource,
+    /// Value inodes, with the ea_inode feature.
+    pub values: Option<&'v dyn ValueInodes>,
+}
+
+/// The parts of an inode that hold attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct XattrView<'i> {
+    /// The inode.
+    pub ino: Ino,
+    /// Bytes of the record behind `i_extra_isize`; may be empty.
+    pub in_inode: &'i [u8],
+    /// The attribute block, 0 for none.
+    pub file_acl: Pba,
+}
+
+/// The same parts, to be changed. The caller writes the inode afterwards.
+#[derive(Debug)]
+pub struct XattrEdit<'i> {
+    /// The inode.
+    pub ino: Ino,
+    /// Bytes of the record behind `i_extra_isize`.
+    pub in_inode: &'i mut [u8],
+    /// The attribute block, 0 for none.
+    pub file_acl: &'i mut Pba,
+    /// Where a new block should be.
+    pub goal: Pba,
+}
+
+impl XattrEdit<'_> {
+    /// The same parts, to be read.
+    #[must_use]
+    pub const fn view(&self) -> XattrView<'_> {
+        XattrView { ino: self.ino, in_inode: self.in_inode, file_acl: *self.file_acl }
+    }
+}
+
+/// The attributes of both containers while they are being changed.
+struct Content {
+    inode: Vec<OwnedAttribute>,
+    block: Vec<OwnedAttribute>,
+    block_changed: bool,
+    inode_changed: bool,
+}
+
+impl XattrStore<'_> {
+    /// Hash of a value that gets an inode of its own.
+    #[must_use]
+    pub fn value_hash(&self, value: &[u8]) -> u32 {
+        crc32c(self.value_seed, value)
+    }
+
+    /// Value of an attribute, by full name. ACLs come in the form of `system.posix_acl_*`.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NoAttribute`] if it is not there, or damage.
+    pub fn get(&self, view: XattrView<'_>, name: &[u8]) -> Result<Vec<u8>> {
+        let (index, rest) = names::parse(name)?;
+        let value = self.get_raw(view, index, rest)?.ok_or(cairn_vfs::Error::NoAttribute)?;
+        if matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT) {
+            let malformed = || Place::Inode.corrupt(view.ino, "malformed access control list", value.len() as u64);
+            return Ok(acl::to_shown(&value).ok_or_else(malformed)?);
+        }
+        Ok(value)
+    }
+
+    /// Value as stored, by prefix index and the rest of the name.
+    ///
+    /// # Errors
+    /// Damage only.
+    pub fn get_raw(&self, view: XattrView<'_>, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let is_it = |a: &&Attribute<'_>| a.index == index && a.name == name;
+        let in_inode = xattr::decode(view.in_inode, Place::Inode, view.ino)?;
+        if let Some(attribute) = in_inode.iter().find(is_it) {
+            return self.value_of(view.ino, attribute, Place::Inode).map(Some);
+        }
+        if view.file_acl == Pba(0) {
+            return Ok(None);
+        }
+        let buffer = self.load_block(view.ino, view.file_acl)?;
+        let image = buffer.image();
+        let in_block = xattr::decode(&image, Place::Block, view.ino)?;
+        in_block.iter().find(is_it).map(|attribute| self.value_of(view.ino, attribute, Place::Block)).transpose()
+    }
+
+    fn value_of(&self, ino: Ino, attribute: &Attribute<'_>, place: Place) -> Result<Vec<u8>> {
+        let (far, size, stored) = match attribute.value {
+            Value::Here(value) => return Ok(value.to_vec()),
+            Value::Inode { ino, size, hash } => (ino, size, hash),
+        };
+        let values = self.values.ok_or_else(|| place.corrupt(ino, "value in an inode without ea_inode", far.get()))?;
+        let value = values.read(far, size)?;
+        let computed = entry_hash_of_inode(attribute.name, self.value_hash(&value));
+        if stored != 0 && stored != computed {
+            return Err(place.corrupt(ino, "hash of a value in an inode does not match", far.get()).into());
+        }
+        Ok(value)
+    }
+
+    /// Full names of all attributes that are shown, first those in the inode.
+    ///
+    /// # Errors
+    /// Damage only.
+    pub fn list(&self, view: XattrView<'_>) -> Result<Vec<Vec<u8>>> {
+        let shown = |all: &[Attribute<'_>]| all.iter().filter_map(|a| names::full(a.index, a.name)).collect::<Vec<_>>();
+        let mut names = shown(&xattr::decode(view.in_inode, Place::Inode, view.ino)?);
+        if view.file_acl != Pba(0) {
+            let buffer = self.load_block(view.ino, view.file_acl)?;
+            names.extend(shown(&xattr::decode(&buffer.image(), Place::Block, view.ino)?));
+        }
+        Ok(names)
+    }
+
+    /// Sets an attribute by full name. Returns the change of the inode's space, in 512-byte units.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NoSpace`] if no place has room; `Exists` and `NoAttribute` as `mode` says; `TooBig`.
+    pub fn set(
+        &self,
+        handle: &Handle,
+        edit: &mut XattrEdit<'_>,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<i64> {
+        let (index, rest) = names::parse(name)?;
+        if value.len() > VALUE_MAX {
+            return Err(cairn_vfs::Error::TooBig.into());
+        }
+        if matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT) {
+            return self.set_raw(handle, edit, index, rest, &acl::to_stored(value)?, mode);
+        }
+        self.set_raw(handle, edit, index, rest, value, mode)
+    }
+
+    /// As [`XattrStore::set`], by prefix index and the rest of the name, the value as it is stored.
+    ///
+    /// # Errors
+    /// As [`XattrStore::set`].
+    pub fn set_raw(
+        &self,
+        handle: &Handle,
+        edit: &mut XattrEdit<'_>,
+        index: u8,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<i64> {
+        let mut content = self.content(edit)?;
+        let old = content.take(index, name);
+        match (mode, &old) {
+            (XattrMode::Create, Some(_)) => return Err(cairn_vfs::Error::Exists.into()),
+            (XattrMode::Replace, None) => return Err(cairn_vfs::Error::NoAttribute.into()),
+            _ => {}
+        }
+        let here = OwnedAttribute { index, name: name.to_vec(), value: OwnedValue::Here(value.to_vec()) };
+        let capacity = (edit.in_inode.len(), self.block_size as usize);
+        let Err(here) = content.place(here, capacity) else {
+            return self.store(handle, edit, content, old);
+        };
+        let values = self.values.filter(|_| !value.is_empty()).ok_or(cairn_vfs::Error::NoSpace)?;
+        let hash = self.value_hash(value);
+        let ino = values.create(handle, value, hash)?;
+        let size = value.len() as u32;
+        let far = OwnedValue::Inode { ino, size, hash: entry_hash_of_inode(name, hash) };
+        let stored = match content.place(OwnedAttribute { value: far, ..here }, capacity) {
+            Ok(()) => self.store(handle, edit, content, old),
+            Err(_) => Err(cairn_vfs::Error::NoSpace.into()),
+        };
+        if stored.is_err() {
+            values.release(handle, ino)?;
+        }
+        Ok(self.charge(size) + stored?)
+    }
+
+    /// Removes an attribute by full name. Returns the change of the inode's space, in 512-byte units.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NoAttribute`] if it is not there.
+    pub fn remove(&self, handle: &Handle, edit: &mut XattrEdit<'_>, name: &[u8]) -> Result<i64> {
+        let (index, rest) = names::parse(name)?;
+        let mut content = self.content(edit)?;
+        let old = content.take(index, rest).ok_or(cairn_vfs::Error::NoAttribute)?;
+        self.store(handle, edit, content, Some(old))
+    }
+
+    /// Gives up everything an inode that is being freed refers to. Returns the change of its space.
+    ///
+    /// # Errors
+    /// Damage, or a failure to free.
+    pub fn remove_all(&self, handle: &Handle, edit: &mut XattrEdit<'_>) -> Result<i64> {
+        let content = self.content(edit)?;
+        let mut change = 0;
+        for attribute in &content.inode {
+            change += self.release_value(handle, attribute)?;
+        }
+        edit.in_inode.fill(0);
+        if *edit.file_acl != Pba(0) {
+            change -= content.block.iter().map(|attribute| self.charge_of(attribute)).sum::<i64>();
+            change += self.leave_block(handle, edit, &content.block)?;
+        }
+        Ok(change)
+    }
+
+    fn content(&self, edit: &XattrEdit<'_>) -> Result<Content> {
+        let owned = |all: Vec<Attribute<'_>>| all.iter().map(OwnedAttribute::from).collect();
+        let inode = owned(xattr::decode(edit.in_inode, Place::Inode, edit.ino)?);
+        let block = if *edit.file_acl == Pba(0) {
+            Vec::new()
+        } else {
+            let buffer = self.load_block(edit.ino, *edit.file_acl)?;
+            owned(xattr::decode(&buffer.image(), Place::Block, edit.ino)?)
+        };
+        Ok(Content { inode, block, block_changed: false, inode_changed: false })
+    }
+
+    /// Writes changed containers. The block goes first: only there can space run out.
+    fn store(
+        &self,
+        handle: &Handle,
+        edit: &mut XattrEdit<'_>,
+        mut content: Content,
+        old: Option<(OwnedAttribute, Place)>,
+    ) -> Result<i64> {
+        let mut change = 0;
+        let mut shared = false;
+        if content.block_changed {
+            let removed = old.as_ref().filter(|(_, place)| *place == Place::Block).map(|(old, _)| old);
+            let stored = self.store_block(handle, edit, &mut content.block, removed)?;
+            change += stored.change;
+            shared = stored.left_to_others;
+        }
+        if content.inode_changed {
+            xattr::encode_inode(edit.in_inode, &content.inode);
+        }
+        if let Some((old, place)) = old {
+            // What a shared block refers to, the others still refer to.
+            change +=
+                if place == Place::Block && shared { -self.charge_of(&old) } else { self.release_value(handle, &old)? };
+        }
+        Ok(change)
+    }
+
+    /// Gives up the inode that holds a value, if one does; the change of space.
+    fn release_value(&self, handle: &Handle, attribute: &OwnedAttribute) -> Result<i64> {
+        if let (OwnedValue::Inode { ino, .. }, Some(values)) = (&attribute.value, self.values) {
+            values.release(handle, *ino)?;
+        }
+        Ok(-self.charge_of(attribute))
+    }
+
+    fn charge_of(&self, attribute: &OwnedAttribute) -> i64 {
+        match attribute.value {
+            OwnedValue::Here(_) => 0,
+            OwnedValue::Inode { size, .. } => self.charge(size),
+        }
+    }
+
+    /// What a value inode counts for in the inode that uses it, in 512-byte units.
+    fn charge(&self, size: u32) -> i64 {
+        i64::from(size.div_ceil(self.cluster_size)) * i64::from(self.cluster_size / 512)
+    }
+}
+
+impl Content {
+    /// Takes an attribute out of whichever container has it.
+    fn take(&mut self, index: u8, name: &[u8]) -> Option<(OwnedAttribute, Place)> {
+        let at = |all: &[OwnedAttribute]| all.iter().position(|a| a.index == index && a.name == name);
+        if let Some(at) = at(&self.inode) {
+            self.inode_changed = true;
+            return Some((self.inode.remove(at), Place::Inode));
+        }
+        let at = at(&self.block)?;
+        self.block_changed = true;
+        Some((self.block.remove(at), Place::Block))
+    }
+
+    /// Puts an attribute where there is room, or gives it back.
+    fn place(&mut self, attribute: OwnedAttribute, capacity: (usize, usize)) -> Result<(), OwnedAttribute> {
+        let (inode_len, block_len) = capacity;
+        self.inode.push(attribute);
+        if fits(inode_len, Place::Inode, &self.inode) {
+            self.inode_changed = true;
+            return Ok(());
+        }
+        let Some(attribute) = self.inode.pop() else { return Ok(()) };
+        self.block.push(attribute);
+        if fits(block_len, Place::Block, &self.block) {
+            self.block_changed = true;
+            return Ok(());
+        }
+        self.block.pop().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Attribute names: on disk a prefix is one byte. Source: "Extended Attributes" in the kernel's ext4 documentation.
+
+use crate::error::Result;
+
+/// `user.`
+pub const USER: u8 = 1;
+/// `system.posix_acl_access`, the whole name.
+pub const ACL_ACCESS: u8 = 2;
+/// `system.posix_acl_default`, the whole name.
+pub const ACL_DEFAULT: u8 = 3;
+/// `trusted.`
+pub const TRUSTED: u8 = 4;
+/// `security.`
+pub const SECURITY: u8 = 6;
+/// `system.`: the filesystem's own (inline data), not shown.
+pub const SYSTEM: u8 = 7;
+/// `system.richacl`, the whole name.
+pub const RICHACL: u8 = 8;
+
+const NAME_MAX: usize = 255;
+
+/// Names that are one index with nothing behind it.
+const WHOLE: [(u8, &[u8]); 3] = [
+    (ACL_ACCESS, b"system.posix_acl_access"),
+    (ACL_DEFAULT, b"system.posix_acl_default"),
+    (RICHACL, b"system.richacl"),
+];
+const PREFIXES: [(u8, &[u8]); 3] = [(USER, b"user."), (TRUSTED, b"trusted."), (SECURITY, b"security.")];
+
+/// Index and rest of a full name.
+///
+/// # Errors
+/// [`cairn_vfs::Error::Unsupported`] for other prefixes, `Invalid` for a bare prefix, `Range` for a name over 255 bytes.
+pub fn parse(name: &[u8]) -> Result<(u8, &[u8])> {
+    if name.len() > NAME_MAX {
+        return Err(cairn_vfs::Error::Range.into());
+    }
+    if let Some((index, _)) = WHOLE.iter().find(|(_, whole)| *whole == name) {
+        return Ok((*index, b""));
+    }
+    for (index, prefix) in PREFIXES {
+        match name.strip_prefix(prefix) {
+            Some(b"") => return Err(cairn_vfs::Error::Invalid("attribute name ends with its prefix").into()),
+            Some(rest) => return Ok((index, rest)),
+            None => {}
+        }
+    }
+    Err(cairn_vfs::Error::Unsupported("extended attributes with this prefix").into())
+}
+
+/// The full name; `None` for what is not shown (inline data, encryption contexts, unknown prefixes).
+#[must_use]
+pub fn full(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
+    if let Some((_, whole)) = WHOLE.iter().find(|(other, _)| *other == index) {
+        return rest.is_empty().then(|| whole.to_vec());
+    }
+    let (_, prefix) = PREFIXES.iter().find(|(other, _)| *other == index)?;
+    Some([prefix, rest].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_both_ways() {
+        for name in ["user.a", "trusted.overlay.opaque", "security.selinux", "system.posix_acl_access"] {
+            let (index, rest) = parse(name.as_bytes()).unwrap();
+            assert_eq!(full(index, rest).unwrap(), name.as_bytes());
+        }
+        assert_eq!(parse(b"user.x.y").unwrap(), (USER, &b"x.y"[..]));
+        for bad in ["user.", "user", "system.data", "system.posix_acl_accessx", "", "foo.bar"] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+        let long = [&b"user."[..], &[b'x'; 251]].concat();
+        assert!(parse(&long).is_err() && parse(&long[1..]).is_err() && parse(&long[..255]).is_ok());
+        assert_eq!(full(SYSTEM, b"data"), None);
+        assert_eq!(full(ACL_ACCESS, b"x"), None);
+    }
+}
