@@ -1,0 +1,150 @@
+//! How to mount: the options of the FUSE side, and their `-o` names.
+
+use std::time::Duration;
+
+use fuser::MountOption;
+
+/// Options of a mount. [`MountOptions::set`] takes those that `mount -o` knows.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What `/proc/mounts` shows as the source: the image's path.
+    pub source: String,
+    /// Mount read-only.
+    pub read_only: bool,
+    /// Let other users in. `None`: if we are root.
+    pub allow_other: Option<bool>,
+    /// Honour set-user-id bits. `None`: if we are root.
+    pub suid: Option<bool>,
+    /// Let device nodes work. `None`: if we are root.
+    pub dev: Option<bool>,
+    /// Let files be executed.
+    pub exec: bool,
+    /// The kernel never asks for access times to be kept.
+    pub noatime: bool,
+    /// All writes are synchronous.
+    pub sync: bool,
+    /// Directory changes are synchronous.
+    pub dirsync: bool,
+    /// Threads that read requests. More than cores lose time.
+    pub threads: usize,
+    /// A `/dev/fuse` descriptor a thread.
+    pub clone_fd: bool,
+    /// The kernel collects small writes until close or fsync.
+    pub writeback_cache: bool,
+    /// `open` and `close` cost no request. Off, write-back errors are told to each handle apart, and immutable files are refused at `open`.
+    pub no_open: bool,
+    /// How long the kernel may believe names and attributes; we are the only writer.
+    pub timeout: Duration,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            source: "cairn".into(),
+            read_only: false,
+            allow_other: None,
+            suid: None,
+            dev: None,
+            exec: true,
+            noatime: false,
+            sync: false,
+            dirsync: false,
+            threads: 2,
+            clone_fd: false,
+            writeback_cache: true,
+            no_open: true,
+            timeout: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl MountOptions {
+    /// Options for an image.
+    pub fn new(source: impl Into<String>) -> Self {
+        Self { source: source.into(), ..Self::default() }
+    }
+
+    /// Takes one option as `-o` writes it; false if it is not one of the mount's own (but perhaps the filesystem's).
+    pub fn set(&mut self, option: &str) -> bool {
+        match option {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "allow_other" => self.allow_other = Some(true),
+            "suid" => self.suid = Some(true),
+            "nosuid" => self.suid = Some(false),
+            "dev" => self.dev = Some(true),
+            "nodev" => self.dev = Some(false),
+            "exec" => self.exec = true,
+            "noexec" => self.exec = false,
+            "atime" | "relatime" | "strictatime" => self.noatime = false,
+            "noatime" => self.noatime = true,
+            "sync" => self.sync = true,
+            "async" => self.sync = false,
+            "dirsync" => self.dirsync = true,
+            "clone_fd" => self.clone_fd = true,
+            "writeback_cache" => self.writeback_cache = true,
+            "nowriteback_cache" => self.writeback_cache = false,
+            "no_open" => self.no_open = true,
+            "nono_open" => self.no_open = false,
+            "defaults" | "default_permissions" => {}
+            _ => return self.set_number(option),
+        }
+        true
+    }
+
+    fn set_number(&mut self, option: &str) -> bool {
+        match option.split_once('=').map(|(name, value)| (name, value.parse())) {
+            Some(("threads", Ok(threads))) if (1..=64).contains(&threads) => self.threads = threads,
+            _ => return false,
+        }
+        true
+    }
+
+    /// For fuser, mounting as root or not. Permissions are always checked by the kernel.
+    pub(crate) fn to_fuser(&self, root: bool) -> fuser::Config {
+        let on = |flag: Option<bool>| flag.unwrap_or(root);
+        let pick = |flag: bool, yes: MountOption, no: MountOption| if flag { yes } else { no };
+        let mut options = vec![
+            // The kernel's and fusermount's option lists have no commas inside values.
+            MountOption::FSName(self.source.replace(',', "_")),
+            MountOption::Subtype("cairn".into()),
+            MountOption::DefaultPermissions,
+            pick(self.read_only, MountOption::RO, MountOption::RW),
+            pick(on(self.suid), MountOption::Suid, MountOption::NoSuid),
+            pick(on(self.dev), MountOption::Dev, MountOption::NoDev),
+            pick(self.exec, MountOption::Exec, MountOption::NoExec),
+        ];
+        options.extend(self.noatime.then_some(MountOption::NoAtime));
+        options.extend(self.sync.then_some(MountOption::Sync));
+        options.extend(self.dirsync.then_some(MountOption::DirSync));
+        let mut config = fuser::Config::default();
+        config.mount_options = options;
+        config.acl = if on(self.allow_other) { fuser::SessionACL::All } else { fuser::SessionACL::Owner };
+        config.n_threads = Some(self.threads.max(1));
+        config.clone_fd = self.clone_fd;
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_taken_or_left_to_the_filesystem() {
+        let mut options = MountOptions::new("disk.img");
+        for option in ["ro", "nosuid", "allow_other", "noexec", "threads=4", "defaults", "noatime"] {
+            assert!(options.set(option), "{option}");
+        }
+        for option in ["commit=5", "threads=0", "threads=x", "data=ordered", ""] {
+            assert!(!options.set(option), "{option}");
+        }
+        assert!(options.read_only && !options.exec && options.threads == 4);
+        let config = options.to_fuser(true);
+        assert!(config.mount_options.contains(&MountOption::NoSuid));
+        assert!(config.mount_options.contains(&MountOption::Dev));
+        assert!(config.mount_options.contains(&MountOption::DefaultPermissions));
+        assert_eq!(config.acl, fuser::SessionACL::All);
+        assert_eq!(MountOptions::new("x").to_fuser(false).acl, fuser::SessionACL::Owner);
+    }
+}

@@ -1,0 +1,136 @@
+//! Mounting, and the life of a mount.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_vfs::FileSystem;
+
+use crate::adapter::Adapter;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::mounts;
+use crate::options::MountOptions;
+use crate::pool::Pool;
+use crate::transport::{DevFuse, Transport, Unmounter};
+
+/// Requests that may wait for the disk at the same time.
+const POOL_THREADS: usize = 32;
+
+/// A mounted filesystem that is served by [`Session::run`]. Dropped, it unmounts.
+pub struct Session {
+    transport: Box<dyn Transport>,
+    pool: Arc<Pool>,
+    mountpoint: PathBuf,
+}
+
+/// Mounts a filesystem. The kernel's requests wait until [`Session::run`].
+pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions) -> Result<Session> {
+    let mountpoint = check_mount_point(mountpoint)?;
+    check_device()?;
+    let root = rustix::process::geteuid().is_root();
+    let core = Arc::new(Core::new(fs, options));
+    let pool = Arc::new(Pool::new(POOL_THREADS));
+    let adapter = Adapter::new(core.clone(), pool.clone());
+    let session = fuser::Session::new(adapter, &mountpoint, &options.to_fuser(root))
+        .map_err(|error| refused(&mountpoint, &error))?;
+    core.set_notifier(session.notifier());
+    if root && let Some(mount) = mounts::mounted_on(&mountpoint) {
+        mounts::tune(&mount);
+    }
+    Ok(Session { transport: Box::new(DevFuse(session)), pool, mountpoint })
+}
+
+impl Session {
+    /// Serves requests until the filesystem is unmounted and all requests are answered. Then it is time for
+    /// [`FileSystem::unmount`], also after an error.
+    pub fn run(self) -> Result<()> {
+        let served = self.transport.serve();
+        self.pool.join();
+        served.map_err(Error::Connection)
+    }
+
+    /// Something that unmounts from another thread.
+    pub fn unmounter(&mut self) -> Unmounter {
+        self.transport.unmounter()
+    }
+
+    /// Where it is mounted (absolute, no symbolic links).
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+}
+
+fn check_mount_point(path: &Path) -> Result<PathBuf> {
+    // A dead FUSE mount answers ENOTCONN to everything.
+    let dead = |error: &io::Error| error.kind() == ErrorKind::NotConnected;
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => Error::NoMountPoint(path.to_owned()),
+        _ if dead(&error) => Error::DeadMount(path.to_owned()),
+        _ => Error::MountPoint { path: path.to_owned(), source: error },
+    };
+    let absolute = path.canonicalize().map_err(failed)?;
+    // Asked first: a live FUSE server may be slow to answer, and need not.
+    if let Some(mount) = mounts::mounted_on(&absolute).filter(|mount| mount.kind.starts_with("fuse")) {
+        if fs::metadata(&absolute).is_err_and(|error| dead(&error)) {
+            return Err(Error::DeadMount(path.to_owned()));
+        }
+        return Err(Error::Busy { path: path.to_owned(), source_name: mount.source });
+    }
+    if fs::metadata(&absolute).map_err(failed)?.is_dir() {
+        Ok(absolute)
+    } else {
+        Err(Error::NotDirectory(path.to_owned()))
+    }
+}
+
+fn check_device() -> Result<()> {
+    match File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission),
+        Err(_) => Err(Error::NoDevice),
+    }
+}
+
+fn refused(mountpoint: &Path, error: &io::Error) -> Error {
+    let text = error.to_string();
+    if text.contains("user_allow_other") {
+        return Error::AllowOther;
+    }
+    // Only starting `fusermount3` fails like this once the mount point and the device are known to be there.
+    if error.kind() == ErrorKind::NotFound {
+        return Error::NoHelper;
+    }
+    let reason = text.trim().lines().last().unwrap_or("refused without a reason").to_owned();
+    Error::Refused { path: mountpoint.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_mount_points_are_named_with_advice() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = check_mount_point(&dir.path().join("none")).unwrap_err();
+        assert!(matches!(missing, Error::NoMountPoint(_)) && missing.to_string().contains("mkdir"));
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(check_mount_point(&file), Err(Error::NotDirectory(_))));
+        assert_eq!(check_mount_point(dir.path()).unwrap(), dir.path().canonicalize().unwrap());
+    }
+
+    #[test]
+    fn refusals_are_one_line() {
+        let path = Path::new("/mnt");
+        let error = refused(
+            path,
+            &io::Error::other("fusermount3: option allow_other only allowed if 'user_allow_other' is set"),
+        );
+        assert!(matches!(error, Error::AllowOther));
+        let error = refused(path, &io::Error::other("first\nfusermount3: no access to /mnt\n"));
+        assert_eq!(error.to_string(), "cannot mount on /mnt: fusermount3: no access to /mnt");
+    }
+}
