@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_cache::file::CacheError;
 use cairn_cache::mapper::MapError;
 
 use crate::corrupt::Corrupt;
@@ -31,6 +32,9 @@ pub enum Error {
         /// What stands where the magic should.
         found: u16,
     },
+    /// A mount or mkfs option that is unknown, malformed, or does not fit the volume.
+    #[error("{0}")]
+    Option(String),
     /// A feature Cairn does not know or does not maintain.
     #[error("{0}")]
     Feature(String),
@@ -47,6 +51,29 @@ impl From<Error> for cairn_vfs::Error {
             },
             Error::Feature(what) => Self::ReadOnly(what.into()),
             other => Self::Io(Arc::new(other)),
+        }
+    }
+}
+
+impl From<CacheError> for Error {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Device(error) => Self::Device(error),
+            CacheError::Map(error) => error.into(),
+        }
+    }
+}
+
+impl From<MapError> for Error {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::NoSpace => Self::Vfs(cairn_vfs::Error::NoSpace),
+            MapError::TooLarge => Self::Vfs(cairn_vfs::Error::TooLarge),
+            // The mapper was this crate's: its own error comes back whole.
+            MapError::Other(source) => match source.downcast_ref::<Self>() {
+                Some(error) => error.clone(),
+                None => Self::Vfs(cairn_vfs::Error::Io(source)),
+            },
         }
     }
 }

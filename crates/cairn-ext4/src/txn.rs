@@ -26,6 +26,15 @@ pub enum Txn {
 }
 
 impl Txn {
+    /// A transaction that is durable already, for what has not been changed.
+    #[must_use]
+    pub fn nothing_yet(&self) -> Tid {
+        match self {
+            Self::Journaled(journal) => journal.last_committed(),
+            Self::Direct(_) => Tid(0),
+        }
+    }
+
     /// Starts an operation that will change at most `credits` metadata blocks.
     pub fn begin(&self, credits: u32) -> Result<Handle> {
         Ok(match self {

@@ -191,7 +191,6 @@ const WRITABLE_INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::EXTENTS)
     .union(Incompat::BITS_64)
     .union(Incompat::FLEX_BG)
-    .union(Incompat::EA_INODE)
     .union(Incompat::CSUM_SEED)
     .union(Incompat::LARGE_DIR)
     .union(Incompat::INLINE_DATA);
@@ -210,6 +209,7 @@ const WRITABLE_RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
     (Incompat::MMP, "Cairn does not take part in multiple-mount protection; remove it with `tune2fs -O ^mmp`"),
     (Incompat::ENCRYPT, "encrypted files cannot be read without their keys; mount with Linux to write"),
+    (Incompat::EA_INODE, "attribute values in inodes of their own are read but not maintained; mount with Linux to write"),
     (Incompat::CASEFOLD, "case-insensitive names are not maintained; mount with Linux to write"),
 ];
 

@@ -12,6 +12,7 @@ pub mod group_desc;
 pub mod inode;
 pub mod indirect;
 pub mod layout;
+pub mod orphan;
 pub mod superblock;
 pub mod time;
 

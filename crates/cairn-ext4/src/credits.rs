@@ -1,0 +1,59 @@
+//! How many metadata blocks each kind of operation may change: the journal space it asks for.
+
+use crate::format::layout::Layout;
+
+/// Upper bounds, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Credits {
+    /// One inode record (and the orphan list's link beside it).
+    pub attributes: u32,
+    /// Adding or removing an orphan record: superblock or orphan block, and a neighbour.
+    pub orphan: u32,
+    /// Mapping one claimed extent: bitmaps and descriptors of its blocks, the map's blocks and their splits, the inode.
+    pub map_extent: u32,
+    /// One step of freeing blocks.
+    pub remove_step: u32,
+    /// Adding a name with a new inode: allocation, directory splits, attributes.
+    pub create: u32,
+    /// Adding a name.
+    pub link: u32,
+    /// Removing a name.
+    pub unlink: u32,
+    /// Two names and two directories.
+    pub rename: u32,
+    /// Freeing an inode number with its attribute block.
+    pub free_inode: u32,
+    /// Setting one extended attribute.
+    pub xattr: u32,
+    /// Moving extents of one file up or down.
+    pub shift: u32,
+}
+
+impl Credits {
+    /// For a volume; bounds hold for all map depths, and stay small enough that several operations fit in the smallest journal.
+    #[must_use]
+    pub const fn for_layout(_layout: &Layout) -> Self {
+        // A block taken or freed: its bitmap and its group's descriptor.
+        let block = 2;
+        // An extent tree of depth 5 that splits at each level, growing by one block a level.
+        let tree = 5 * (1 + block) + 1;
+        // A leaf, its new half, the index blocks above and a new root.
+        let directory = 4 * (1 + block) + 2;
+        let attributes = 1;
+        let orphan = 2;
+        let xattr = 2 * (1 + block) + attributes + 1;
+        Self {
+            attributes,
+            orphan,
+            map_extent: 2 * block + tree + attributes,
+            remove_step: tree + 3 * block + attributes + orphan,
+            create: 3 + directory + tree + 2 * attributes + orphan + xattr,
+            link: directory + tree + 2 * attributes + orphan,
+            unlink: 2 + 2 * attributes + orphan,
+            rename: 2 * (directory + tree) + 4 * attributes + orphan + 4,
+            free_inode: 2 + attributes + orphan + 1 + block,
+            xattr,
+            shift: 2 * tree + attributes,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What `cairn info` shows of a volume, read from its superblock alone.
+
+use crate::format::features::{Access, Compat, Incompat};
+use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
+
+/// Facts of a superblock.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Info {
+    /// "ext2", "ext3" or "ext4".
+    pub kind: &'static str,
+    /// Label.
+    pub label: String,
+    /// UUID.
+    pub uuid: String,
+    /// Bytes a block.
+    pub block_size: u32,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Free blocks as the superblock says.
+    pub free_blocks: u64,
+    /// Blocks reserved for root.
+    pub reserved_blocks: u64,
+    /// Inodes in all.
+    pub inodes: u32,
+    /// Free inodes as the superblock says.
+    pub free_inodes: u32,
+    /// Bytes an inode record.
+    pub inode_size: u16,
+    /// Feature names.
+    pub features: Vec<String>,
+    /// "clean", "needs recovery", "not clean", "has errors".
+    pub state: &'static str,
+    /// How cairn opens it: "read-write", or the reason why not.
+    pub access: String,
+    /// Seconds since 1970 of its making.
+    pub created: u64,
+    /// Seconds since 1970 of the last mount.
+    pub last_mounted: u64,
+    /// Seconds since 1970 of the last write.
+    pub last_written: u64,
+    /// Mounts since the last check.
+    pub mount_count: u16,
+}
+
+impl Info {
+    /// From a superblock.
+    #[must_use]
+    pub fn of(superblock: &Superblock) -> Self {
+        let raw = &superblock.raw;
+        let features = superblock.features();
+        let time = |low: u32, high: u8| u64::from(low) | u64::from(high) << 32;
+        Self {
+            kind: kind(superblock),
+            label: superblock.label(),
+            uuid: superblock.uuid().to_string(),
+            block_size: 1024_u32.checked_shl(raw.s_log_block_size.get()).unwrap_or(0),
+            blocks: superblock.blocks_count(),
+            free_blocks: superblock.free_blocks(),
+            reserved_blocks: superblock.reserved_blocks(),
+            inodes: raw.s_inodes_count.get(),
+            free_inodes: raw.s_free_inodes_count.get(),
+            inode_size: raw.s_inode_size.get(),
+            features: features.names(),
+            state: state(superblock),
+            access: match features.access() {
+                Access::ReadWrite => "read-write".to_owned(),
+                Access::ReadOnly(reason) => format!("read-only: {reason}"),
+                Access::Refuse(reason) => format!("none: {reason}"),
+            },
+            created: time(raw.s_mkfs_time.get(), raw.s_mkfs_time_hi),
+            last_mounted: time(raw.s_mtime.get(), raw.s_mtime_hi),
+            last_written: time(raw.s_wtime.get(), raw.s_wtime_hi),
+            mount_count: raw.s_mnt_count.get(),
+        }
+    }
+}
+
+fn kind(superblock: &Superblock) -> &'static str {
+    let features = superblock.features();
+    let newer = features.incompat.difference(Incompat::FILETYPE | Incompat::RECOVER | Incompat::META_BG | Incompat::JOURNAL_DEV);
+    if !newer.is_empty() || features.has_group_checksums() {
+        "ext4"
+    } else if features.compat(Compat::HAS_JOURNAL) {
+        "ext3"
+    } else {
+        "ext2"
+    }
+}
+
+fn state(superblock: &Superblock) -> &'static str {
+    let state = superblock.raw.s_state.get();
+    if state & STATE_ERROR != 0 {
+        "has errors"
+    } else if superblock.features().incompat(Incompat::RECOVER) {
+        "needs recovery"
+    } else if state & STATE_VALID == 0 {
+        "not clean"
+    } else {
+        "clean"
+    }
+}

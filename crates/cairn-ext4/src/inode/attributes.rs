@@ -1,0 +1,268 @@
+//! Attributes: what stat tells, what chmod, chown and utimens change, and the times that follow from other work.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cairn_vfs::acl::Acl;
+use cairn_vfs::{Attributes, Error as VfsError, FileKind, IoFlags, SetAttributes, SetTime, Timestamp};
+
+use crate::error::Result;
+use crate::format::inode::InodeFlags;
+use crate::inode::{Inode, State};
+use crate::volume::Volume;
+
+/// Set-user-id and set-group-id.
+const SET_UID: u16 = 0o4000;
+const SET_GID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
+
+/// Access times older than this are renewed by `relatime`.
+const RELATIME_SECONDS: i64 = 24 * 60 * 60;
+
+/// The volume's clock as a timestamp.
+#[must_use]
+pub fn now(volume: &Volume) -> Timestamp {
+    timestamp(volume.runtime.now())
+}
+
+/// A system time as a timestamp.
+#[must_use]
+pub fn timestamp(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: since.subsec_nanos(),
+        },
+        Err(before) => {
+            let before = before.duration();
+            let borrow = i64::from(before.subsec_nanos() > 0);
+            Timestamp {
+                seconds: -i64::try_from(before.as_secs()).unwrap_or(i64::MAX) - borrow,
+                nanoseconds: (1_000_000_000 - before.subsec_nanos()) % 1_000_000_000,
+            }
+        }
+    }
+}
+
+/// `stat`.
+#[must_use]
+pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
+    let state = inode.state.read();
+    let record = &state.record;
+    let sectors_per_block = u64::from(volume.layout.block_size) / 512;
+    Attributes {
+        ino: inode.ino,
+        generation: record.generation,
+        kind: inode.kind,
+        permissions: u32::from(record.mode & 0o7777),
+        links: record.links,
+        uid: record.uid,
+        gid: record.gid,
+        size: state.size,
+        sectors: record.blocks_512 + state.delayed * sectors_per_block,
+        block_size: volume.layout.block_size.max(4096),
+        device: match inode.kind {
+            FileKind::BlockDevice | FileKind::CharDevice => encode_device(record.device()),
+            _ => 0,
+        },
+        atime: record.atime,
+        mtime: record.mtime,
+        ctime: record.ctime,
+        crtime: (record.crtime != Timestamp::default()).then_some(record.crtime),
+        flags: cairn_vfs::InodeFlags::from_bits_truncate(record.flags.bits()),
+    }
+}
+
+/// Linux's 32-bit `dev_t`: minor 0-7, major 8-19, the rest of the minor above.
+fn encode_device((major, minor): (u32, u32)) -> u32 {
+    minor & 0xff | major << 8 | (minor & !0xff) << 12
+}
+
+/// Major and minor number of a `dev_t`.
+#[must_use]
+pub fn decode_device(device: u32) -> (u32, u32) {
+    (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
+}
+
+/// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
+pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
+    volume.check_writable()?;
+    check_settable(inode, set)?;
+    if let Some(size) = set.size {
+        super::truncate::set_size(volume, inode, size)?;
+    }
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    let now = now(volume);
+    apply(&mut state, inode, set, now);
+    if let Some(permissions) = set.permissions {
+        crate::xattr_ops::follow_mode(volume, &handle, inode, &mut state, permissions)?;
+    }
+    inode.store(volume, &handle, &mut state)
+}
+
+fn check_settable(inode: &Inode, set: &SetAttributes) -> Result<()> {
+    let flags = inode.state.read().record.flags;
+    let changes_flags_only = SetAttributes { flags: set.flags, ..SetAttributes::default() } == *set;
+    if changes_flags_only {
+        return Ok(());
+    }
+    let touches_time_only = set.permissions.is_none()
+        && set.uid.is_none()
+        && set.gid.is_none()
+        && set.size.is_none()
+        && matches!(set.atime, None | Some(SetTime::Now))
+        && matches!(set.mtime, None | Some(SetTime::Now));
+    if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !touches_time_only) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok(())
+}
+
+fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) {
+    let record = &mut state.record;
+    if set.kill_privileges {
+        record.mode = without_privileges(record.mode, inode.kind);
+    }
+    if let Some(permissions) = set.permissions {
+        let bits = u16::try_from(permissions & 0o7777).unwrap_or(0);
+        record.mode = (record.mode & !0o7777) | bits;
+    }
+    record.uid = set.uid.unwrap_or(record.uid);
+    record.gid = set.gid.unwrap_or(record.gid);
+    let pick = |time: Option<SetTime>, old: Timestamp| match time {
+        None => old,
+        Some(SetTime::Now) => now,
+        Some(SetTime::To(time)) => time,
+    };
+    record.atime = pick(set.atime, record.atime);
+    record.mtime = pick(set.mtime, record.mtime);
+    record.ctime = set.ctime.unwrap_or(now);
+    if let Some(flags) = set.flags {
+        let settable = cairn_vfs::InodeFlags::SYNC
+            | cairn_vfs::InodeFlags::IMMUTABLE
+            | cairn_vfs::InodeFlags::APPEND
+            | cairn_vfs::InodeFlags::NODUMP
+            | cairn_vfs::InodeFlags::NOATIME
+            | cairn_vfs::InodeFlags::DIRSYNC
+            | cairn_vfs::InodeFlags::TOPDIR
+            | cairn_vfs::InodeFlags::PROJINHERIT;
+        let kept = record.flags.bits() & !settable.bits();
+        record.flags = InodeFlags::from_bits_retain(kept | (flags & settable).bits());
+    }
+}
+
+/// Mode after an unprivileged write or chown: no set-user-id; no set-group-id where it means execution.
+fn without_privileges(mode: u16, kind: FileKind) -> u16 {
+    if kind != FileKind::Regular {
+        return mode;
+    }
+    let mode = mode & !SET_UID;
+    if mode & GROUP_EXECUTE == 0 { mode } else { mode & !SET_GID }
+}
+
+/// Refuses writes that the inode's flags forbid.
+pub(super) fn check_write(inode: &Inode, offset: u64, size: u64) -> Result<()> {
+    let flags = inode.state.read().record.flags;
+    if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && offset < size) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok(())
+}
+
+/// Contents changed: times move and privileges go. In memory; stored with the next write-back, fsync or sync.
+pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) {
+    if flags.contains(IoFlags::KILL_PRIVILEGES) {
+        state.record.mode = without_privileges(state.record.mode, FileKind::Regular);
+    }
+    if !flags.contains(IoFlags::WRITEBACK) {
+        let now = now(volume);
+        state.record.mtime = now;
+        state.record.ctime = now;
+    }
+    state.record.version = state.record.version.wrapping_add(1);
+    state.dirty = true;
+}
+
+/// Contents were read: the access time follows as with `relatime`, in memory.
+pub(super) fn touch_access(volume: &Volume, inode: &Inode) {
+    if !volume.options.access_times || volume.is_read_only() {
+        return;
+    }
+    let stale = |state: &State, now: Timestamp| {
+        let record = &state.record;
+        !record.flags.contains(InodeFlags::NOATIME)
+            && (record.atime <= record.mtime
+                || record.atime <= record.ctime
+                || now.seconds - record.atime.seconds >= RELATIME_SECONDS)
+    };
+    let now = now(volume);
+    if stale(&inode.state.read(), now) {
+        let mut state = inode.state.write();
+        state.record.atime = now;
+        state.dirty = true;
+    }
+}
+
+/// Owner, group, mode and inherited ACLs of a new inode.
+pub struct Ownership {
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Full mode.
+    pub mode: u16,
+    /// Access ACL to store, if the mode does not say it all.
+    pub access: Option<Acl>,
+    /// Default ACL to store (directories).
+    pub default: Option<Acl>,
+}
+
+impl Ownership {
+    /// What a new inode of `kind` in `parent` gets, as Linux decides it.
+    pub fn of_new(
+        volume: &Volume,
+        parent: &State,
+        parent_default: Option<&Acl>,
+        kind: FileKind,
+        permissions: u32,
+        caller: &cairn_vfs::Caller,
+    ) -> Self {
+        let from_parent = parent.record.mode & SET_GID != 0;
+        let gid = if from_parent || volume.options.group_of_parent { parent.record.gid } else { caller.gid };
+        let mut bits = permissions & 0o7777;
+        if from_parent && kind == FileKind::Directory {
+            bits |= u32::from(SET_GID);
+        }
+        let (bits, access, default) = match parent_default {
+            Some(acl) if kind != FileKind::Symlink => {
+                Acl::inherit(acl, kind.mode_bits() | bits)
+            }
+            _ if kind == FileKind::Symlink => (0o777, None, None),
+            _ => (bits & !(caller.umask & 0o777), None, None),
+        };
+        let mode = u16::try_from(kind.mode_bits() | bits & 0o7777).unwrap_or(0);
+        Self { uid: caller.uid, gid, mode, access, default }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn times_before_1970_have_positive_nanoseconds() {
+        let before = UNIX_EPOCH - Duration::new(1, 250_000_000);
+        assert_eq!(timestamp(before), Timestamp { seconds: -2, nanoseconds: 750_000_000 });
+        assert_eq!(timestamp(UNIX_EPOCH - Duration::from_secs(3)), Timestamp { seconds: -3, nanoseconds: 0 });
+        assert_eq!(timestamp(UNIX_EPOCH + Duration::new(5, 7)), Timestamp { seconds: 5, nanoseconds: 7 });
+    }
+
+    #[test]
+    fn privileges_go_only_where_they_mean_execution() {
+        assert_eq!(without_privileges(0o106_755, FileKind::Regular), 0o100_755);
+        assert_eq!(without_privileges(0o102_644, FileKind::Regular), 0o102_644, "mandatory locking bit stays");
+        assert_eq!(without_privileges(0o042_755, FileKind::Directory), 0o042_755);
+    }
+}

@@ -1,0 +1,280 @@
+//! Reading and writing file contents.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_cache::mapper::{FileMapper, Place, Run};
+use cairn_cache::writeback::WritebackMode as Mode;
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::inode::mapper::InodeMapper;
+use crate::volume::Volume;
+
+/// `FIEMAP_EXTENT_*` of linux/fiemap.h.
+mod fiemap {
+    pub const LAST: u32 = 0x1;
+    pub const UNKNOWN: u32 = 0x2;
+    pub const DELALLOC: u32 = 0x4;
+    pub const DATA_INLINE: u32 = 0x200;
+    pub const UNWRITTEN: u32 = 0x800;
+}
+
+/// Reads into `buf`; fewer bytes only at the end of the file.
+pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+    regular(inode)?;
+    let _data = inode.data.read();
+    let size = inode.size();
+    if offset >= size || buf.is_empty() {
+        return Ok(0);
+    }
+    let mapper = InodeMapper::new(volume, inode);
+    let done = if inode.is_inline() {
+        super::inline::read(volume, inode, offset, buf)?
+    } else if flags.contains(IoFlags::DIRECT) {
+        inode.cache.direct_read(&mapper, size, offset, buf)?
+    } else {
+        inode.cache.read(&mapper, size, offset, buf)?
+    };
+    super::attributes::touch_access(volume, inode);
+    Ok(done)
+}
+
+/// Writes `data`; a shorter count means that space ran out after some of it.
+pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+    regular(inode)?;
+    volume.check_writable()?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    let mut done = 0;
+    while done < data.len() {
+        // With no lock held: a throttled writer writes back other files, too.
+        volume.pages.balance();
+        let piece = volume.with_space(|| write_locked(volume, inode, offset + done as u64, &data[done..], flags));
+        match piece {
+            Ok(0) => break,
+            Ok(taken) => done += taken,
+            Err(error) if done == 0 => return Err(error),
+            // What was taken so far counts; the next call meets the error.
+            Err(_) => break,
+        }
+    }
+    if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) {
+        crate::fsync::fsync(volume, inode, !flags.contains(IoFlags::SYNC))?;
+    }
+    Ok(done)
+}
+
+fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+    let _data = inode.data.write();
+    let old_size = inode.size();
+    let offset = if flags.contains(IoFlags::APPEND) { old_size } else { offset };
+    super::attributes::check_write(inode, offset, old_size)?;
+    let limit = volume.max_file_size(inode);
+    if offset >= limit {
+        return Err(VfsError::TooLarge.into());
+    }
+    let fits = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(data.len());
+    let data = &data[..fits];
+    if inode.is_inline() {
+        super::inline::spill(volume, inode)?;
+    }
+    let mapper = InodeMapper::new(volume, inode);
+    let done = if flags.contains(IoFlags::DIRECT) {
+        inode.cache.direct_write(&mapper, old_size, offset, &bytes::Bytes::copy_from_slice(data))?
+    } else {
+        inode.cache.write(&mapper, old_size, offset, data)?
+    };
+    note_pending_tail(volume, inode, old_size, offset);
+    let mut state = inode.state.write();
+    state.size = state.size.max(offset + done as u64);
+    super::attributes::note_modified(volume, &mut state, flags);
+    Ok(done)
+}
+
+/// The cache zeroes a partly used last block beyond the old end when the size moves past it. Until that block is written, the size
+/// on disk must not cover what stands there now. One such block exists at a time.
+pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_size: u64, next: u64) {
+    let block_size = u64::from(volume.layout.block_size);
+    let block = FileBlock(old_size / block_size);
+    if old_size.is_multiple_of(block_size) || next < (block.get() + 1) * block_size || !inode.cache.is_dirty(block) {
+        return;
+    }
+    let mut state = inode.state.write();
+    let on_disk = state.status.find(block).is_some_and(|known| matches!(known.state, crate::status::State::Mapped(_)));
+    if on_disk && state.pending_tail.is_none() && state.record.size.div_ceil(block_size) == block.get() + 1 {
+        state.pending_tail = Some(block);
+    }
+}
+
+/// Writes dirty data of a byte range and waits for it. Call with `data` held, shared or exclusive.
+pub fn write_back(volume: &Arc<Volume>, inode: &Arc<Inode>, range: std::ops::Range<u64>, mode: Mode) -> Result<()> {
+    let mapper = InodeMapper::new(volume, inode);
+    inode.cache.write_back(&mapper, range, inode.size(), mode)?;
+    Ok(())
+}
+
+/// `SEEK_DATA` and `SEEK_HOLE`. Delayed blocks are data; preallocated ones are data only where the cache has some.
+pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
+    let _data = inode.data.read();
+    let size = inode.size();
+    if offset >= size {
+        return Err(VfsError::NoData.into());
+    }
+    if inode.kind != FileKind::Regular || inode.is_inline() {
+        return Ok(if what == Seek::Data { offset } else { size });
+    }
+    let block_size = u64::from(volume.layout.block_size);
+    let mapper = InodeMapper::new(volume, inode);
+    let mut at = offset;
+    while at < size {
+        let start = FileBlock(at / block_size);
+        let left = size.div_ceil(block_size) - start.get();
+        let mapping = mapper.lookup(Run { start, len: left })?;
+        let mut end = (start.get() + mapping.run.len.min(left)) * block_size;
+        let is_data = match mapping.place {
+            Place::Mapped(_) | Place::Delayed | Place::Inline(_) => true,
+            Place::Hole => false,
+            Place::Unwritten(_) => {
+                let last = start.get() + mapping.run.len.min(left);
+                match inode.cache.dirty_ranges(start.get()..last).first() {
+                    Some(run) if run.start == start => {
+                        end = (run.start.get() + run.len) * block_size;
+                        true
+                    }
+                    Some(run) => {
+                        end = run.start.get() * block_size;
+                        false
+                    }
+                    None => false,
+                }
+            }
+        };
+        if is_data == (what == Seek::Data) {
+            return Ok(at.min(size));
+        }
+        at = end;
+    }
+    if what == Seek::Hole { Ok(size) } else { Err(VfsError::NoData.into()) }
+}
+
+/// `FIEMAP`.
+pub fn extents(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    len: u64,
+    sync: bool,
+    emit: &mut dyn FnMut(FileExtent) -> bool,
+) -> Result<()> {
+    let _data = inode.data.read();
+    let size = inode.size();
+    let block_size = u64::from(volume.layout.block_size);
+    if inode.is_inline() {
+        if offset < size {
+            let physical = inode.location.block.get() * block_size + inode.location.offset as u64;
+            emit(FileExtent { logical: 0, physical, length: size, flags: fiemap::DATA_INLINE | fiemap::LAST });
+        }
+        return Ok(());
+    }
+    if sync {
+        write_back(volume, inode, 0..u64::MAX, Mode::Sync)?;
+    }
+    let mapper = InodeMapper::new(volume, inode);
+    let end = offset.saturating_add(len).div_ceil(block_size).min(volume.max_file_blocks(inode));
+    let mut block = offset / block_size;
+    let mut held: Option<FileExtent> = None;
+    while block < end {
+        let mapping = mapper.lookup(Run { start: FileBlock(block), len: end - block })?;
+        let (physical, flags) = match mapping.place {
+            Place::Mapped(pba) => (pba.get() * block_size, 0),
+            Place::Unwritten(pba) => (pba.get() * block_size, fiemap::UNWRITTEN),
+            Place::Delayed => (0, fiemap::DELALLOC | fiemap::UNKNOWN),
+            Place::Hole | Place::Inline(_) => {
+                block = block.saturating_add(mapping.run.len);
+                continue;
+            }
+        };
+        let next = FileExtent { logical: block * block_size, physical, length: mapping.run.len * block_size, flags };
+        if let Some(extent) = held.replace(next)
+            && !emit(extent)
+        {
+            return Ok(());
+        }
+        block += mapping.run.len;
+    }
+    if let Some(mut extent) = held {
+        let after = (extent.logical + extent.length) / block_size;
+        if !has_blocks_from(volume, inode, after)? {
+            extent.flags |= fiemap::LAST;
+        }
+        emit(extent);
+    }
+    Ok(())
+}
+
+/// True if any block at or after `block` is not a hole.
+fn has_blocks_from(volume: &Arc<Volume>, inode: &Arc<Inode>, block: u64) -> Result<bool> {
+    let mapper = InodeMapper::new(volume, inode);
+    let end = volume.max_file_blocks(inode);
+    let mut at = block;
+    while at < end {
+        let mapping = mapper.lookup(Run { start: FileBlock(at), len: end - at })?;
+        if mapping.place != Place::Hole {
+            return Ok(true);
+        }
+        at = at.saturating_add(mapping.run.len);
+    }
+    Ok(false)
+}
+
+/// Largest piece that `copy_range` holds in memory.
+const COPY_CHUNK: usize = 1 << 20;
+
+/// Copies within the volume, through the cache; holes are skipped where the target has none to fill.
+pub fn copy_range(
+    volume: &Arc<Volume>,
+    from: &Arc<Inode>,
+    from_offset: u64,
+    to: &Arc<Inode>,
+    to_offset: u64,
+    len: u64,
+) -> Result<u64> {
+    regular(from)?;
+    regular(to)?;
+    let overlap = from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len);
+    if from.ino == to.ino && overlap && len > 0 {
+        return Err(VfsError::Invalid("source and target ranges overlap").into());
+    }
+    let mut buf = vec![0; COPY_CHUNK.min(usize::try_from(len).unwrap_or(COPY_CHUNK))];
+    let mut done = 0;
+    while done < len {
+        let want = usize::try_from(len - done).unwrap_or(usize::MAX).min(buf.len());
+        let got = read(volume, from, from_offset + done, &mut buf[..want], IoFlags::empty())?;
+        if got == 0 {
+            break;
+        }
+        match write(volume, to, to_offset + done, &buf[..got], IoFlags::empty()) {
+            Ok(written) => {
+                done += written as u64;
+                if written < got {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Data operations are for regular files.
+pub(super) fn regular(inode: &Inode) -> Result<()> {
+    match inode.kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(VfsError::IsDirectory.into()),
+        _ => Err(VfsError::Invalid("not a regular file").into()),
+    }
+}

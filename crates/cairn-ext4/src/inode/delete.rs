@@ -1,0 +1,45 @@
+//! The end of an inode: its blocks, attributes and number are freed once nobody can reach it.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_cache::mapper::Run;
+
+use crate::error::Result;
+use crate::inode::mapper::InodeMapper;
+use crate::inode::truncate::remove_blocks;
+use crate::inode::{Inode, attributes};
+use crate::volume::Volume;
+
+/// Deletes an inode that has neither names nor users. It is on the orphan records, so a crash in between is finished by
+/// recovery.
+pub fn delete(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    let _data = inode.data.write();
+    if std::mem::replace(&mut inode.state.write().deleted, true) {
+        return Ok(());
+    }
+    let mapper = InodeMapper::new(volume, inode);
+    inode.cache.drop_all(&mapper);
+    let mut handle = volume.begin(volume.credits.remove_step)?;
+    {
+        let mut state = inode.state.write();
+        state.size = 0;
+        state.pending_tail = None;
+    }
+    if volume.has_block_map(inode) {
+        remove_blocks(volume, inode, &mut handle, Run { start: FileBlock(0), len: u64::MAX })?;
+    }
+    volume.ensure_credits(&mut handle, volume.credits.free_inode)?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    crate::xattr_ops::free_all(volume, &handle, inode, state)?;
+    volume.orphans.remove(volume, &handle, inode.ino)?;
+    state.record.size = 0;
+    state.record.dtime = u32::try_from(attributes::now(volume).seconds & 0xffff_ffff).unwrap_or(u32::MAX);
+    state.record.links = 0;
+    inode.store(volume, &handle, state)?;
+    volume.space.free_inode(&handle, inode.ino, inode.kind == cairn_vfs::FileKind::Directory)?;
+    // Before the handle ends: the number can be given out again once its transaction is durable.
+    volume.inodes.remove(inode.ino);
+    Ok(())
+}

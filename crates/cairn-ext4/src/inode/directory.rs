@@ -1,0 +1,204 @@
+//! A directory's entries, over blocks or inside the inode.
+//!
+//! Locking: the caller holds `namespace`: shared to search, alone to change.
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino};
+use cairn_cache::block::Buffer;
+use cairn_cache::mapper::{Place, Run};
+use cairn_vfs::{DirEntry, Error as VfsError, FileKind};
+
+use crate::corrupt::Corrupt;
+use crate::dir::hash::HashSettings;
+use crate::dir::inline::InlineDir;
+use crate::dir::{self, DirBlocks, DirSettings};
+use crate::error::Result;
+use crate::format::dir_entry::DirFormat;
+use crate::format::features::{Compat, Incompat};
+use crate::format::inode::InodeFlags;
+use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, inline};
+use crate::txn::Handle;
+use crate::volume::Volume;
+
+/// A directory's blocks, found through its map.
+struct Blocks<'a> {
+    volume: &'a Arc<Volume>,
+    inode: &'a Arc<Inode>,
+}
+
+fn settings(volume: &Volume, inode: &Inode) -> DirSettings {
+    let layout = &volume.layout;
+    DirSettings {
+        ino: inode.ino,
+        format: DirFormat {
+            block_size: layout.block_size as usize,
+            filetype: layout.features.incompat(Incompat::FILETYPE),
+            seed: inode.seed,
+            inodes_count: layout.inodes_count,
+        },
+        hash: volume.hash,
+        dir_index: layout.features.compat(Compat::DIR_INDEX),
+        large_dir: layout.features.incompat(Incompat::LARGE_DIR),
+    }
+}
+
+/// How names are hashed on a volume.
+pub fn hash_settings(superblock: &crate::format::superblock::Superblock) -> HashSettings {
+    let raw = &superblock.raw;
+    let flags = raw.s_flags.get();
+    HashSettings {
+        default_version: raw.s_def_hash_version,
+        unsigned: flags & crate::format::superblock::FLAG_UNSIGNED_HASH != 0,
+        seed: raw.s_hash_seed.map(|word| word.get()),
+    }
+}
+
+impl DirBlocks for Blocks<'_> {
+    fn settings(&self) -> DirSettings {
+        settings(self.volume, self.inode)
+    }
+
+    fn indexed(&self) -> bool {
+        self.inode.state.read().record.flags.contains(InodeFlags::INDEX)
+    }
+
+    fn set_indexed(&self, handle: &Handle, indexed: bool) -> Result<()> {
+        let mut state = self.inode.state.write();
+        state.record.flags.set(InodeFlags::INDEX, indexed);
+        self.inode.store(self.volume, handle, &mut state)
+    }
+
+    fn count(&self) -> u64 {
+        self.inode.size() / u64::from(self.volume.layout.block_size)
+    }
+
+    fn get(&self, block: FileBlock) -> Result<Arc<Buffer>> {
+        let known = {
+            let state = self.inode.state.read();
+            state.status.find(block)
+        };
+        let known = match known {
+            Some(known) => known,
+            None => InodeMapper::find(self.volume, self.inode, &mut self.inode.state.write(), block)?,
+        };
+        match known.mapping_from(block).place {
+            Place::Mapped(pba) => Ok(self.volume.buffers.get(pba)?),
+            _ => Err(Corrupt::Directory { ino: self.inode.ino, block, offset: 0, what: "hole in a directory", value: 0 }.into()),
+        }
+    }
+
+    fn append(&self, handle: &Handle) -> Result<(FileBlock, Arc<Buffer>)> {
+        let block_size = u64::from(self.volume.layout.block_size);
+        let mut guard = self.inode.state.write();
+        let state = &mut *guard;
+        let block = FileBlock(state.size / block_size);
+        let goal = InodeMapper::new(self.volume, self.inode).goal(state, block)?;
+        let source = self.volume.space.for_mapping();
+        let pba = crate::space::BlockSource::allocate(&*self.volume.space, handle, goal)?;
+        let run = Run { start: block, len: 1 };
+        let map = self.volume.map_with(self.inode, state, &source);
+        match map.insert(handle, &mut state.record.block, run, pba, false) {
+            Ok(delta) => self.volume.account(state, delta),
+            Err(error) => {
+                crate::space::BlockSource::free(&*self.volume.space, handle, pba, 1, crate::space::Freed::Metadata)?;
+                return Err(error);
+            }
+        }
+        state.status.set_mapped(run, pba);
+        state.size += block_size;
+        state.record.size = state.size;
+        self.inode.store(self.volume, handle, state)?;
+        drop(guard);
+        Ok((block, handle.create(pba)?))
+    }
+}
+
+/// Bytes of an inline directory, copied.
+fn inline_bytes(volume: &Volume, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
+    let state = inode.state.read();
+    Ok((state.record.block, inline::tail(volume, inode, &state)?))
+}
+
+/// Finds a name, `.` and `..` too.
+pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<(Ino, Option<FileKind>)>> {
+    if inode.is_inline() {
+        let (head, tail) = inline_bytes(volume, inode)?;
+        let found = InlineDir { head: &head, tail: &tail }.lookup(&settings(volume, inode), name)?;
+        return Ok(found.map(|found| (found.ino, found.kind)));
+    }
+    Ok(dir::lookup(&Blocks { volume, inode }, name)?.map(|found| (found.ino, found.kind)))
+}
+
+/// Adds a name that is not there.
+pub fn add(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
+    to_blocks(volume, handle, inode)?;
+    dir::add(&Blocks { volume, inode }, handle, name, ino, kind)
+}
+
+/// Removes a name that is there.
+pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    to_blocks(volume, handle, inode)?;
+    dir::remove(&Blocks { volume, inode }, handle, name).map(drop)
+}
+
+/// Points a name (`..` too) to another inode.
+pub fn set_target(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Arc<Inode>,
+    name: &[u8],
+    ino: Ino,
+    kind: FileKind,
+) -> Result<()> {
+    to_blocks(volume, handle, inode)?;
+    dir::set_target(&Blocks { volume, inode }, handle, name, ino, kind).map(drop)
+}
+
+/// True if there is nothing but `.` and `..`.
+pub fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
+    if inode.is_inline() {
+        let (head, tail) = inline_bytes(volume, inode)?;
+        return InlineDir { head: &head, tail: &tail }.is_empty(&settings(volume, inode));
+    }
+    dir::is_empty(&Blocks { volume, inode })
+}
+
+/// Gives a new directory its first block.
+pub fn init(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent: Ino) -> Result<()> {
+    dir::init_empty(&Blocks { volume, inode }, handle, parent)
+}
+
+/// Entries from `position` on.
+pub fn read(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    position: u64,
+    emit: &mut dyn FnMut(DirEntry) -> bool,
+) -> Result<()> {
+    if inode.kind != FileKind::Directory {
+        return Err(VfsError::NotDirectory.into());
+    }
+    {
+        let _names = inode.namespace.read();
+        if inode.is_inline() {
+            let (head, tail) = inline_bytes(volume, inode)?;
+            InlineDir { head: &head, tail: &tail }.readdir(&settings(volume, inode), position, emit)?;
+        } else {
+            dir::readdir(&Blocks { volume, inode }, position, emit)?;
+        }
+    }
+    super::attributes::touch_access(volume, inode);
+    Ok(())
+}
+
+/// An inline directory that is to be changed moves to blocks first, in the same handle.
+fn to_blocks(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
+    if !inode.is_inline() {
+        return Ok(());
+    }
+    let (head, tail) = inline_bytes(volume, inode)?;
+    inline::leave(volume, inode, &mut inode.state.write())?;
+    InlineDir { head: &head, tail: &tail }.convert(&Blocks { volume, inode }, handle)
+}

@@ -1,0 +1,120 @@
+//! Contents that live in the inode: the first 60 bytes in the block map's place, the rest in the attribute `system.data`.
+//!
+//! Inline contents are read where they are. What is to be changed moves to blocks first: in one transaction, after its data is on
+//! the device, so that a crash shows the old place or the new one.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_block::BlockDeviceExt;
+use cairn_cache::mapper::Run;
+use cairn_vfs::Error as VfsError;
+
+use crate::error::Result;
+use crate::format::inode::InodeFlags;
+use crate::format::xattr::{self, OwnedAttribute, Place, Value};
+use crate::inode::{Inode, State};
+use crate::volume::Volume;
+
+/// Prefix index of `system.`.
+const SYSTEM: u8 = 7;
+const DATA: &[u8] = b"data";
+
+/// The part of the contents that does not fit the block map's place.
+pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
+    let attributes = xattr::decode(&state.record.extra, Place::Inode, inode.ino)?;
+    let found = attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
+    match found.map(|attribute| &attribute.value) {
+        Some(Value::Here(bytes)) => Ok(bytes.to_vec()),
+        Some(Value::Inode { ino, size, .. }) => crate::xattr_ops::value_inode(volume, *ino, *size),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// All bytes of an inline file or symlink.
+pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+    let state = inode.state.read();
+    let mut bytes = state.record.block.to_vec();
+    bytes.extend(tail(volume, inode, &state)?);
+    let size = usize::try_from(state.size).map_err(|_| VfsError::TooLarge)?;
+    if size > bytes.len() {
+        return Err(crate::Corrupt::Inode {
+            ino: inode.ino,
+            field: "i_size",
+            value: state.size,
+            expected: "no more than the inline contents",
+        }
+        .into());
+    }
+    bytes.truncate(size);
+    Ok(bytes)
+}
+
+/// Reads from an inline file.
+pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let bytes = contents(volume, inode)?;
+    let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+    let len = rest.len().min(buf.len());
+    buf[..len].copy_from_slice(&rest[..len]);
+    Ok(len)
+}
+
+/// The inode stops being inline: flag and attribute go, the block map starts empty. In memory; the caller stores it in the same
+/// handle that gives the contents their new place.
+pub fn leave(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
+    let attributes = xattr::decode(&state.record.extra, Place::Inode, inode.ino)?;
+    let kept: Vec<OwnedAttribute> = attributes
+        .iter()
+        .filter(|attribute| !(attribute.index == SYSTEM && attribute.name == DATA))
+        .map(OwnedAttribute::from)
+        .collect();
+    xattr::encode_inode(&mut state.record.extra, &kept);
+    state.record.flags.remove(InodeFlags::INLINE_DATA);
+    volume.init_block_map(&mut state.record);
+    state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
+    if inode.kind == cairn_vfs::FileKind::Directory {
+        state.size = 0;
+        state.record.size = 0;
+    }
+    Ok(())
+}
+
+/// Moves an inline file's contents to blocks. Call with `data` locked alone.
+pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    let bytes = contents(volume, inode)?;
+    let block_size = volume.layout.block_size as usize;
+    let blocks = u32::try_from(bytes.len().div_ceil(block_size)).map_err(|_| VfsError::TooLarge)?;
+    if blocks == 0 {
+        let handle = volume.begin(volume.credits.attributes)?;
+        let mut state = inode.state.write();
+        leave(volume, inode, &mut state)?;
+        return inode.store(volume, &handle, &mut state);
+    }
+    let claim = volume.space.claim(volume.group_goal(inode.ino), blocks)?;
+    let moved = (|| {
+        if claim.len < blocks {
+            return Err(VfsError::NoSpace.into());
+        }
+        let mut padded = bytes;
+        padded.resize(blocks as usize * block_size, 0);
+        volume.device.write_at(claim.start.get() * block_size as u64, padded)?;
+        let handle = volume.begin(volume.credits.map_extent)?;
+        let mut state = inode.state.write();
+        let state = &mut *state;
+        leave(volume, inode, state)?;
+        volume.space.mark(&handle, &claim)?;
+        let run = Run { start: FileBlock(0), len: u64::from(blocks) };
+        let source = volume.space.for_mapping();
+        let delta = volume.map_with(inode, state, &source).insert(&handle, &mut state.record.block, run, claim.start, false)?;
+        state.status.set_mapped(run, claim.start);
+        volume.account(state, delta);
+        inode.store(volume, &handle, state)?;
+        state.data_changed_in = handle.tid();
+        inode.note_written();
+        Ok(())
+    })();
+    if moved.is_err() {
+        volume.space.unclaim(claim);
+    }
+    moved
+}

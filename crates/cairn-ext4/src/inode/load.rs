@@ -1,0 +1,147 @@
+//! From the inode table to memory, references, and the way out again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cairn_base::Ino;
+use cairn_cache::file::CacheError;
+use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
+use cairn_vfs::{Error as VfsError, FileKind};
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::inode::mapper::InodeMapper;
+use crate::volume::Volume;
+
+/// Write-back's view of an inode.
+pub struct Flusher {
+    volume: std::sync::Weak<Volume>,
+    inode: std::sync::Weak<Inode>,
+}
+
+impl Flushable for Flusher {
+    fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
+        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else {
+            return Ok(Flushed::Written);
+        };
+        let guard = match mode {
+            WritebackMode::Sync => Some(inode.data.read()),
+            WritebackMode::Background => inode.data.try_read(),
+        };
+        if guard.is_none() {
+            return Ok(Flushed::Busy);
+        }
+        let mapper = InodeMapper::new(&volume, &inode);
+        inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode)?;
+        Ok(Flushed::Written)
+    }
+}
+
+/// True if an inode can leave memory without losing anything.
+pub fn can_evict(inode: &Inode) -> bool {
+    let idle = !inode.cache.has_dirty() && inode.opens.load(Ordering::Relaxed) == 0;
+    idle && inode.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0 && state.delayed == 0)
+}
+
+impl Volume {
+    /// The inode, loaded if need be.
+    ///
+    /// # Errors
+    /// [`VfsError::Stale`] if the number is not in use.
+    pub fn inode(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
+        if let Some(inode) = self.inodes.get(ino) {
+            return Ok(inode);
+        }
+        self.inodes.get_or_try_insert(ino, || self.load(ino)).inspect(|inode| self.own(inode))
+    }
+
+    fn load(&self, ino: Ino) -> Result<Inode> {
+        let record = self.read_record(ino)?;
+        // An unlinked inode is alive while it is an orphan: opened through a number it is still good.
+        if record.mode == 0 || (record.links == 0 && !self.orphans.contains(ino)) {
+            return Err(VfsError::Stale.into());
+        }
+        let kind = FileKind::from_mode(u32::from(record.mode)).ok_or(Corrupt::Inode {
+            ino,
+            field: "i_mode",
+            value: u64::from(record.mode),
+            expected: "a known file type",
+        })?;
+        if record.size > i64::MAX as u64 {
+            let (field, value, expected) = ("i_size", record.size, "less than 2^63");
+            return Err(Corrupt::Inode { ino, field, value, expected }.into());
+        }
+        let location = self.locate(ino)?;
+        Ok(Inode::new(self, ino, location, kind, record))
+    }
+
+    /// Ties an inode's cache to its owner, once.
+    fn own(self: &Arc<Self>, inode: &Arc<Inode>) {
+        inode.flusher.get_or_init(|| {
+            let flusher = Arc::new(Flusher { volume: Arc::downgrade(self), inode: Arc::downgrade(inode) });
+            let weak: std::sync::Weak<dyn Flushable> = Arc::downgrade(&(flusher.clone() as Arc<dyn Flushable>));
+            inode.cache.set_owner(weak);
+            flusher
+        });
+    }
+
+    /// The inode, with a reference for the caller's front-end.
+    pub fn acquire(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
+        self.inodes.acquire(ino);
+        self.inode(ino).inspect_err(|_| {
+            self.inodes.release(ino, 1);
+        })
+    }
+
+    /// Takes in an inode that was just made, with a reference.
+    pub fn adopt(self: &Arc<Self>, inode: Inode) -> Result<Arc<Inode>> {
+        let ino = inode.ino;
+        self.inodes.acquire(ino);
+        let inode = self.inodes.get_or_try_insert(ino, || Ok::<_, crate::Error>(inode))?;
+        self.own(&inode);
+        Ok(inode)
+    }
+
+    /// Drops references; an inode without names and references is deleted.
+    pub fn forget(self: &Arc<Self>, ino: Ino, count: u64) -> Result<()> {
+        if self.inodes.release(ino, count) > 0 {
+            return Ok(());
+        }
+        match self.inodes.get(ino) {
+            Some(inode) => self.reap(&inode),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the inode if nothing keeps it.
+    pub fn reap(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        let nameless = inode.state.read().record.links == 0;
+        if !nameless || self.inodes.references(inode.ino) > 0 || self.is_read_only() {
+            return Ok(());
+        }
+        super::delete::delete(self, inode)
+    }
+
+    /// Drops a reference from another thread: for callers that hold locks or a handle.
+    pub fn release_later(self: &Arc<Self>, ino: Ino) {
+        let volume = self.clone();
+        self.runtime.defer(Box::new(move || {
+            if let Err(error) = volume.forget(ino, 1) {
+                tracing::warn!(%ino, %error, "an inode could not be deleted; recovery will");
+            }
+        }));
+    }
+
+    /// At the end: whatever the front-end still holds, unlinked files are gone.
+    pub fn reap_unreferenced(self: &Arc<Self>) -> Result<()> {
+        self.runtime.drain_deferred();
+        let mut nameless = Vec::new();
+        self.inodes.for_each(|_, inode| {
+            if inode.state.read().record.links == 0 {
+                nameless.push(inode.clone());
+            }
+        });
+        nameless.iter().try_for_each(|inode| super::delete::delete(self, inode))
+    }
+}

@@ -1,0 +1,235 @@
+//! The bridge between the file cache and the block map: lookup, reserve, place, and the ticket that maps a block only
+//! when its data is on the device.
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Pba};
+use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, WriteTicket};
+
+use crate::alloc::Claim;
+use crate::error::Result;
+use crate::inode::{Inode, State};
+use crate::status::Extent as Known;
+use crate::volume::Volume;
+
+/// Maps one inode's data. Made for each call; holds nothing but references.
+pub struct InodeMapper<'v> {
+    volume: &'v Arc<Volume>,
+    inode: &'v Arc<Inode>,
+    /// Ordinary users may not use the reserved blocks.
+    privileged: bool,
+}
+
+impl<'v> InodeMapper<'v> {
+    /// A mapper for `inode`.
+    #[must_use]
+    pub fn new(volume: &'v Arc<Volume>, inode: &'v Arc<Inode>) -> Self {
+        Self { volume, inode, privileged: true }
+    }
+
+    /// The largest known run at `block`, read from the map if the status cache does not know.
+    pub(crate) fn find(volume: &Volume, inode: &Inode, state: &mut State, block: FileBlock) -> Result<Known> {
+        if let Some(known) = state.status.find(block) {
+            return Ok(known);
+        }
+        let mapped = volume.map_of(inode, state).lookup(&state.record.block, block)?;
+        state.status.remember(mapped);
+        // Remembering never overwrites delayed ranges, so ask again: a hole may be delayed in part.
+        Ok(state.status.find(block).unwrap_or(mapped))
+    }
+
+    fn mapping_at(&self, run: Run) -> Result<Mapping> {
+        let mut state = self.inode.state.write();
+        let known = Self::find(self.volume, self.inode, &mut state, run.start)?;
+        Ok(known.mapping_from(run.start))
+    }
+}
+
+impl FileMapper for InodeMapper<'_> {
+    fn lookup(&self, run: Run) -> Result<Mapping, MapError> {
+        {
+            let state = self.inode.state.read();
+            if let Some(known) = state.status.find(run.start) {
+                return Ok(known.mapping_from(run.start));
+            }
+        }
+        Ok(self.mapping_at(run)?)
+    }
+
+    fn reserve(&self, run: Run) -> Result<Mapping, MapError> {
+        let mut state = self.inode.state.write();
+        let known = Self::find(self.volume, self.inode, &mut state, run.start)?;
+        let mut before = known.mapping_from(run.start);
+        before.run.len = before.run.len.min(run.len);
+        if before.place == Place::Hole {
+            let largest = self.volume.max_file_blocks(self.inode);
+            if run.start.get() >= largest {
+                return Err(MapError::TooLarge);
+            }
+            before.run.len = before.run.len.min(largest - run.start.get());
+            // Under pressure a part of the run may still fit: halve before giving up.
+            loop {
+                match self.volume.space.reserve(before.run.len, self.privileged) {
+                    Ok(()) => break,
+                    Err(_) if before.run.len > 1 => before.run.len = before.run.len.div_ceil(2),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            state.status.delay(before.run);
+            state.delayed += before.run.len;
+        }
+        Ok(before)
+    }
+
+    fn release(&self, run: Run) {
+        let mut state = self.inode.state.write();
+        let released = state.status.undelay(run);
+        state.delayed -= released;
+        drop(state);
+        self.volume.space.release(released);
+    }
+
+    fn place(&self, run: Run) -> Result<Placement, MapError> {
+        let mut state = self.inode.state.write();
+        let known = Self::find(self.volume, self.inode, &mut state, run.start)?;
+        let at = known.mapping_from(run.start);
+        let len = at.run.len.min(run.len);
+        let (start, len, work) = match at.place {
+            Place::Mapped(pba) => (pba, len, Work::Overwrite),
+            Place::Unwritten(pba) => (pba, len, Work::Convert),
+            Place::Delayed => {
+                let goal = self.goal(&mut state, run.start)?;
+                drop(state);
+                let want = u32::try_from(len).unwrap_or(u32::MAX).min(crate::extent::MAX_WRITTEN_LEN);
+                let claim = self.volume.space.claim_reserved(goal, want)?;
+                (claim.start, u64::from(claim.len), Work::Fresh(claim))
+            }
+            Place::Hole | Place::Inline(_) => {
+                return Err(MapError::Other(Arc::new(crate::Corrupt::Mapping {
+                    ino: self.inode.ino,
+                    at: run.start,
+                    pba: Pba(0),
+                    what: "dirty block without a promise of space",
+                    value: run.len,
+                })));
+            }
+        };
+        let run = Run { start: run.start, len };
+        let ticket =
+            Ticket { volume: self.volume.clone(), inode: self.inode.clone(), run, start, work: Some(work) };
+        Ok(Placement { run, start, ticket: Box::new(ticket) })
+    }
+}
+
+impl InodeMapper<'_> {
+    /// Behind the block before this one if that is mapped, else the inode's group.
+    pub(crate) fn goal(&self, state: &mut State, block: FileBlock) -> Result<Pba> {
+        if let Some(before) = block.get().checked_sub(1) {
+            let known = Self::find(self.volume, self.inode, state, FileBlock(before))?;
+            if let Place::Mapped(pba) | Place::Unwritten(pba) = known.mapping_from(FileBlock(before)).place {
+                return Ok(Pba(pba.get() + 1));
+            }
+        }
+        Ok(self.volume.group_goal(self.inode.ino))
+    }
+}
+
+/// What completing a write has to do to the map.
+enum Work {
+    /// Nothing: the blocks were mapped and written before.
+    Overwrite,
+    /// Preallocated blocks become written.
+    Convert,
+    /// Claimed blocks are marked in the bitmap and mapped.
+    Fresh(Claim),
+}
+
+/// Pays what a placement owes; see [`WriteTicket`].
+struct Ticket {
+    volume: Arc<Volume>,
+    inode: Arc<Inode>,
+    run: Run,
+    start: Pba,
+    work: Option<Work>,
+}
+
+impl WriteTicket for Ticket {
+    fn complete(mut self: Box<Self>, file_end: u64) -> Result<(), MapError> {
+        let work = self.work.take().expect("a ticket is completed once");
+        self.inode.note_written();
+        if matches!(work, Work::Overwrite) && !self.raises_size(file_end) {
+            return Ok(());
+        }
+        let claim = match &work {
+            Work::Fresh(claim) => Some(claim.clone()),
+            _ => None,
+        };
+        let done = self.map(&work, file_end);
+        if let (Err(_), Some(claim)) = (&done, claim) {
+            self.volume.space.unclaim(claim);
+        }
+        Ok(done?)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(Work::Fresh(claim)) = self.work.take() {
+            self.volume.space.unclaim(claim);
+        }
+    }
+}
+
+impl Ticket {
+    /// True if this write lets the size on disk move.
+    fn raises_size(&self, file_end: u64) -> bool {
+        let state = self.inode.state.read();
+        state.record.size < state.size.min(file_end) || state.pending_tail.is_some_and(|tail| self.covers(tail))
+    }
+
+    fn covers(&self, block: FileBlock) -> bool {
+        (self.run.start.get()..self.run.start.get() + self.run.len).contains(&block.get())
+    }
+
+    fn map(&self, work: &Work, file_end: u64) -> Result<()> {
+        let credits = self.volume.credits.map_extent;
+        let handle = self.volume.begin(credits)?;
+        let mut state = self.inode.state.write();
+        let state = &mut *state;
+        let source = self.volume.space.for_mapping();
+        let map = self.volume.map_with(&self.inode, state, &source);
+        match work {
+            Work::Overwrite => {}
+            Work::Convert => {
+                let grown = map.convert_written(&handle, &mut state.record.block, self.run)?;
+                state.status.set_mapped(self.run, self.start);
+                self.volume.account(state, grown);
+            }
+            Work::Fresh(claim) => {
+                self.volume.space.mark(&handle, claim)?;
+                let grown = map.insert(&handle, &mut state.record.block, self.run, self.start, false)?;
+                self.volume.account(state, grown);
+                let promised = state.status.undelay(self.run);
+                state.status.set_mapped(self.run, self.start);
+                state.delayed -= promised;
+                self.volume.space.release_claimed(claim, promised);
+            }
+        }
+        self.raise_size(state, file_end);
+        self.inode.store(&self.volume, &handle, state)?;
+        state.data_changed_in = handle.tid();
+        Ok(())
+    }
+
+    /// Moves the size on disk to the end of this write, but never past a tail that is still to be zeroed.
+    fn raise_size(&self, state: &mut State, file_end: u64) {
+        state.pending_size = state.pending_size.max(file_end);
+        if state.pending_tail.is_some_and(|tail| self.covers(tail)) {
+            state.pending_tail = None;
+        }
+        if state.pending_tail.is_none() {
+            state.record.size = state.record.size.max(state.pending_size.min(state.size));
+            state.pending_size = 0;
+        }
+    }
+}

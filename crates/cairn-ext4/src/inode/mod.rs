@@ -1,0 +1,178 @@
+//! An inode in memory: its record, its locks, its cached data.
+//!
+//! Locks, in the order they may be taken (each ranked, two of a kind by inode number):
+//! `namespace` (a directory's entries) → `data` (contents and size: readers and write-back shared, everything that
+//! changes size or mapping exclusive) → a handle → `state` (the record and its block map; held briefly).
+//!
+//! [`State::record`]`.size` is the size *on disk*: it follows [`State::size`] only when the data below it is on the
+//! device. [`State::dirty`] says that the record differs from the inode table.
+
+pub mod attributes;
+pub mod data;
+pub mod delete;
+pub mod directory;
+pub mod inline;
+pub mod load;
+pub mod mapper;
+pub mod preallocate;
+pub mod truncate;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
+use cairn_base::{FileBlock, Ino, Pba, Tid};
+use cairn_cache::file::FileCache;
+use cairn_cache::writeback::ErrorCursor;
+use cairn_vfs::FileKind;
+
+use crate::checksum::InodeSeed;
+use crate::error::Result;
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::status::ExtentStatus;
+use crate::txn::Handle;
+use crate::volume::Volume;
+
+/// Where an inode's record lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Inode table block.
+    pub block: Pba,
+    /// Byte offset of the record in it.
+    pub offset: usize,
+}
+
+/// What changes under the `state` lock.
+pub struct State {
+    /// The record as it is, or will be, in the inode table.
+    pub record: Record,
+    /// Size in bytes as readers see it.
+    pub size: u64,
+    /// Blocks promised but without an address.
+    pub delayed: u64,
+    /// What is known of the block map, with all delayed ranges.
+    pub status: ExtentStatus,
+    /// `record` has changed since it was stored.
+    pub dirty: bool,
+    /// The block with the old end of file is being zeroed beyond it in the cache: the size on disk may not pass it
+    /// before it is written. At most one such block exists.
+    pub pending_tail: Option<FileBlock>,
+    /// Size to take on once `pending_tail` is written.
+    pub pending_size: u64,
+    /// Last transaction that changed the record.
+    pub changed_in: Tid,
+    /// Last transaction that changed what is needed to read the data.
+    pub data_changed_in: Tid,
+    /// The record has been freed; only teardown may touch the inode.
+    pub deleted: bool,
+}
+
+/// True if the record maps blocks: a file, a directory, or a link whose target has a block; neither inline nor a device.
+#[must_use]
+pub fn has_block_map(record: &Record) -> bool {
+    if record.flags.contains(InodeFlags::INLINE_DATA) {
+        return false;
+    }
+    // A target in the inode owns no blocks but perhaps one of attributes, and never fills the map's place.
+    let fast_target = record.is_symlink() && !record.flags.contains(InodeFlags::EXTENTS) && record.size < 60;
+    record.is_regular() || record.is_directory() || (record.is_symlink() && !fast_target)
+}
+
+/// One inode, shared by all who use it.
+pub struct Inode {
+    /// Number.
+    pub ino: Ino,
+    /// Kind; never changes while the number is in use.
+    pub kind: FileKind,
+    /// Place of the record.
+    pub location: Location,
+    /// Seed of this inode's checksums.
+    pub seed: InodeSeed,
+    /// Entries of a directory.
+    pub namespace: RwLock<()>,
+    /// Contents and size.
+    pub data: RwLock<()>,
+    /// The record.
+    pub state: RwLock<State>,
+    /// Cached contents (regular files).
+    pub cache: FileCache,
+    /// Data reached the device since it was last flushed.
+    pub unflushed: AtomicBool,
+    /// Open handles, with the write-back errors each has heard of.
+    pub handles: Mutex<HashMap<u64, ErrorCursor>>,
+    /// Number of open handles.
+    pub opens: AtomicU64,
+    /// What the cache calls to have this inode written back.
+    pub flusher: OnceLock<Arc<load::Flusher>>,
+}
+
+impl Inode {
+    pub(crate) fn new(volume: &Volume, ino: Ino, location: Location, kind: FileKind, record: Record) -> Self {
+        let order = ino.get();
+        let seed = volume.layout.checksum.for_inode(ino, record.generation);
+        let never = volume.txn.nothing_yet();
+        Self {
+            ino,
+            kind,
+            location,
+            seed,
+            namespace: RwLock::new_ordered(Rank::NAMESPACE, order, ()),
+            data: RwLock::new_ordered(Rank::INODE_DATA, order, ()),
+            cache: FileCache::new(&volume.pages, volume.layout.block_size),
+            state: RwLock::new(
+                Rank::MAPPING,
+                State {
+                    size: record.size,
+                    record,
+                    delayed: 0,
+                    status: ExtentStatus::default(),
+                    dirty: false,
+                    pending_tail: None,
+                    pending_size: 0,
+                    changed_in: never,
+                    data_changed_in: never,
+                    deleted: false,
+                },
+            ),
+            unflushed: AtomicBool::new(false),
+            handles: Mutex::new(Rank::LEAF, HashMap::new()),
+            opens: AtomicU64::new(0),
+            flusher: OnceLock::new(),
+        }
+    }
+
+    /// Size in bytes as readers see it.
+    pub fn size(&self) -> u64 {
+        self.state.read().size
+    }
+
+    /// True if the contents live in the inode.
+    pub fn is_inline(&self) -> bool {
+        self.state.read().record.flags.contains(InodeFlags::INLINE_DATA)
+    }
+
+    /// Writes the record into its inode table block as part of `handle`.
+    pub fn store(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
+        let buffer = volume.buffers.get(self.location.block)?;
+        let orphans = &volume.orphans;
+        orphans.with_link(self.ino, |link| {
+            if let Some(next) = link {
+                // While an inode is on the orphan list, its deletion time holds the next one's number.
+                state.record.dtime = next;
+            }
+            let mut block = handle.write(&buffer)?;
+            let end = self.location.offset + volume.layout.inode_size as usize;
+            state.record.encode(self.ino, &volume.layout, &mut block[self.location.offset..end]);
+            Ok::<_, crate::Error>(())
+        })?;
+        state.dirty = false;
+        state.changed_in = handle.tid();
+        Ok(())
+    }
+
+    /// Data was handed to the device; the next fsync must see it flushed.
+    pub fn note_written(&self) {
+        self.unflushed.store(true, Ordering::Release);
+    }
+}

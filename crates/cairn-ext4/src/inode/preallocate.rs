@@ -1,0 +1,261 @@
+//! `fallocate`: allocate, punch, zero, collapse, insert.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_cache::mapper::{Place, Run};
+use cairn_vfs::{AllocateMode, Error as VfsError, FileKind, IoFlags};
+
+use crate::error::Result;
+use crate::inode::mapper::InodeMapper;
+use crate::inode::truncate::{remove_blocks, settle};
+use crate::inode::{Inode, data};
+use crate::volume::Volume;
+
+/// Carries out one `fallocate`. Offsets and lengths are bytes.
+pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+    volume.check_writable()?;
+    match inode.kind {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(VfsError::IsDirectory.into()),
+        _ => return Err(VfsError::Unsupported("fallocate works on regular files").into()),
+    }
+    let end = match offset.checked_add(len) {
+        Some(end) if len > 0 && end <= i64::MAX as u64 => end,
+        Some(_) if len > 0 => return Err(VfsError::TooLarge.into()),
+        _ => return Err(VfsError::Invalid("fallocate of an empty or impossible range").into()),
+    };
+    let _data = inode.data.write();
+    super::attributes::check_write(inode, offset, inode.size())?;
+    if inode.is_inline() {
+        super::inline::spill(volume, inode)?;
+    }
+    match mode {
+        AllocateMode::Extend => preallocate(volume, inode, offset, end, Some(end)),
+        AllocateMode::KeepSize => preallocate(volume, inode, offset, end, None),
+        AllocateMode::PunchHole => punch(volume, inode, offset, end),
+        AllocateMode::ZeroRange { keep_size } => zero_range(volume, inode, offset, end, (!keep_size).then_some(end)),
+        AllocateMode::CollapseRange => collapse(volume, inode, offset, len),
+        AllocateMode::InsertRange => insert(volume, inode, offset, len),
+    }
+}
+
+fn extents_only(volume: &Volume, inode: &Inode) -> Result<()> {
+    if volume.has_extents(inode) {
+        return Ok(());
+    }
+    Err(VfsError::Unsupported("this file is mapped by indirect blocks, which cannot hold preallocated space").into())
+}
+
+/// Blocks that the byte range touches.
+fn outer(volume: &Volume, offset: u64, end: u64) -> (u64, u64) {
+    let block_size = u64::from(volume.layout.block_size);
+    (offset / block_size, end.div_ceil(block_size))
+}
+
+fn preallocate(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
+    extents_only(volume, inode)?;
+    let old = inode.size();
+    if end > volume.max_file_size(inode) {
+        return Err(VfsError::TooLarge.into());
+    }
+    if size.is_some_and(|size| size > old) {
+        inode.cache.truncate(&InodeMapper::new(volume, inode), old, end)?;
+        data::note_pending_tail(volume, inode, old, end);
+    }
+    let (first, last) = outer(volume, offset, end);
+    fill_holes(volume, inode, first, last)?;
+    finish(volume, inode, size)
+}
+
+/// Gives every hole of the blocks an unwritten extent, one transaction a claim.
+fn fill_holes(volume: &Arc<Volume>, inode: &Arc<Inode>, first: u64, last: u64) -> Result<()> {
+    let mut at = first;
+    while at < last {
+        let (place, len) = {
+            let mut state = inode.state.write();
+            let mapping = InodeMapper::find(volume, inode, &mut state, FileBlock(at))?.mapping_from(FileBlock(at));
+            (mapping.place, mapping.run.len.min(last - at))
+        };
+        if place != Place::Hole {
+            at += len;
+            continue;
+        }
+        at += fill_one(volume, inode, Run { start: FileBlock(at), len })?;
+    }
+    Ok(())
+}
+
+fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> {
+    let want = u32::try_from(hole.len).unwrap_or(u32::MAX).min(crate::extent::MAX_UNWRITTEN_LEN);
+    let goal = {
+        let mut state = inode.state.write();
+        InodeMapper::new(volume, inode).goal(&mut state, hole.start)?
+    };
+    let claim = match volume.space.claim(goal, want) {
+        Err(crate::Error::Vfs(VfsError::NoSpace)) if volume.reclaim_freed()? => volume.space.claim(goal, want)?,
+        other => other?,
+    };
+    let run = Run { start: hole.start, len: u64::from(claim.len) };
+    let mapped = (|| {
+        let handle = volume.begin(volume.credits.map_extent)?;
+        let mut state = inode.state.write();
+        let state = &mut *state;
+        volume.space.mark(&handle, &claim)?;
+        let source = volume.space.for_mapping();
+        let delta = volume.map_with(inode, state, &source).insert(&handle, &mut state.record.block, run, claim.start, true)?;
+        state.status.set_unwritten(run, claim.start);
+        volume.account(state, delta);
+        inode.store(volume, &handle, state)?;
+        state.data_changed_in = handle.tid();
+        Ok(())
+    })();
+    match mapped {
+        Ok(()) => {
+            volume.space.release_claimed(&claim, 0);
+            Ok(run.len)
+        }
+        Err(error) => {
+            volume.space.unclaim(claim);
+            Err(error)
+        }
+    }
+}
+
+/// Size and times after an allocation.
+fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>, size: Option<u64>) -> Result<()> {
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    if let Some(size) = size.filter(|size| *size > state.size) {
+        state.size = size;
+        if state.delayed == 0 && state.pending_tail.is_none() && !inode.cache.has_dirty() {
+            state.record.size = size;
+        } else {
+            state.pending_size = state.pending_size.max(size);
+        }
+    }
+    super::attributes::note_modified(volume, state, IoFlags::empty());
+    inode.store(volume, &handle, state)?;
+    state.data_changed_in = handle.tid();
+    Ok(())
+}
+
+/// Zeroes the partial blocks at both ends through the cache; gives the whole blocks between.
+fn zero_edges(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<Option<Run>> {
+    let block_size = u64::from(volume.layout.block_size);
+    inode.cache.zero(&InodeMapper::new(volume, inode), offset..end, inode.size())?;
+    let first = offset.div_ceil(block_size);
+    // A range that reaches the end of the file takes the whole last block with it.
+    let last = if end >= inode.size() { end.div_ceil(block_size) } else { end / block_size };
+    Ok((first < last).then(|| Run { start: FileBlock(first), len: last - first }))
+}
+
+/// Drops the cached contents of whole blocks, with their promises.
+fn drop_cached(volume: &Arc<Volume>, inode: &Arc<Inode>, run: Run) {
+    inode.cache.discard(&InodeMapper::new(volume, inode), run.start.get()..run.start.get().saturating_add(run.len));
+    let mut state = inode.state.write();
+    if state.pending_tail.is_some_and(|tail| tail >= run.start && tail.get() < run.start.get() + run.len) {
+        // The block whose tail was to be zeroed is going away, so nothing stale can be left in it.
+        state.pending_tail = None;
+    }
+}
+
+fn punch(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<()> {
+    if let Some(run) = zero_edges(volume, inode, offset, end)? {
+        drop_cached(volume, inode, run);
+        let mut handle = volume.begin(volume.credits.remove_step)?;
+        remove_blocks(volume, inode, &mut handle, run)?;
+    }
+    finish(volume, inode, None)
+}
+
+fn zero_range(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
+    extents_only(volume, inode)?;
+    let old = inode.size();
+    if end > volume.max_file_size(inode) {
+        return Err(VfsError::TooLarge.into());
+    }
+    if size.is_some_and(|size| size > old) {
+        inode.cache.truncate(&InodeMapper::new(volume, inode), old, end)?;
+        data::note_pending_tail(volume, inode, old, end);
+    }
+    if let Some(run) = zero_edges(volume, inode, offset, end)? {
+        drop_cached(volume, inode, run);
+        // Simplest correct order: free the old blocks, then preallocate; both are crash-safe states of "zeros".
+        let mut handle = volume.begin(volume.credits.remove_step)?;
+        remove_blocks(volume, inode, &mut handle, run)?;
+    }
+    let (first, last) = outer(volume, offset, end);
+    fill_holes(volume, inode, first, last)?;
+    finish(volume, inode, size)
+}
+
+fn check_shift(volume: &Volume, inode: &Inode, offset: u64, len: u64) -> Result<()> {
+    extents_only(volume, inode)?;
+    let block_size = u64::from(volume.layout.block_size);
+    if offset % block_size != 0 || len % block_size != 0 {
+        return Err(VfsError::Invalid("offset and length must be multiples of the block size").into());
+    }
+    Ok(())
+}
+
+fn collapse(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+    check_shift(volume, inode, offset, len)?;
+    if offset + len >= inode.size() {
+        return Err(VfsError::Invalid("the range reaches the end of the file: truncate instead").into());
+    }
+    settle(volume, inode, offset)?;
+    let block_size = u64::from(volume.layout.block_size);
+    let run = Run { start: FileBlock(offset / block_size), len: len / block_size };
+    let mut handle = volume.begin(volume.credits.remove_step)?;
+    remove_blocks(volume, inode, &mut handle, run)?;
+    drop(handle);
+    shift(volume, inode, FileBlock(run.start.get() + run.len), -(run.len.cast_signed()))?;
+    resize(volume, inode, inode.size() - len)
+}
+
+fn insert(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+    check_shift(volume, inode, offset, len)?;
+    let size = inode.size();
+    if offset >= size {
+        return Err(VfsError::Invalid("the range starts beyond the end of the file: truncate or allocate instead").into());
+    }
+    if size + len > volume.max_file_size(inode) {
+        return Err(VfsError::TooLarge.into());
+    }
+    settle(volume, inode, offset)?;
+    let block_size = u64::from(volume.layout.block_size);
+    // The size first: a crash between the two leaves a longer file with its blocks where they were.
+    resize(volume, inode, size + len)?;
+    shift(volume, inode, FileBlock(offset / block_size), (len / block_size).cast_signed())
+}
+
+fn shift(volume: &Arc<Volume>, inode: &Arc<Inode>, from: FileBlock, by: i64) -> Result<()> {
+    let credits = {
+        let state = inode.state.read();
+        volume.map_of(inode, &state).shift_credits(&state.record.block, from)? + volume.credits.attributes
+    };
+    let handle = volume.begin(credits)?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    let source = volume.space.for_mapping();
+    let delta = volume.map_with(inode, state, &source).shift(&handle, &mut state.record.block, from, by)?;
+    state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
+    volume.account(state, delta);
+    inode.store(volume, &handle, state)?;
+    state.data_changed_in = handle.tid();
+    Ok(())
+}
+
+fn resize(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    state.size = size;
+    state.record.size = size;
+    super::attributes::note_modified(volume, state, IoFlags::empty());
+    inode.store(volume, &handle, state)?;
+    state.data_changed_in = handle.tid();
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Changing the size, and freeing blocks in steps that each leave the volume consistent.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_cache::mapper::Run;
+use cairn_cache::writeback::WritebackMode as Mode;
+use cairn_vfs::{Error as VfsError, FileKind, IoFlags};
+
+use crate::error::Result;
+use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, State};
+use crate::map::Progress;
+use crate::txn::Handle;
+use crate::volume::Volume;
+
+/// `truncate(2)`, both ways.
+pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    if inode.kind != FileKind::Regular {
+        let error = if inode.kind == FileKind::Directory { VfsError::IsDirectory } else { VfsError::Invalid("not a regular file") };
+        return Err(error.into());
+    }
+    if size > volume.max_file_size(inode) {
+        return Err(VfsError::TooLarge.into());
+    }
+    let _data = inode.data.write();
+    let old = inode.size();
+    if inode.is_inline() {
+        super::inline::spill(volume, inode)?;
+    }
+    if size < old { shrink(volume, inode, size) } else { grow(volume, inode, old, size) }
+}
+
+/// The new end needs no blocks; the old partial block must be zero beyond the old end first.
+fn grow(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    inode.cache.truncate(&InodeMapper::new(volume, inode), old, size)?;
+    super::data::note_pending_tail(volume, inode, old, size);
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    state.size = size;
+    if state.delayed == 0 && state.pending_tail.is_none() && !inode.cache.has_dirty() {
+        // Nothing waits for write-back below the new end: the size on disk can follow at once.
+        state.record.size = size;
+    } else {
+        state.pending_size = state.pending_size.max(size);
+    }
+    super::attributes::note_modified(volume, state, IoFlags::empty());
+    inode.store(volume, &handle, state)?;
+    state.data_changed_in = handle.tid();
+    Ok(())
+}
+
+fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    let block_size = u64::from(volume.layout.block_size);
+    let mapper = InodeMapper::new(volume, inode);
+    inode.cache.truncate(&mapper, inode.size(), size)?;
+    inode.state.write().size = size;
+    // The orphan record makes recovery finish the job if it takes more than one transaction.
+    let mut handle = volume.begin(volume.credits.orphan + volume.credits.attributes)?;
+    {
+        let mut state = inode.state.write();
+        let state = &mut *state;
+        state.record.size = state.record.size.min(size);
+        state.pending_size = state.pending_size.min(size);
+        if state.pending_tail.is_some_and(|tail| tail.get() * block_size >= size) {
+            state.pending_tail = None;
+        }
+        super::attributes::note_modified(volume, state, IoFlags::empty());
+        volume.orphans.add(volume, &handle, inode.ino)?;
+        inode.store(volume, &handle, state)?;
+        state.data_changed_in = handle.tid();
+    }
+    let first = FileBlock(size.div_ceil(block_size));
+    remove_blocks(volume, inode, &mut handle, Run { start: first, len: u64::MAX - first.get() })?;
+    clear_orphan(volume, inode, &mut handle)
+}
+
+/// Recovery: frees what lies beyond the size of an inode that was being cut when power failed.
+pub(crate) fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    let _data = inode.data.write();
+    let mut handle = volume.begin(volume.credits.remove_step)?;
+    if inode.kind == FileKind::Regular && volume.has_block_map(inode) {
+        let beyond = crate::recovery::blocks_from(&volume.layout, inode.size());
+        remove_blocks(volume, inode, &mut handle, beyond)?;
+    }
+    clear_orphan(volume, inode, &mut handle)
+}
+
+/// Takes the inode off the orphan records and stores it.
+pub(super) fn clear_orphan(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle) -> Result<()> {
+    volume.ensure_credits(handle, volume.credits.orphan + volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    if state.record.links == 0 {
+        // Still an orphan for another reason: it has no name.
+        return inode.store(volume, handle, &mut state);
+    }
+    if volume.orphans.remove(volume, handle, inode.ino)? {
+        state.record.dtime = 0;
+    }
+    inode.store(volume, handle, &mut state)
+}
+
+/// Frees the blocks of a run, storing the inode after each step and going to a new transaction when one is full.
+/// Call with `data` exclusive (or the inode unreachable) and the run's folios gone.
+pub(super) fn remove_blocks(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run: Run) -> Result<()> {
+    loop {
+        let progress = {
+            let mut state = inode.state.write();
+            let state = &mut *state;
+            let step = remove_step(volume, inode, handle, state, run)?;
+            inode.store(volume, handle, state)?;
+            state.data_changed_in = handle.tid();
+            step
+        };
+        if progress == Progress::Done {
+            return Ok(());
+        }
+        let more = volume.credits.remove_step;
+        if !handle.extend(more)? {
+            handle.restart(more)?;
+        }
+    }
+}
+
+fn remove_step(volume: &Arc<Volume>, inode: &Inode, handle: &Handle, state: &mut State, run: Run) -> Result<Progress> {
+    let source = volume.space.for_mapping();
+    let map = volume.map_with(inode, state, &source);
+    let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
+    let (progress, delta) = map.remove(handle, &mut state.record.block, run, budget)?;
+    state.status.forget(run);
+    volume.account(state, delta);
+    Ok(progress)
+}
+
+/// Writes back everything from `from` on and empties the cache there, for operations that move blocks.
+pub(super) fn settle(volume: &Arc<Volume>, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    super::data::write_back(volume, inode, from..u64::MAX, Mode::Sync)?;
+    let first = from / u64::from(volume.layout.block_size);
+    inode.cache.discard(&InodeMapper::new(volume, inode), first..u64::MAX);
+    Ok(())
+}

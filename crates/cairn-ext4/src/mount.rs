@@ -1,0 +1,182 @@
+//! Opening and closing a volume: what is checked, what is recovered, and in which order things reach the disk.
+//!
+//! Opening for writing: superblock → features → journal replay → descriptors → "mounted" mark → journal → orphans.
+//! Opening read-only writes nothing: an unclean journal's blocks are laid over the device in memory.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::{Ino, Pba};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_cache::file::{PageCache, PageCacheOptions};
+use cairn_jbd2::{Journal, JournalArea, JournalOptions};
+
+use crate::Ext4;
+use crate::alloc::Space;
+use crate::error::{Error, Result};
+use crate::format::features::{Access, Compat};
+use crate::format::layout::Layout;
+use crate::format::superblock::{self as format, Superblock};
+use crate::groups::GroupTable;
+use crate::inode::directory;
+use crate::options::MountOptions;
+use crate::orphan::{OrphanFile, Orphans};
+use crate::recovery;
+use crate::superblock::{LiveSuperblock, Mark};
+use crate::txn::Txn;
+use crate::volume::{Parts, Volume};
+
+/// What a first look at a device tells.
+#[derive(Clone)]
+pub struct Probe {
+    /// The superblock.
+    pub superblock: Superblock,
+}
+
+/// Looks for a volume; `None` if the magic number is not there.
+///
+/// # Errors
+/// The device cannot be read, or the superblock is damaged.
+pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
+    let geometry = device.geometry();
+    if geometry.size < format::OFFSET + format::SIZE as u64 {
+        return Ok(None);
+    }
+    // Whole 4 KiB: block devices take no less than their block size.
+    let want = geometry.size.min(4096);
+    let bytes = device.read_at(0, usize::try_from(want).unwrap_or(0))?;
+    let at = usize::try_from(format::OFFSET).unwrap_or(0);
+    let bytes = bytes.get(at..at + format::SIZE).unwrap_or_default();
+    if format::magic_of(bytes) != Some(format::MAGIC) {
+        return Ok(None);
+    }
+    Ok(Some(Probe { superblock: Superblock::decode(bytes)? }))
+}
+
+/// Opens a volume; see [`Ext4::open`].
+pub(crate) fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Volume>> {
+    let Some(probe) = probe(&*device)? else {
+        return Err(Error::NotExt4 { found: found_magic(&*device) });
+    };
+    let layout = Layout::new(&probe.superblock, device.geometry().size)?;
+    let stopped = read_only_reason(&layout, &*device, options)?;
+    let writable = stopped.is_none();
+    let budget = Budget::new(options.cache_bytes as u64);
+    let buffers = BufferCache::new(device.clone(), layout.block_size, budget.clone());
+    let journal_area = journal_area(&probe.superblock, &layout, &buffers, &device)?;
+    // Recovery may change everything that was read so far, the superblock included.
+    let (buffers, layout) = match &journal_area {
+        Some(area) if !options.no_load => recovery::replay(area, &device, buffers, &budget, layout, writable)?,
+        _ => (buffers, layout),
+    };
+    let layout = Arc::new(layout);
+    let superblock = LiveSuperblock::new(layout.block_size);
+    let groups = Arc::new(GroupTable::open(&buffers, &layout)?);
+    let parts = Parts { device: device.clone(), buffers: buffers.clone(), layout, superblock, groups, runtime: runtime.clone() };
+    let hash = directory::hash_settings(&superblock.read(&buffers)?);
+    if writable {
+        superblock.mark(&parts, Mark::Mounted, true)?;
+    }
+    let journal = match journal_area {
+        Some(area) if writable => Some(Journal::open(journal_options(options), buffers.clone(), area, runtime.clone())?),
+        _ => None,
+    };
+    let txn = journal.clone().map_or_else(|| Txn::Direct(buffers.clone()), Txn::Journaled);
+    let pages = PageCache::new(device, budget, PageCacheOptions::new(parts.layout.block_size), runtime);
+    let space = Arc::new(Space::new(parts.groups.clone(), parts.layout.clone(), parts.runtime.clone()));
+    let (orphan_file, slots) = open_orphan_file(&parts)?;
+    let orphans = Orphans::new(orphan_file);
+    let volume = Arc::new(Volume::new(parts, pages, txn, journal, space, orphans, options.clone(), hash, stopped));
+    if writable {
+        *volume.writeback.lock() = Some(volume.pages.start_writeback());
+        recovery::finish_orphans(&volume, slots)?;
+    }
+    Ok(volume)
+}
+
+fn found_magic(device: &dyn BlockDevice) -> u16 {
+    let bytes = device.read_at(0, 4096).ok();
+    let at = usize::try_from(format::OFFSET).unwrap_or(0);
+    bytes.and_then(|bytes| format::magic_of(bytes.get(at..)?)).unwrap_or(0)
+}
+
+/// Why the volume cannot be written, if it cannot. Fails if it cannot even be read.
+fn read_only_reason(layout: &Layout, device: &dyn BlockDevice, options: &MountOptions) -> Result<Option<Arc<str>>> {
+    match layout.features.access() {
+        Access::Refuse(reason) => Err(Error::Feature(reason)),
+        Access::ReadOnly(reason) => Ok(Some(reason.into())),
+        Access::ReadWrite if options.read_only => Ok(Some("mounted with ro".into())),
+        Access::ReadWrite if device.geometry().read_only => Ok(Some("the image or device is not writable".into())),
+        Access::ReadWrite => Ok(None),
+    }
+}
+
+fn journal_options(options: &MountOptions) -> JournalOptions {
+    JournalOptions { commit_interval: options.commit_interval, ..JournalOptions::default() }
+}
+
+/// Where the journal's blocks are, read straight from its inode.
+fn journal_area(
+    superblock: &Superblock,
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<JournalArea>> {
+    if !layout.features.compat(Compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    if superblock.raw.s_journal_inum.get() == 0 {
+        return Err(Error::Feature(
+            "the journal is on another device, which cairn does not open: move it into the volume first \
+             (tune2fs -O ^has_journal, then tune2fs -j)"
+                .to_owned(),
+        ));
+    }
+    let ino = Ino(u64::from(superblock.raw.s_journal_inum.get()));
+    let extents = recovery::file_extents(layout, buffers, ino)?;
+    Ok(Some(JournalArea { device: device.clone(), block_size: layout.block_size, extents }))
+}
+
+type FoundSlots = Vec<(Ino, crate::orphan::Slot)>;
+
+fn open_orphan_file(parts: &Parts) -> Result<(Option<OrphanFile>, FoundSlots)> {
+    if !parts.layout.features.compat(Compat::ORPHAN_FILE) {
+        return Ok((None, Vec::new()));
+    }
+    let ino = Ino(u64::from(parts.superblock.read(&parts.buffers)?.raw.s_orphan_file_inum.get()));
+    let record = parts.read_record(ino)?;
+    let seed = parts.layout.checksum.for_inode(ino, record.generation);
+    let extents = recovery::file_extents(&parts.layout, &parts.buffers, ino)?;
+    let blocks: Vec<Pba> =
+        extents.iter().flat_map(|(_, start, len)| (0..*len).map(move |n| Pba(start.get() + n))).collect();
+    let (file, slots) = OrphanFile::open(parts, seed, &blocks)?;
+    Ok((Some(file), slots))
+}
+
+impl Ext4 {
+    /// Writes everything, marks the volume clean, stops its daemons.
+    pub(crate) fn close(&self) -> Result<()> {
+        let volume = &self.volume;
+        if volume.is_read_only() {
+            stop_writeback(volume);
+            return Ok(());
+        }
+        volume.reap_unreferenced()?;
+        crate::fsync::sync(volume)?;
+        stop_writeback(volume);
+        volume.stop("unmounted");
+        if let Some(journal) = &volume.journal {
+            journal.shutdown()?;
+        }
+        volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())
+    }
+}
+
+fn stop_writeback(volume: &Volume) {
+    let daemon = volume.writeback.lock().take();
+    if let Some(daemon) = daemon {
+        daemon.stop();
+    }
+}

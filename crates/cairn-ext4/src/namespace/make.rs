@@ -1,0 +1,128 @@
+//! A new inode, from number to stored record.
+
+use std::sync::Arc;
+
+use cairn_vfs::{Error as VfsError, FileKind, NewInode};
+
+use super::SYMLINK_MAX;
+use crate::error::Result;
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::inode::attributes::{self, Ownership};
+use crate::inode::{Inode, directory};
+use crate::txn::Handle;
+use crate::volume::Volume;
+use crate::xattr_ops;
+
+/// Symlink targets shorter than this live in the inode's block map area, with a terminating zero.
+const FAST_SYMLINK_MAX: usize = 59;
+
+/// Flags that a new inode takes from its directory.
+const INHERITED: InodeFlags = InodeFlags::SYNC
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::PROJINHERIT)
+    .union(InodeFlags::DIRSYNC);
+
+/// Kind of what is to be made.
+pub fn kind(new: &NewInode<'_>) -> FileKind {
+    match new {
+        NewInode::Regular => FileKind::Regular,
+        NewInode::Directory => FileKind::Directory,
+        NewInode::Symlink(_) => FileKind::Symlink,
+        NewInode::BlockDevice(_) => FileKind::BlockDevice,
+        NewInode::CharDevice(_) => FileKind::CharDevice,
+        NewInode::Fifo => FileKind::Fifo,
+        NewInode::Socket => FileKind::Socket,
+    }
+}
+
+/// What can be refused before anything is allocated.
+pub fn check(new: &NewInode<'_>) -> Result<()> {
+    match new {
+        NewInode::Symlink(b"") => Err(VfsError::NotFound.into()),
+        NewInode::Symlink(target) if target.len() > SYMLINK_MAX => Err(VfsError::NameTooLong.into()),
+        NewInode::Symlink(target) if target.contains(&0) => Err(VfsError::Invalid("a symlink target holds no NUL").into()),
+        _ => Ok(()),
+    }
+}
+
+/// Allocates and stores a new inode; takes a reference. It has one link (a directory two) but no name yet.
+pub fn inode(
+    volume: &Arc<Volume>,
+    handle: &mut Handle,
+    parent: &Arc<Inode>,
+    new: &NewInode<'_>,
+    ownership: &Ownership,
+) -> Result<Arc<Inode>> {
+    let kind = kind(new);
+    let ino = volume.space.allocate_inode(handle, parent.ino, kind == FileKind::Directory)?;
+    let generation = u32::try_from(volume.runtime.random() & 0xffff_ffff).unwrap_or(0);
+    let mut record = Record::new(generation, &volume.layout);
+    let now = attributes::now(volume);
+    record.mode = ownership.mode;
+    (record.atime, record.mtime, record.ctime, record.crtime) = (now, now, now, now);
+    record.uid = ownership.uid;
+    record.gid = ownership.gid;
+    record.links = if kind == FileKind::Directory { 2 } else { 1 };
+    record.flags |= parent.state.read().record.flags & inherited(kind);
+    match new {
+        NewInode::BlockDevice(device) | NewInode::CharDevice(device) => {
+            let (major, minor) = attributes::decode_device(*device);
+            record.set_device(major, minor);
+        }
+        NewInode::Symlink(target) if target.len() <= FAST_SYMLINK_MAX => {
+            record.block[..target.len()].copy_from_slice(target);
+            record.size = target.len() as u64;
+        }
+        NewInode::Regular | NewInode::Directory | NewInode::Symlink(_) => volume.init_block_map(&mut record),
+        NewInode::Fifo | NewInode::Socket => {}
+    }
+    let location = volume.locate(ino)?;
+    let inode = volume.adopt(Inode::new(volume, ino, location, kind, record))?;
+    if let Err(error) = fill(volume, handle, parent, &inode, new, ownership) {
+        undo(volume, handle, &inode)?;
+        return Err(error);
+    }
+    Ok(inode)
+}
+
+fn inherited(kind: FileKind) -> InodeFlags {
+    match kind {
+        FileKind::Directory => INHERITED,
+        FileKind::Regular => INHERITED - InodeFlags::DIRSYNC,
+        _ => InodeFlags::NODUMP | InodeFlags::NOATIME,
+    }
+}
+
+fn fill(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    parent: &Arc<Inode>,
+    inode: &Arc<Inode>,
+    new: &NewInode<'_>,
+    ownership: &Ownership,
+) -> Result<()> {
+    match new {
+        NewInode::Directory => directory::init(volume, handle, inode, parent.ino)?,
+        NewInode::Symlink(target) if target.len() > FAST_SYMLINK_MAX => {
+            crate::symlink::write(volume, handle, inode, target)?;
+        }
+        _ => {}
+    }
+    xattr_ops::store_acls(volume, handle, inode, ownership)?;
+    let mut state = inode.state.write();
+    inode.store(volume, handle, &mut state)
+}
+
+/// Something failed after the number was taken: gives everything back, in the same handle where it fits.
+pub fn undo(volume: &Arc<Volume>, handle: &mut Handle, inode: &Arc<Inode>) -> Result<()> {
+    {
+        let mut state = inode.state.write();
+        state.record.links = 0;
+        volume.ensure_credits(handle, volume.credits.orphan + volume.credits.attributes)?;
+        volume.orphans.add(volume, handle, inode.ino)?;
+        inode.store(volume, handle, &mut state)?;
+    }
+    volume.release_later(inode.ino);
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The orphan list: superblock `s_last_orphan`, then each inode's deletion time.
+
+use std::collections::HashMap;
+
+use cairn_base::Ino;
+
+use crate::error::Result;
+use crate::txn::Handle;
+use crate::volume::Parts;
+
+/// The list's links, in memory. 0 ends it.
+#[derive(Default)]
+pub struct OrphanList {
+    head: u32,
+    /// Next and previous of each member.
+    links: HashMap<u32, (u32, u32)>,
+}
+
+fn number(ino: Ino) -> u32 {
+    u32::try_from(ino.get()).expect("ext4 inode numbers have 32 bits")
+}
+
+impl OrphanList {
+    /// The list as read from disk, head first.
+    pub fn adopt(members: Vec<Ino>) -> Self {
+        let mut list = Self::default();
+        for ino in members.into_iter().rev() {
+            list.link(number(ino));
+        }
+        list
+    }
+
+    fn link(&mut self, ino: u32) {
+        if let Some((_, previous)) = self.links.get_mut(&self.head) {
+            *previous = ino;
+        }
+        self.links.insert(ino, (self.head, 0));
+        self.head = ino;
+    }
+
+    /// Puts `ino` first. The caller stores the inode: its link is what [`OrphanList::next_of`] gives.
+    pub fn push(&mut self, parts: &Parts, handle: &Handle, ino: Ino) -> Result<()> {
+        parts.superblock.set_last_orphan(parts, handle, number(ino))?;
+        self.link(number(ino));
+        Ok(())
+    }
+
+    /// Takes `ino` out, rewriting the link of the one before it.
+    pub fn remove(&mut self, parts: &Parts, handle: &Handle, ino: Ino) -> Result<()> {
+        let Some((next, previous)) = self.links.get(&number(ino)).copied() else { return Ok(()) };
+        if previous == 0 {
+            parts.superblock.set_last_orphan(parts, handle, next)?;
+            self.head = next;
+        } else {
+            parts.patch_deletion_time(handle, Ino(u64::from(previous)), next)?;
+            if let Some((link, _)) = self.links.get_mut(&previous) {
+                *link = next;
+            }
+        }
+        if let Some((_, back)) = self.links.get_mut(&next) {
+            *back = previous;
+        }
+        self.links.remove(&number(ino));
+        Ok(())
+    }
+
+    /// The member after `ino` (0: none); `None` if `ino` is not on the list.
+    pub fn next_of(&self, ino: Ino) -> Option<u32> {
+        self.links.get(&number(ino)).map(|(next, _)| *next)
+    }
+}

@@ -1,0 +1,127 @@
+//! After a crash: the journal's replay, and inodes that were being deleted or cut.
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino, Pba};
+use cairn_block::BlockDevice;
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_cache::mapper::Run;
+use cairn_jbd2::JournalArea;
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::layout::Layout;
+use crate::inode::truncate;
+use crate::map::{BlockMap, MapContext, NoSource};
+use crate::orphan::Slot;
+use crate::status::State as Mapped;
+use crate::superblock::LiveSuperblock;
+use crate::volume::Volume;
+
+/// Most extents a system file is taken to have: more means a loop or a lie.
+const MAX_SYSTEM_EXTENTS: usize = 1 << 20;
+
+/// Extents of a system file (journal, orphan file), read straight from its record: volume structures need not be open.
+pub(crate) fn file_extents(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Vec<(FileBlock, Pba, u64)>> {
+    let record = raw_record(layout, buffers, ino)?;
+    let seed = layout.checksum.for_inode(ino, record.generation);
+    let context = MapContext { ino, seed, layout, buffers, source: &NoSource };
+    let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
+    let blocks = record.size / u64::from(layout.block_size);
+    let mut extents = Vec::new();
+    let mut at = 0;
+    while at < blocks {
+        let found = map.lookup(&record.block, FileBlock(at))?;
+        let part = found.clip(at, blocks);
+        match part.map(|part| (part.state, part.len)) {
+            Some((Mapped::Mapped(pba), len)) if extents.len() < MAX_SYSTEM_EXTENTS => {
+                extents.push((FileBlock(at), pba, len));
+                at += len;
+            }
+            _ => {
+                let what = "hole in a system file";
+                return Err(Corrupt::Mapping { ino, at: FileBlock(at), pba: Pba(0), what, value: 0 }.into());
+            }
+        }
+    }
+    Ok(extents)
+}
+
+/// An inode record, found through its group's descriptor alone.
+fn raw_record(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Record> {
+    let location = crate::groups::locate_unopened(buffers, layout, ino)?;
+    let image = buffers.get(location.pba)?.image();
+    let end = location.offset + layout.inode_size as usize;
+    let raw = image.get(location.offset..end).unwrap_or_default();
+    Ok(Record::decode(raw, ino, layout)?)
+}
+
+/// Replays an unclean journal: to the device if the volume is writable, else over the device in memory. What was read before
+/// may be stale afterwards, so buffers and layout are made anew.
+pub(crate) fn replay(
+    area: &JournalArea,
+    device: &Arc<dyn BlockDevice>,
+    buffers: Arc<BufferCache>,
+    budget: &Arc<Budget>,
+    layout: Layout,
+    writable: bool,
+) -> Result<(Arc<BufferCache>, Layout)> {
+    let fresh = if writable {
+        let done = cairn_jbd2::recover(area, device)?;
+        if done.transactions == 0 {
+            return Ok((buffers, layout));
+        }
+        tracing::info!(transactions = done.transactions, blocks = done.blocks, "journal replayed");
+        BufferCache::new(device.clone(), layout.block_size, budget.clone())
+    } else {
+        let overlay = cairn_jbd2::replay_in_memory(area)?;
+        if overlay.is_empty() {
+            return Ok((buffers, layout));
+        }
+        BufferCache::with_overlay(device.clone(), layout.block_size, budget.clone(), overlay)
+    };
+    let superblock = LiveSuperblock::new(layout.block_size).read(&fresh)?;
+    let layout = Layout::new(&superblock, device.geometry().size)?;
+    Ok((fresh, layout))
+}
+
+/// Finishes what the orphan records tell: nameless inodes are deleted, others cut to their size.
+pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> Result<()> {
+    let listed = orphan_list(volume)?;
+    let all: Vec<Ino> = slots.iter().map(|(ino, _)| *ino).chain(listed.iter().copied()).collect();
+    volume.orphans.adopt(slots, listed);
+    for ino in all {
+        let inode = volume.inode(ino)?;
+        if inode.state.read().record.links == 0 {
+            crate::inode::delete::delete(volume, &inode)?;
+        } else {
+            truncate::finish(volume, &inode)?;
+        }
+    }
+    Ok(())
+}
+
+/// The list that starts in the superblock, head first.
+fn orphan_list(volume: &Arc<Volume>) -> Result<Vec<Ino>> {
+    let mut next = volume.superblock.read(&volume.buffers)?.raw.s_last_orphan.get();
+    let mut members = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    while next != 0 {
+        let ino = Ino(u64::from(next));
+        if next > volume.layout.inodes_count || !seen.insert(next) {
+            return Err(Corrupt::Orphan { what: "orphan list leaves the volume or runs in a circle", value: u64::from(next) }.into());
+        }
+        let record = volume.read_record(ino)?;
+        members.push(ino);
+        next = record.dtime;
+    }
+    Ok(members)
+}
+
+/// Everything from a byte on, in blocks.
+pub(crate) fn blocks_from(layout: &Layout, size: u64) -> Run {
+    let first = size.div_ceil(u64::from(layout.block_size));
+    Run { start: FileBlock(first), len: u64::MAX - first }
+}

@@ -1,0 +1,137 @@
+//! The primary superblock of a mounted volume.
+//!
+//! It lives in a metadata buffer. While a journal runs, changes go through handles like any other block's, so that
+//! recovery never brings back an older copy. Before the journal starts and after it has stopped it is written directly.
+
+use cairn_base::Pba;
+use cairn_cache::block::BufferCache;
+
+use crate::error::{Error, Result};
+use crate::format::features::{Incompat, RoCompat};
+use crate::format::superblock::{self as format, Superblock};
+use crate::txn::Handle;
+use crate::volume::Parts;
+
+/// Longest label, in bytes.
+pub const LABEL_MAX: usize = 16;
+
+/// Where the superblock is.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveSuperblock {
+    block: Pba,
+    offset: usize,
+}
+
+/// How a superblock is left on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// In use: recovery is needed if it is found like this.
+    Mounted,
+    /// Closed properly.
+    Clean,
+}
+
+impl LiveSuperblock {
+    /// For this block size.
+    #[must_use]
+    pub fn new(block_size: u32) -> Self {
+        let byte = format::OFFSET;
+        let size = u64::from(block_size);
+        Self { block: Pba(byte / size), offset: usize::try_from(byte % size).unwrap_or(0) }
+    }
+
+    /// The superblock as it is now.
+    pub fn read(&self, buffers: &BufferCache) -> Result<Superblock> {
+        let image = buffers.get(self.block)?.image();
+        let bytes = image.get(self.offset..self.offset + format::SIZE).unwrap_or_default();
+        match format::magic_of(bytes) {
+            Some(format::MAGIC) => Ok(Superblock::decode(bytes)?),
+            found => Err(Error::NotExt4 { found: found.unwrap_or(0) }),
+        }
+    }
+
+    /// Changes it as part of an operation.
+    pub fn change(&self, parts: &Parts, handle: &Handle, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let buffer = parts.buffers.get(self.block)?;
+        let mut block = handle.write(&buffer)?;
+        let place = &mut block[self.offset..self.offset + format::SIZE];
+        let mut superblock = Superblock::decode(place)?;
+        change(&mut superblock);
+        place.copy_from_slice(&superblock.encode());
+        Ok(())
+    }
+
+    /// Changes it on the device, durably. Only while no transaction can hold it.
+    pub fn change_directly(&self, parts: &Parts, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let buffer = parts.buffers.get(self.block)?;
+        {
+            let mut block = buffer.modify_direct();
+            let place = &mut block[self.offset..self.offset + format::SIZE];
+            let mut superblock = Superblock::decode(place)?;
+            change(&mut superblock);
+            place.copy_from_slice(&superblock.encode());
+        }
+        parts.buffers.write_back()?;
+        parts.device.flush()?;
+        Ok(())
+    }
+
+    /// Head of the orphan list.
+    pub fn set_last_orphan(&self, parts: &Parts, handle: &Handle, ino: u32) -> Result<()> {
+        self.change(parts, handle, |superblock| superblock.raw.s_last_orphan = ino.into())
+    }
+
+    /// Records that the volume is in use, or that it was closed, with the time and the counts of free space.
+    pub fn mark(&self, parts: &Parts, mark: Mark, orphans_left: bool) -> Result<()> {
+        let journaled = parts.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
+        let orphan_file = parts.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
+        let now = crate::inode::attributes::timestamp(parts.runtime.now()).seconds;
+        let (low, high) = split_time(now);
+        let (free_blocks, free_inodes) = (parts.groups.free_blocks_total(), parts.groups.free_inodes_total());
+        self.change_directly(parts, |superblock| {
+            let mut features = superblock.features();
+            features.incompat.set(Incompat::RECOVER, journaled && mark == Mark::Mounted);
+            features.ro_compat.set(RoCompat::ORPHAN_PRESENT, orphan_file && (mark == Mark::Mounted || orphans_left));
+            superblock.set_features(features);
+            superblock.set_free_blocks(free_blocks);
+            let raw = &mut superblock.raw;
+            raw.s_free_inodes_count = u32::try_from(free_inodes).unwrap_or(u32::MAX).into();
+            raw.s_wtime = low.into();
+            raw.s_wtime_hi = high;
+            if mark == Mark::Mounted {
+                raw.s_mtime = low.into();
+                raw.s_mtime_hi = high;
+                raw.s_mnt_count = raw.s_mnt_count.get().saturating_add(1).into();
+            }
+            // Without a journal only this flag tells a volume in use from a clean one.
+            if !journaled {
+                let state = raw.s_state.get();
+                raw.s_state = match mark {
+                    Mark::Mounted => state & !format::STATE_VALID,
+                    Mark::Clean => state | format::STATE_VALID,
+                }
+                .into();
+            }
+        })
+    }
+
+    /// The label's bytes, up to the first zero.
+    pub fn label(&self, buffers: &BufferCache) -> Result<Vec<u8>> {
+        let name = self.read(buffers)?.raw.s_volume_name;
+        Ok(name.into_iter().take_while(|byte| *byte != 0).collect())
+    }
+
+    /// Sets the label.
+    pub fn set_label(&self, parts: &Parts, handle: &Handle, label: &[u8]) -> Result<()> {
+        let mut name = [0; LABEL_MAX];
+        name[..label.len()].copy_from_slice(label);
+        self.change(parts, handle, |superblock| superblock.raw.s_volume_name = name)
+    }
+}
+
+/// Seconds as the superblock's 32 + 8 bits.
+fn split_time(seconds: i64) -> (u32, u8) {
+    let seconds = seconds.max(0).cast_unsigned();
+    let low = u32::try_from(seconds & 0xffff_ffff).unwrap_or(0);
+    (low, u8::try_from((seconds >> 32) & 0xff).unwrap_or(0))
+}

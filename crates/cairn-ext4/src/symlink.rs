@@ -1,0 +1,64 @@
+//! Symbolic links: short targets in the inode, long ones in a block.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_cache::mapper::{Place, Run};
+use cairn_vfs::{Error as VfsError, FileKind};
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, inline};
+use crate::space::BlockSource;
+use crate::txn::Handle;
+use crate::volume::Volume;
+
+/// The target.
+pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
+    if inode.kind != FileKind::Symlink {
+        return Err(VfsError::Invalid("not a symbolic link").into());
+    }
+    if inode.is_inline() {
+        return inline::contents(volume, inode);
+    }
+    let bad = |value| Corrupt::Inode { ino: inode.ino, field: "i_size", value, expected: "the length of a link target" };
+    let (size, fast) = {
+        let state = inode.state.read();
+        let fast = (!crate::inode::has_block_map(&state.record)).then_some(state.record.block);
+        (state.size, fast)
+    };
+    let len = usize::try_from(size).map_err(|_| bad(size))?;
+    if let Some(block) = fast {
+        return Ok(block.get(..len).ok_or(bad(size))?.to_vec());
+    }
+    if size == 0 || size > u64::from(volume.layout.block_size) {
+        return Err(bad(size).into());
+    }
+    let mut state = inode.state.write();
+    let known = InodeMapper::find(volume, inode, &mut state, FileBlock(0))?;
+    drop(state);
+    let Place::Mapped(pba) = known.mapping_from(FileBlock(0)).place else { return Err(bad(size).into()) };
+    let image = volume.buffers.get(pba)?.image();
+    Ok(image.get(..len).ok_or(bad(size))?.to_vec())
+}
+
+/// Stores a long target in a block of its own, through the journal.
+pub fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
+    let pba = volume.space.allocate(handle, volume.group_goal(inode.ino))?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    let run = Run { start: FileBlock(0), len: 1 };
+    let source = volume.space.for_mapping();
+    let delta = volume.map_with(inode, state, &source).insert(handle, &mut state.record.block, run, pba, false)?;
+    state.status.set_mapped(run, pba);
+    volume.account(state, delta);
+    state.size = target.len() as u64;
+    state.record.size = state.size;
+    let buffer = handle.create(pba)?;
+    let mut block = handle.write(&buffer)?;
+    // One byte stays zero: a target ends with it.
+    let place = block.get_mut(..target.len()).ok_or(VfsError::NameTooLong)?;
+    place.copy_from_slice(target);
+    Ok(())
+}

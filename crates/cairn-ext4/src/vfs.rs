@@ -1,0 +1,219 @@
+//! [`cairn_vfs::FileSystem`] for an ext4 volume: numbers in, numbers out; the work is done below.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cairn_base::Ino;
+use cairn_vfs::{
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode,
+    RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+};
+
+use crate::Ext4;
+use crate::inode::{Inode, attributes, data, directory, preallocate};
+use crate::{fsync, namespace, symlink, xattr_ops};
+
+impl Ext4 {
+    fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        Ok(self.volume.inode(ino)?)
+    }
+
+    /// Every result passes here, so that the first error that must stop the volume does.
+    fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
+        Ok(self.volume.observe(result)?)
+    }
+
+    fn attributes(&self, inode: &Inode) -> Attributes {
+        attributes::get(&self.volume, inode)
+    }
+}
+
+impl FileSystem for Ext4 {
+    fn root(&self) -> Ino {
+        crate::ROOT_INO
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let parent = self.inode(parent)?;
+        let inode = self.done(namespace::lookup(&self.volume, &parent, name))?;
+        Ok(self.attributes(&inode))
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        if let Err(error) = self.done(self.volume.forget(ino, count)) {
+            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; recovery will");
+        }
+    }
+
+    fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32, caller: &Caller) -> Result<Attributes> {
+        let parent = self.inode(parent)?;
+        let inode = self.done(self.volume.with_space(|| namespace::create(&self.volume, &parent, name, &new, permissions, caller)))?;
+        Ok(self.attributes(&inode))
+    }
+
+    fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
+        let parent = self.inode(parent)?;
+        let inode = self.done(self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller)))?;
+        Ok(self.attributes(&inode))
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let inode = self.done(self.volume.acquire(ino))?;
+        let linked = self
+            .inode(parent)
+            .and_then(|parent| self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name))));
+        if let Err(error) = linked {
+            self.forget(ino, 1);
+            return Err(error);
+        }
+        Ok(self.attributes(&inode))
+    }
+
+    fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let parent = self.inode(parent)?;
+        self.done(namespace::unlink(&self.volume, &parent, name))
+    }
+
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let parent = self.inode(parent)?;
+        self.done(namespace::rmdir(&self.volume, &parent, name))
+    }
+
+    fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
+        let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
+        self.done(
+            self.volume
+                .with_space(|| namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode)),
+        )
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.inode(ino)?;
+        self.done(symlink::read(&self.volume, &inode))
+    }
+
+    fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        let inode = self.inode(ino)?;
+        self.done(directory::read(&self.volume, &inode, position, emit))
+    }
+
+    fn getattr(&self, ino: Ino) -> Result<Attributes> {
+        Ok(self.attributes(&*self.inode(ino)?))
+    }
+
+    fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        let inode = self.inode(ino)?;
+        self.done(attributes::set(&self.volume, &inode, set))?;
+        Ok(self.attributes(&inode))
+    }
+
+    fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
+        let inode = self.inode(ino)?;
+        if mode.write {
+            self.done(self.volume.check_writable())?;
+        }
+        self.volume.acquire(ino)?;
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        inode.handles.lock().insert(handle, inode.cache.errors().sample());
+        inode.opens.fetch_add(1, Ordering::Relaxed);
+        Ok(handle)
+    }
+
+    fn release(&self, ino: Ino, handle: u64) {
+        if let Ok(inode) = self.inode(ino) {
+            inode.handles.lock().remove(&handle);
+            inode.opens.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.forget(ino, 1);
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+        let inode = self.inode(ino)?;
+        self.done(data::read(&self.volume, &inode, offset, buf, flags))
+    }
+
+    fn write(&self, ino: Ino, offset: u64, bytes: &[u8], flags: IoFlags) -> Result<usize> {
+        let inode = self.inode(ino)?;
+        self.done(data::write(&self.volume, &inode, offset, bytes, flags))
+    }
+
+    fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
+        let inode = self.inode(ino)?;
+        let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
+        // This handle hears of every write-back error once, also of those met before this call.
+        let missed = inode.handles.lock().get_mut(&handle).and_then(|cursor| inode.cache.errors().check(cursor));
+        synced?;
+        missed.map_or(Ok(()), |error| Err(crate::Error::from(error).into()))
+    }
+
+    fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        let inode = self.inode(ino)?;
+        self.done(preallocate::allocate(&self.volume, &inode, mode, offset, len))
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        let inode = self.inode(ino)?;
+        self.done(data::seek(&self.volume, &inode, offset, what))
+    }
+
+    fn extents(&self, ino: Ino, offset: u64, len: u64, sync: bool, emit: &mut dyn FnMut(FileExtent) -> bool) -> Result<()> {
+        let inode = self.inode(ino)?;
+        self.done(data::extents(&self.volume, &inode, offset, len, sync, emit))
+    }
+
+    fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
+        let (from, to) = (self.inode(from)?, self.inode(to)?);
+        self.done(data::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let inode = self.inode(ino)?;
+        self.done(xattr_ops::get(&self.volume, &inode, name))
+    }
+
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let inode = self.inode(ino)?;
+        self.done(xattr_ops::list(&self.volume, &inode))
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let inode = self.inode(ino)?;
+        self.done(self.volume.with_space(|| xattr_ops::set(&self.volume, &inode, name, value, mode)))
+    }
+
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let inode = self.inode(ino)?;
+        self.done(xattr_ops::remove(&self.volume, &inode, name))
+    }
+
+    fn statfs(&self) -> Result<VolumeStats> {
+        Ok(self.volume.statfs())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.done(fsync::sync(&self.volume))
+    }
+
+    fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
+        self.done(self.volume.trim(offset, len, minimum))
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        self.done(self.volume.superblock.label(&self.volume.buffers))
+    }
+
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        if label.len() > crate::superblock::LABEL_MAX || label.contains(&0) {
+            return Err(Error::Invalid("a label has at most 16 bytes and no NUL"));
+        }
+        self.done(self.volume.set_label(label))
+    }
+
+    fn shutdown(&self, flush_log: bool) -> Result<()> {
+        self.done(self.volume.shutdown(flush_log))
+    }
+
+    fn unmount(&self) -> Result<()> {
+        self.done(self.close())
+    }
+}

@@ -1,0 +1,385 @@
+//! A mounted volume: the parts, wired together, and the few decisions that concern all of them.
+//!
+//! [`Parts`] is what structures on disk need (device, buffers, layout, superblock, groups); [`Volume`] adds what inodes
+//! need (folios, transactions, space, the inode table, orphans). There is no volume-wide lock.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::{DaemonHandle, Runtime};
+use cairn_base::{Ino, Pba};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::file::PageCache;
+use cairn_jbd2::Journal;
+use cairn_vfs::{Error as VfsError, VolumeStats};
+use cairn_vfs::inode_table::InodeTable;
+
+use crate::alloc::Space;
+use crate::corrupt::Corrupt;
+use crate::dir::hash::HashSettings;
+use crate::credits::Credits;
+use crate::error::{Error, Result};
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::features::Incompat;
+use crate::format::layout::Layout;
+use crate::groups::GroupTable;
+use crate::inode::{Inode, Location, State};
+use crate::map::{BlockMap, MapContext};
+use crate::options::MountOptions;
+use crate::orphan::Orphans;
+use crate::space::BlockSource;
+use crate::superblock::LiveSuperblock;
+use crate::txn::{Handle, Txn};
+
+/// Blocks in one 512-byte sector count step.
+const SECTOR: u64 = 512;
+
+/// What structures on disk are made of.
+pub struct Parts {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Metadata buffers.
+    pub buffers: Arc<BufferCache>,
+    /// Geometry and features.
+    pub layout: Arc<Layout>,
+    /// The primary superblock.
+    pub superblock: LiveSuperblock,
+    /// Group descriptors.
+    pub groups: Arc<GroupTable>,
+    /// Clock, randomness, threads.
+    pub runtime: Arc<dyn Runtime>,
+}
+
+impl Parts {
+    /// Where an inode's record lives.
+    ///
+    /// # Errors
+    /// [`VfsError::Stale`] for a number the volume does not have.
+    pub fn locate(&self, ino: Ino) -> Result<Location> {
+        let index = ino.get().checked_sub(1).filter(|index| *index < u64::from(self.layout.inodes_count));
+        let index = index.ok_or(VfsError::Stale)?;
+        let per_group = u64::from(self.layout.inodes_per_group);
+        let group = u32::try_from(index / per_group).map_err(|_| VfsError::Stale)?;
+        let byte = (index % per_group) * u64::from(self.layout.inode_size);
+        let block_size = u64::from(self.layout.block_size);
+        let table = self.groups.inode_table(group);
+        Ok(Location {
+            block: Pba(table.get() + byte / block_size),
+            offset: usize::try_from(byte % block_size).map_err(|_| VfsError::Stale)?,
+        })
+    }
+
+    /// Reads an inode's record from the inode table.
+    pub fn read_record(&self, ino: Ino) -> Result<Record> {
+        let location = self.locate(ino)?;
+        let image = self.buffers.get(location.block)?.image();
+        let end = location.offset + self.layout.inode_size as usize;
+        let raw = image.get(location.offset..end).ok_or(VfsError::Stale)?;
+        Ok(Record::decode(raw, ino, &self.layout)?)
+    }
+
+    /// Rewrites the deletion time of a record that nobody need have in memory (a link of the orphan list).
+    pub fn patch_deletion_time(&self, handle: &Handle, ino: Ino, value: u32) -> Result<()> {
+        let location = self.locate(ino)?;
+        let buffer = self.buffers.get(location.block)?;
+        let mut block = handle.write(&buffer)?;
+        let end = location.offset + self.layout.inode_size as usize;
+        let raw = block.get_mut(location.offset..end).ok_or(VfsError::Stale)?;
+        let mut record = Record::decode(raw, ino, &self.layout)?;
+        record.dtime = value;
+        record.encode(ino, &self.layout, raw);
+        Ok(())
+    }
+}
+
+/// A mounted volume.
+pub struct Volume {
+    parts: Parts,
+    /// File contents in memory.
+    pub pages: Arc<PageCache>,
+    /// Where metadata changes go.
+    pub txn: Txn,
+    /// The journal, where there is one and the volume is writable.
+    pub journal: Option<Arc<Journal>>,
+    /// Block and inode allocation.
+    pub space: Arc<Space>,
+    /// Inodes in memory.
+    pub inodes: InodeTable<Inode>,
+    /// Unlinked but open, and half-truncated inodes.
+    pub orphans: Orphans,
+    /// How it was mounted.
+    pub options: MountOptions,
+    /// Credits of each kind of operation.
+    pub credits: Credits,
+    /// Moving a directory to another parent: one at a time, so that no loop can form.
+    pub moves: Mutex<()>,
+    /// The write-back daemon.
+    pub(crate) writeback: Mutex<Option<DaemonHandle>>,
+    /// How names are hashed.
+    pub hash: HashSettings,
+    /// Why nothing may be written, once that is so.
+    stopped: Mutex<Option<Arc<str>>>,
+}
+
+impl Deref for Volume {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl Volume {
+    /// Wires a volume. `stopped` is the reason for being read-only from the start.
+    #[expect(clippy::too_many_arguments, reason = "the one place where all parts meet")]
+    pub(crate) fn new(
+        parts: Parts,
+        pages: Arc<PageCache>,
+        txn: Txn,
+        journal: Option<Arc<Journal>>,
+        space: Arc<Space>,
+        orphans: Orphans,
+        options: MountOptions,
+        hash: HashSettings,
+        stopped: Option<Arc<str>>,
+    ) -> Self {
+        let credits = Credits::for_layout(&parts.layout);
+        Self {
+            parts,
+            pages,
+            txn,
+            journal,
+            space,
+            inodes: InodeTable::new(crate::INODES_IN_MEMORY, crate::inode::load::can_evict),
+            orphans,
+            options,
+            credits,
+            hash,
+            // Before every directory's lock: numbers start at 1.
+            moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
+            writeback: Mutex::new(Rank::LEAF, None),
+            stopped: Mutex::new(Rank::LEAF, stopped),
+        }
+    }
+
+    /// Starts an operation that changes metadata.
+    pub fn begin(&self, credits: u32) -> Result<Handle> {
+        self.txn.begin(credits)
+    }
+
+    /// Makes sure that `handle` can change `credits` more blocks; may move it to a new transaction.
+    pub fn ensure_credits(&self, handle: &mut Handle, credits: u32) -> Result<()> {
+        let left = handle.credits_left();
+        if left >= credits || handle.extend(credits - left)? {
+            return Ok(());
+        }
+        handle.restart(credits)
+    }
+
+    /// The block map of an inode, for use with its `state` locked.
+    pub fn map_of<'a>(&'a self, inode: &Inode, state: &State) -> BlockMap<'a> {
+        self.map_with(inode, state, &*self.space)
+    }
+
+    /// The block map, taking its own blocks from `source`.
+    pub fn map_with<'a>(&'a self, inode: &Inode, state: &State, source: &'a dyn BlockSource) -> BlockMap<'a> {
+        let context =
+            MapContext { ino: inode.ino, seed: inode.seed, layout: &self.layout, buffers: &self.buffers, source };
+        BlockMap::new(context, state.record.flags.contains(InodeFlags::EXTENTS))
+    }
+
+    /// Gives a record an empty block map of the volume's kind.
+    pub fn init_block_map(&self, record: &mut Record) {
+        if self.layout.features.incompat(Incompat::EXTENTS) {
+            record.flags.insert(InodeFlags::EXTENTS);
+            crate::extent::initialize(&mut record.block);
+        } else {
+            record.block = [0; 60];
+        }
+    }
+
+    /// True if the inode is mapped by extents.
+    pub fn has_extents(&self, inode: &Inode) -> bool {
+        inode.state.read().record.flags.contains(InodeFlags::EXTENTS)
+    }
+
+    /// True if the inode owns mapped blocks: not inline, no fast symlink, no device.
+    pub fn has_block_map(&self, inode: &Inode) -> bool {
+        let state = inode.state.read();
+        crate::inode::has_block_map(&state.record)
+    }
+
+    /// Where an inode's first block should go.
+    pub fn group_goal(&self, ino: Ino) -> Pba {
+        self.space.goal_of(ino)
+    }
+
+    /// Adds blocks to (or takes them from) an inode's count.
+    pub fn account(&self, state: &mut State, blocks: i64) {
+        let sectors = blocks * i64::try_from(u64::from(self.layout.block_size) / SECTOR).unwrap_or(0);
+        state.record.blocks_512 = state.record.blocks_512.saturating_add_signed(sectors);
+    }
+
+    /// Blocks a file of this kind of map can have.
+    pub fn max_file_blocks(&self, inode: &Inode) -> u64 {
+        crate::map::max_file_blocks(self.has_extents(inode), self.layout.block_size)
+    }
+
+    /// Largest size of a file, in bytes.
+    pub fn max_file_size(&self, inode: &Inode) -> u64 {
+        self.max_file_blocks(inode).saturating_mul(u64::from(self.layout.block_size)).min(i64::MAX as u64)
+    }
+
+    /// Space ran out. If blocks are waiting for a commit to become free, commits; true if trying again makes sense.
+    pub fn reclaim_freed(&self) -> Result<bool> {
+        if self.space.pending_free() == 0 {
+            return Ok(false);
+        }
+        if let Some(journal) = &self.journal {
+            journal.commit_running()?;
+        }
+        Ok(true)
+    }
+
+    /// Runs an operation that may need space; if there is none but some waits for a commit, commits and runs it once more.
+    pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(Error::Vfs(VfsError::NoSpace)) if self.reclaim_freed()? => work(),
+            other => other,
+        }
+    }
+
+    /// True if a directory's link count can take one more subdirectory.
+    pub fn may_gain_subdirectory(&self, parent: &Inode) -> bool {
+        parent.state.read().record.may_link(&self.layout)
+    }
+
+    /// Moves a directory's link count with its subdirectories.
+    pub fn count_subdirectories(&self, state: &mut State, change: i32) {
+        for _ in 0..change.max(0) {
+            state.record.add_link();
+        }
+        for _ in change.min(0)..0 {
+            state.record.drop_link();
+        }
+    }
+
+    /// `statfs`.
+    pub fn statfs(&self) -> VolumeStats {
+        let layout = &self.layout;
+        let free = self.space.available(true);
+        let uuid = layout.uuid;
+        let half = |at: usize| uuid.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |raw| u64::from_le_bytes(*raw));
+        VolumeStats {
+            block_size: layout.block_size,
+            blocks: layout.blocks_count.saturating_sub(self.groups.overhead()),
+            free_blocks: free,
+            available_blocks: self.space.available(false),
+            inodes: u64::from(layout.inodes_count),
+            free_inodes: self.groups.free_inodes_total(),
+            name_max: 255,
+            fsid: half(0) ^ half(8),
+        }
+    }
+
+    /// `FITRIM`: discards free space of a byte range, in runs of at least `minimum` bytes. Returns bytes.
+    pub fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
+        self.check_writable()?;
+        let block_size = u64::from(self.layout.block_size);
+        if !self.device.geometry().discard {
+            return Err(VfsError::Unsupported("the device does not discard").into());
+        }
+        let least = u32::try_from(minimum.div_ceil(block_size)).unwrap_or(u32::MAX);
+        let start = Pba(offset.div_ceil(block_size));
+        let blocks = offset.saturating_add(len) / block_size;
+        let count = blocks.saturating_sub(start.get());
+        let done = self.space.trim(start, count, least, &mut |pba, blocks| {
+            Ok(self.device.discard(pba.get() * block_size, blocks * block_size)?)
+        })?;
+        Ok(done * block_size)
+    }
+
+    /// Sets the label.
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        let handle = self.begin(self.credits.attributes)?;
+        self.superblock.set_label(self, &handle, label)
+    }
+
+    /// Stops as a power cut would; with `flush_log` what was changed so far is committed before.
+    pub fn shutdown(&self, flush_log: bool) -> Result<()> {
+        if let Some(journal) = &self.journal {
+            if flush_log {
+                journal.commit_running()?;
+            }
+            journal.freeze("shut down on request");
+        }
+        self.stop("shut down on request");
+        Ok(())
+    }
+
+    /// Fails if the volume was stopped by an error: a read-only volume is in order, a broken one is not.
+    pub fn check_readable(&self) -> Result<()> {
+        match &self.journal {
+            Some(_) => self.check_writable(),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if nothing may be written, with the reason.
+    pub fn check_writable(&self) -> Result<()> {
+        if let Some(reason) = &*self.stopped.lock() {
+            return Err(VfsError::ReadOnly(reason.clone()).into());
+        }
+        if let Some(reason) = self.journal.as_ref().and_then(|journal| journal.aborted()) {
+            let reason: Arc<str> = format!("stopped after an error: {reason}").into();
+            self.stop(&reason);
+            return Err(VfsError::ReadOnly(reason).into());
+        }
+        Ok(())
+    }
+
+    /// Why nothing may be written, if that is so.
+    #[must_use]
+    pub fn read_only_reason(&self) -> Option<Arc<str>> {
+        self.stopped.lock().clone()
+    }
+
+    /// True if nothing may be written.
+    pub fn is_read_only(&self) -> bool {
+        self.stopped.lock().is_some()
+    }
+
+    /// The first error latches: from now on nothing is written, and every later change fails with this reason.
+    pub fn stop(&self, reason: &str) {
+        self.stopped.lock().get_or_insert_with(|| reason.into());
+    }
+
+    /// Looks at an error on its way out: corruption found while changing things, and device write errors, stop the volume.
+    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+        match &result {
+            Err(Error::Device(error)) if error.kind != cairn_block::ErrorKind::ReadOnly && !self.is_read_only() => {
+                if error.operation.contains("write") || error.operation.contains("flush") {
+                    self.abort(&error.to_string());
+                }
+            }
+            Err(Error::Corrupt(what)) if !self.is_read_only() => self.abort_for(what),
+            _ => {}
+        }
+        result
+    }
+
+    fn abort_for(&self, what: &Corrupt) {
+        self.abort(&what.to_string());
+    }
+
+    fn abort(&self, reason: &str) {
+        tracing::error!(reason, "volume stopped");
+        if let Some(journal) = &self.journal {
+            journal.abort(reason);
+        }
+        self.stop(&format!("stopped after an error: {reason}"));
+    }
+}

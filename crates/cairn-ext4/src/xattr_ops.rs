@@ -1,0 +1,247 @@
+//! Extended attributes and ACLs of an inode in memory: locks, transactions, and the mode that goes with an ACL.
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino, Pba};
+use cairn_block::BlockDeviceExt;
+use cairn_cache::mapper::Place;
+use cairn_vfs::acl::Acl;
+use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::features::Incompat;
+use crate::format::inode::InodeFlags;
+use crate::inode::attributes::{self, Ownership};
+use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, State};
+use crate::txn::Handle;
+use crate::volume::Volume;
+use crate::xattr::{ValueInodes, XattrEdit, XattrStore, XattrView, names};
+
+const ACCESS: &[u8] = b"system.posix_acl_access";
+const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// Values in inodes of their own. Volumes that can have them are opened read-only, so nothing but reading happens.
+struct Values<'v>(&'v Volume);
+
+impl ValueInodes for Values<'_> {
+    fn read(&self, ino: Ino, size: u32) -> Result<Vec<u8>> {
+        value_inode(self.0, ino, size)
+    }
+
+    fn create(&self, _: &Handle, _: &[u8], _: u32) -> Result<Ino> {
+        Err(VfsError::NoSpace.into())
+    }
+
+    fn retain(&self, _: &Handle, _: Ino) -> Result<()> {
+        Err(not_maintained())
+    }
+
+    fn release(&self, _: &Handle, _: Ino) -> Result<()> {
+        Err(not_maintained())
+    }
+}
+
+fn not_maintained() -> crate::Error {
+    VfsError::Unsupported("attribute values in inodes of their own are not maintained").into()
+}
+
+/// Contents of an inode that holds an attribute's value.
+pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
+    let record = volume.read_record(ino)?;
+    let bad = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
+    if !record.flags.contains(InodeFlags::EA_INODE) {
+        return Err(bad("i_flags", u64::from(record.flags.bits()), "EA_INODE_FL on the inode of a value").into());
+    }
+    if record.size != u64::from(size) {
+        return Err(bad("i_size", record.size, "the size its attribute says").into());
+    }
+    let len = usize::try_from(size).map_err(|_| VfsError::TooBig)?;
+    let block_size = volume.layout.block_size as usize;
+    let location = volume.locate(ino)?;
+    let inode = Inode::new(volume, ino, location, FileKind::Regular, record);
+    let mut value = Vec::with_capacity(len);
+    while value.len() < len {
+        let block = FileBlock((value.len() / block_size) as u64);
+        let known = InodeMapper::find(volume, &inode, &mut inode.state.write(), block)?;
+        let Place::Mapped(pba) = known.mapping_from(block).place else {
+            return Err(bad("extents", block.get(), "no hole in a value").into());
+        };
+        let part = volume.device.read_at(pba.get() * block_size as u64, block_size)?;
+        value.extend_from_slice(&part[..part.len().min(len - value.len())]);
+    }
+    Ok(value)
+}
+
+/// Calls `work` with the volume's attribute store.
+fn with_store<R>(volume: &Volume, work: impl FnOnce(&XattrStore<'_>) -> R) -> R {
+    let layout = &volume.layout;
+    let values = Values(volume);
+    let seed = layout.checksum.seed().unwrap_or_else(|| cairn_base::checksum::crc32c(!0, &layout.uuid));
+    work(&XattrStore {
+        block_size: layout.block_size,
+        cluster_size: layout.block_size << layout.cluster_bits,
+        checksum: layout.checksum,
+        value_seed: seed,
+        buffers: &volume.buffers,
+        source: &*volume.space,
+        values: layout.features.incompat(Incompat::EA_INODE).then_some(&values),
+    })
+}
+
+fn view<'s>(inode: &Inode, state: &'s State) -> XattrView<'s> {
+    XattrView { ino: inode.ino, in_inode: &state.record.extra, file_acl: state.record.file_acl }
+}
+
+/// Value of an attribute.
+pub fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+    let state = inode.state.read();
+    if has_none(&state) {
+        // The common case, before anything is decoded: files without attributes are asked for theirs all the time.
+        names::parse(name)?;
+        return Err(VfsError::NoAttribute.into());
+    }
+    with_store(volume, |store| store.get(view(inode, &state), name))
+}
+
+fn has_none(state: &State) -> bool {
+    state.record.file_acl == Pba(0) && state.record.extra.first_chunk::<4>().is_none_or(|magic| *magic == [0; 4])
+}
+
+/// Names of all attributes.
+pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+    let state = inode.state.read();
+    with_store(volume, |store| store.list(view(inode, &state)))
+}
+
+/// Sets one. An access ACL sets the permission bits, too, and is stored only if they do not say it all.
+pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    volume.check_writable()?;
+    check_settable(inode)?;
+    let acl = match name {
+        ACCESS | DEFAULT => {
+            Some(Acl::from_xattr(value).map_err(|_| VfsError::Invalid("malformed access control list"))?)
+        }
+        _ => None,
+    };
+    if name == DEFAULT && inode.kind != FileKind::Directory {
+        return match acl {
+            Some(Some(_)) => Err(VfsError::AccessDenied.into()),
+            _ => Ok(()),
+        };
+    }
+    if inode.kind == FileKind::Symlink && acl.is_some() {
+        return Err(VfsError::Unsupported("symbolic links have no access control lists").into());
+    }
+    let handle = volume.begin(volume.credits.xattr)?;
+    let mut guard = inode.state.write();
+    let state = &mut *guard;
+    match acl {
+        // An empty list removes the attribute.
+        Some(None) => drop_if_there(volume, &handle, inode, state, name)?,
+        Some(Some(acl)) => {
+            let (bits, complete) = acl.equivalent_mode();
+            if name == ACCESS {
+                state.record.mode = state.record.mode & !0o777 | u16::try_from(bits).unwrap_or(0);
+            }
+            if name == ACCESS && complete {
+                drop_if_there(volume, &handle, inode, state, name)?;
+            } else {
+                change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?;
+            }
+        }
+        None => change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?,
+    }
+    finish(volume, &handle, inode, state)
+}
+
+/// Removes one.
+pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    volume.check_writable()?;
+    check_settable(inode)?;
+    let handle = volume.begin(volume.credits.xattr)?;
+    let mut guard = inode.state.write();
+    let state = &mut *guard;
+    change(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?;
+    finish(volume, &handle, inode, state)
+}
+
+fn check_settable(inode: &Inode) -> Result<()> {
+    if inode.state.read().record.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok(())
+}
+
+fn drop_if_there(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State, name: &[u8]) -> Result<()> {
+    match change(volume, inode, state, |store, edit| store.remove(handle, edit, name)) {
+        Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(()),
+        other => other,
+    }
+}
+
+fn change(
+    volume: &Volume,
+    inode: &Inode,
+    state: &mut State,
+    work: impl FnOnce(&XattrStore<'_>, &mut XattrEdit<'_>) -> Result<i64>,
+) -> Result<()> {
+    let goal = volume.group_goal(inode.ino);
+    let record = &mut state.record;
+    let mut edit = XattrEdit { ino: inode.ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
+    let sectors = with_store(volume, |store| work(store, &mut edit))?;
+    record.blocks_512 = record.blocks_512.saturating_add_signed(sectors);
+    Ok(())
+}
+
+fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
+    state.record.ctime = attributes::now(volume);
+    inode.store(volume, handle, state)
+}
+
+/// Default ACL of a directory.
+pub fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl>> {
+    match get(volume, directory, DEFAULT) {
+        Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
+        Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Stores the ACLs a new inode inherits. The caller stores the record.
+pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownership: &Ownership) -> Result<()> {
+    for (name, acl) in [(ACCESS, &ownership.access), (DEFAULT, &ownership.default)] {
+        if let Some(acl) = acl {
+            let value = acl.to_xattr();
+            let mut state = inode.state.write();
+            change(volume, inode, &mut state, |store, edit| store.set(handle, edit, name, &value, XattrMode::Set))?;
+        }
+    }
+    Ok(())
+}
+
+/// After chmod: the access ACL's owner, mask and other entries follow the mode.
+pub fn follow_mode(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State, permissions: u32) -> Result<()> {
+    if has_none(state) || inode.kind == FileKind::Symlink {
+        return Ok(());
+    }
+    let stored = with_store(volume, |store| store.get(view(inode, state), ACCESS));
+    let value = match stored {
+        Ok(value) => value,
+        Err(crate::Error::Vfs(VfsError::NoAttribute)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let acl = Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
+    let Some(acl) = acl else { return Ok(()) };
+    let value = acl.with_mode(permissions).to_xattr();
+    change(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
+}
+
+/// Gives up all attributes of an inode that is being freed.
+pub fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
+    if has_none(state) {
+        return Ok(());
+    }
+    change(volume, inode, state, |store, edit| store.remove_all(handle, edit))
+}
