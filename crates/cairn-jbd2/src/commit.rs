@@ -65,7 +65,9 @@ impl Journal {
         self.state.lock().pinning = false;
         self.changed.notify();
         images.sort_by_key(|(pba, _, _)| *pba);
-        Pinned { tid, images, revokes: revokes.into_iter().collect(), hooks }
+        let mut revokes: Vec<Pba> = revokes.into_iter().collect();
+        revokes.sort_unstable();
+        Pinned { tid, images, revokes, hooks }
     }
 
     /// Revokes, descriptors and images, then the commit record behind a flush. Returns the log blocks taken.

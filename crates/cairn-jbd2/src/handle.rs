@@ -19,6 +19,8 @@ pub struct Handle {
     journal: Arc<Journal>,
     tid: Tid,
     credits: AtomicU32,
+    /// False between leaving one transaction and joining the next.
+    joined: bool,
     _gate: RankToken,
 }
 
@@ -29,7 +31,7 @@ fn mark(tid: Tid) -> u64 {
 
 impl Handle {
     pub(crate) fn new(journal: Arc<Journal>, tid: Tid, credits: u32) -> Self {
-        Self { journal, tid, credits: AtomicU32::new(credits), _gate: enter(Rank::GATE) }
+        Self { journal, tid, credits: AtomicU32::new(credits), joined: true, _gate: enter(Rank::GATE) }
     }
 
     /// The transaction this handle belongs to.
@@ -161,7 +163,7 @@ impl Handle {
         self.leave();
         // A locked or full transaction is on its way out; joining waits for the next one.
         let joined = self.journal.begin_unguarded(credits)?;
-        (self.tid, self.credits) = (joined, AtomicU32::new(credits));
+        (self.tid, self.credits, self.joined) = (joined, AtomicU32::new(credits), true);
         Ok(())
     }
 
@@ -169,6 +171,9 @@ impl Handle {
     pub fn stop(self) {}
 
     fn leave(&mut self) {
+        if !std::mem::take(&mut self.joined) {
+            return;
+        }
         let last = {
             let mut state = self.journal.state.lock();
             let left = self.credits.swap(0, Ordering::Relaxed);

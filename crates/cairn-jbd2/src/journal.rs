@@ -103,8 +103,11 @@ impl Journal {
         if superblock.blocks < MIN_BLOCKS {
             return bad("s_maxlen", u64::from(superblock.blocks), "at least 1024 blocks");
         }
-        // Revokes are always written; 64-bit tags where the volume has such addresses (the layout says so already then).
+        // Revokes are always written; 64-bit tags where the volume has such addresses.
         superblock.incompat |= Incompat::REVOKE;
+        if buffers.device().geometry().size / u64::from(area.block_size) > u64::from(u32::MAX) {
+            superblock.incompat |= Incompat::BITS_64;
+        }
         superblock.start = superblock.first;
         let next_tid = superblock.sequence;
         write_superblock(&area, &superblock)?;
@@ -249,6 +252,13 @@ impl Journal {
             match self.try_lead(tid, true) {
                 Lead::Done => return Ok(()),
                 Lead::Aborted(reason) => return Err(Error::Aborted(reason)),
+                // Nothing to log; file data written so far is still to be made durable.
+                Lead::Empty => {
+                    return self.buffers.device().flush().map_err(|error| {
+                        self.abort(&format!("flush failed: {error}"));
+                        Error::from(error)
+                    });
+                }
                 Lead::Mine(running) => {
                     self.stats.requested.add(1);
                     self.commit(running)?;
@@ -342,7 +352,16 @@ impl Journal {
         if let Some(reason) = &state.aborted {
             return Lead::Aborted(reason.clone());
         }
-        let running = state.running.take().expect("the leader alone takes the locked transaction");
+        let running = state.running.as_mut().expect("the leader alone takes the locked transaction");
+        if running.buffers.is_empty() && running.revokes.is_empty() && running.hooks.is_empty() {
+            // It stays open, as if it had just begun.
+            (running.locked, running.requested, running.started) = (false, false, self.runtime.monotonic());
+            state.committing = None;
+            drop(guard);
+            self.changed.notify();
+            return Lead::Empty;
+        }
+        let running = state.running.take().expect("it is there");
         state.committing_needs = log_space::needed(&self.layout, running.copies(), running.revoke_count());
         state.pinning = true;
         Lead::Mine(running)
@@ -456,6 +475,7 @@ enum Admission {
 enum Lead {
     Done,
     Wait,
+    Empty,
     Mine(Running),
     Aborted(Arc<str>),
 }

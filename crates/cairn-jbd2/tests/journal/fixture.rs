@@ -1,0 +1,100 @@
+//! A small volume with a journal, laid out by hand: the tests must not trust the crate's own encoder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::checksum::crc32c;
+use cairn_base::runtime::Runtime;
+use cairn_base::{FileBlock, Pba};
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_jbd2::{Journal, JournalArea, JournalOptions, Recovered, recover};
+
+pub const BLOCK: u32 = 1024;
+/// Blocks of the journal: the smallest that is taken.
+pub const LOG_BLOCKS: u32 = 1024;
+/// Where the journal lies: two runs, so that addresses and journal blocks differ everywhere.
+const FIRST_RUN: (u64, u64) = (64, 400);
+const SECOND_RUN: (u64, u64) = (2000, LOG_BLOCKS as u64 - 400);
+/// Blocks from here on are metadata or data of the volume.
+pub const HOME: u64 = 4096;
+pub const VOLUME_BLOCKS: u64 = 16 * 1024;
+
+/// `s_feature_incompat` values.
+pub mod features {
+    pub const REVOKE: u32 = 0x1;
+    pub const BITS_64: u32 = 0x2;
+    pub const CSUM_V2: u32 = 0x8;
+    pub const CSUM_V3: u32 = 0x10;
+}
+
+/// A journal superblock, version 2, as the format's description has it.
+pub fn superblock(incompat: u32, compat: u32, sequence: u32, start: u32) -> Vec<u8> {
+    let mut block = vec![0_u8; BLOCK as usize];
+    let mut put = |at: usize, value: u32| block[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    put(0x00, 0xc03b_3998);
+    put(0x04, 4);
+    put(0x0c, BLOCK);
+    put(0x10, LOG_BLOCKS);
+    put(0x14, 1);
+    put(0x18, sequence);
+    put(0x1c, start);
+    put(0x24, compat);
+    put(0x28, incompat);
+    put(0x40, 1);
+    block[0x30..0x40].copy_from_slice(b"cairn journal id");
+    if incompat & (features::CSUM_V2 | features::CSUM_V3) != 0 {
+        block[0x50] = 4;
+        let sum = crc32c(!0, &block);
+        block[0xfc..0x100].copy_from_slice(&sum.to_be_bytes());
+    }
+    block
+}
+
+/// A volume whose journal is empty.
+pub fn format(incompat: u32, compat: u32, sequence: u32) -> MemoryDevice {
+    let device = MemoryDevice::new(VOLUME_BLOCKS * u64::from(BLOCK));
+    let block = Bytes::from(superblock(incompat, compat, sequence, 0));
+    device.write_at(FIRST_RUN.0 * u64::from(BLOCK), block).unwrap();
+    device
+}
+
+pub fn area(device: Arc<dyn BlockDevice>) -> JournalArea {
+    let extents =
+        vec![(FileBlock(0), Pba(FIRST_RUN.0), FIRST_RUN.1), (FileBlock(FIRST_RUN.1), Pba(SECOND_RUN.0), SECOND_RUN.1)];
+    JournalArea { device, block_size: BLOCK, extents }
+}
+
+/// Recovers and opens.
+pub fn open(
+    device: &Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+) -> cairn_jbd2::Result<(Arc<BufferCache>, Arc<Journal>)> {
+    recover(&area(device.clone()), device)?;
+    let buffers = BufferCache::new(device.clone(), BLOCK, Budget::new(4 << 20));
+    let options = JournalOptions { commit_interval: Duration::from_secs(5), ..JournalOptions::default() };
+    let journal = Journal::open(options, buffers.clone(), area(device.clone()), runtime)?;
+    Ok((buffers, journal))
+}
+
+/// Recovers a copy of what a crash left and gives the copy.
+pub fn recovered(crashed: MemoryDevice) -> cairn_jbd2::Result<(Arc<dyn BlockDevice>, Recovered)> {
+    let device: Arc<dyn BlockDevice> = Arc::new(crashed);
+    let done = recover(&area(device.clone()), &device)?;
+    Ok((device, done))
+}
+
+pub fn read_home(device: &dyn BlockDevice, index: u64) -> Vec<u8> {
+    device.read_at((HOME + index) * u64::from(BLOCK), BLOCK as usize).unwrap().to_vec()
+}
+
+/// A block full of one number. Every third one begins with the journal's magic and must be escaped in the log.
+pub fn stamp(value: u64) -> Vec<u8> {
+    let mut block: Vec<u8> = value.to_le_bytes().repeat(BLOCK as usize / 8);
+    if value % 3 == 0 {
+        block[..4].copy_from_slice(&0xc03b_3998_u32.to_be_bytes());
+    }
+    block
+}

@@ -1,0 +1,9 @@
+//! The journal from outside: what survives power cuts and failing devices, what other programs make of our logs and we
+//! of theirs.
+
+mod contention;
+mod crash;
+mod fault;
+mod fixture;
+mod judges;
+mod model;
