@@ -40,7 +40,8 @@ pub struct Mapping {
 /// What a placement owes once its data is on the device: ext4 maps the blocks, F2FS lowers its in-flight count.
 ///
 /// Runs on a worker, never on the device's completing thread. Dropping a ticket without completing it means the write
-/// failed: the claimed blocks go back to the allocator.
+/// failed: the claimed blocks go back to the allocator, and blocks that were [`Place::Delayed`] before the placement are
+/// so again, with their promise: the data is dirty again and will be placed anew, or [`FileMapper::release`]d.
 pub trait WriteTicket: Send {
     /// The data is on its way to the medium (written, not necessarily flushed). `file_end` is the byte after the last
     /// valid byte of this write, for the on-disk size.
@@ -83,7 +84,8 @@ pub trait FileMapper: Send + Sync {
     /// length of at most `run.len`; the promise covers exactly the returned run. Idempotent on delayed blocks.
     fn reserve(&self, run: Run) -> Result<Mapping, MapError>;
 
-    /// Gives back promises of a run whose blocks will not be written after all (truncate, punch, failed copy).
+    /// Gives back promises of a run whose blocks will not be written after all (truncate, punch, failed copy). The run may
+    /// hold blocks without a promise; those are left as they are.
     fn release(&self, run: Run);
 
     /// Chooses an address for dirty blocks at `run.start`. Blocks that have one keep it (or move, as the format likes).

@@ -1,1 +1,124 @@
+//! The file cache against a vector of bytes, with a model mapper over a device full of junk.
 
+mod contention;
+mod model;
+mod oracle;
+
+use cairn_base::FileBlock;
+use cairn_block::BlockDeviceExt;
+use cairn_block::wrap::{Lasting, Operation};
+
+use self::model::Rig;
+use super::CacheError;
+use crate::mapper::MapError;
+use crate::writeback::WritebackMode::{Background, Sync};
+
+fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..len).map(|_| random.u8(1..)).collect()
+}
+
+fn read_all(rig: &Rig, size: u64) -> Vec<u8> {
+    let mut buf = vec![0x55; usize::try_from(size).expect("small")];
+    let n = rig.file.read(&rig.mapper, size, 0, &mut buf).expect("readable");
+    assert_eq!(n, buf.len());
+    buf
+}
+
+#[test]
+fn a_large_write_is_one_mapping_and_large_folios() {
+    let rig = Rig::new(4096, 256 << 20, 1 << 20, 1);
+    let data = pattern(8 << 20, 1);
+    assert_eq!(rig.file.write(&rig.mapper, 0, 0, &data).expect("room"), data.len());
+    let counters = rig.pages.counters();
+    assert_eq!((counters.map_calls.get(), counters.device_read_bytes.get()), (1, 0));
+    assert_eq!(counters.folios_by_order[9].get(), 4);
+    assert_eq!(rig.file.dirty_bytes(), 8 << 20);
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 8 << 20, Sync).expect("writable");
+    assert_eq!((rig.file.has_dirty(), rig.mapper.file_end(), rig.mapper.delayed()), (false, 8 << 20, 0));
+    rig.file.invalidate(0..u64::MAX);
+    assert_eq!(counters.folios_by_order[9].get(), 0);
+    assert!(read_all(&rig, 8 << 20) == data);
+}
+
+#[test]
+fn only_edge_blocks_that_hold_data_are_read() {
+    let rig = Rig::new(4096, 64 << 20, 1 << 20, 2);
+    let at = rig.mapper.preallocate(0..4, true);
+    rig.mapper.preallocate(4..8, false);
+    rig.device.write_at(at << 12, vec![7; 4 << 12]).expect("memory takes writes");
+    let read = || rig.pages.counters().device_read_bytes.get();
+    rig.file.write(&rig.mapper, 8 << 12, 100, &[1; 8000]).expect("room");
+    assert_eq!(read(), 2 << 12);
+    rig.file.write(&rig.mapper, 8 << 12, (4 << 12) + 5, &[2; 10]).expect("room");
+    rig.file.write(&rig.mapper, 8 << 12, 2 << 12, &[3; 8192]).expect("room");
+    assert_eq!(read(), 2 << 12);
+    let mut expected = vec![0; 8 << 12];
+    expected[..2 << 12].fill(7);
+    expected[100..8100].fill(1);
+    expected[2 << 12..4 << 12].fill(3);
+    expected[(4 << 12) + 5..(4 << 12) + 15].fill(2);
+    assert!(read_all(&rig, 8 << 12) == expected);
+}
+
+#[test]
+fn want_of_space_gives_a_short_write_and_loses_nothing() {
+    let rig = Rig::new(1024, 16 << 20, 10, 3);
+    let data = pattern(20 << 10, 3);
+    assert_eq!(rig.file.write(&rig.mapper, 0, 0, &data).expect("some room"), 10 << 10);
+    let refused = rig.file.write(&rig.mapper, 10 << 10, 10 << 10, &data[10 << 10..]);
+    assert!(matches!(refused, Err(CacheError::Map(MapError::NoSpace))));
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 10 << 10, Sync).expect("promised");
+    rig.file.drop_all(&rig.mapper);
+    assert!(read_all(&rig, 10 << 10) == data[..10 << 10]);
+}
+
+#[test]
+fn a_failed_edge_read_gives_the_promise_back() {
+    let rig = Rig::new(4096, 16 << 20, 100, 4);
+    rig.mapper.preallocate(2..3, true);
+    rig.device.fail_next(Operation::Read, Lasting::Once);
+    assert_eq!(rig.file.write(&rig.mapper, 3 << 12, 0, &[1; 10_000]).expect("the hole can be written"), 8192);
+    rig.device.fail_next(Operation::Read, Lasting::Once);
+    assert!(matches!(rig.file.write(&rig.mapper, 3 << 12, 8192, &[1; 10]), Err(CacheError::Device(_))));
+    assert_eq!(rig.mapper.delayed(), 2);
+    rig.file.drop_all(&rig.mapper);
+    assert_eq!((rig.mapper.delayed(), rig.file.dirty_bytes(), rig.pages.dirty_bytes()), (0, 0, 0));
+}
+
+#[test]
+fn a_failed_write_back_is_reported_once_and_tried_again() {
+    let rig = Rig::new(4096, 16 << 20, 1000, 5);
+    let data = pattern(300_000, 5);
+    rig.file.write(&rig.mapper, 0, 0, &data).expect("room");
+    let mut cursor = rig.file.errors().sample();
+    rig.device.fail_next(Operation::Write, Lasting::Once);
+    assert!(rig.file.write_back(&rig.mapper, 0..u64::MAX, 300_000, Background).is_err());
+    assert!(rig.file.errors().check(&mut cursor).is_some() && rig.file.errors().check(&mut cursor).is_none());
+    assert!(rig.file.has_dirty() && rig.mapper.delayed() > 0);
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 300_000, Sync).expect("the device works again");
+    assert_eq!((rig.file.has_dirty(), rig.mapper.delayed()), (false, 0));
+    rig.file.invalidate(0..u64::MAX);
+    assert!(read_all(&rig, 300_000) == data);
+}
+
+#[test]
+fn what_lies_behind_the_end_never_shows() {
+    let rig = Rig::new(4096, 16 << 20, 1000, 6);
+    rig.mapper.preallocate(0..1, true);
+    // The device is full of 0xAA: a file of 100 bytes with junk behind.
+    assert!(read_all(&rig, 100) == [0xAA; 100]);
+    rig.file.truncate(&rig.mapper, 100, 3000).expect("grows");
+    let mut expected = vec![0xAA; 100];
+    expected.resize(3000, 0);
+    assert!(read_all(&rig, 3000) == expected);
+    assert!(rig.file.is_dirty(FileBlock(0)));
+    rig.file.truncate(&rig.mapper, 3000, 50).expect("shrinks");
+    rig.file.write(&rig.mapper, 50, 9000, &[1]).expect("room");
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 9001, Sync).expect("writable");
+    rig.file.invalidate(0..u64::MAX);
+    let mut expected = vec![0xAA; 50];
+    expected.resize(9000, 0);
+    expected.push(1);
+    assert!(read_all(&rig, 9001) == expected);
+}

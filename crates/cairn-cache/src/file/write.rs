@@ -145,8 +145,8 @@ impl FileState {
         let from = usize::try_from(pos - base).expect("within the folio");
         let to = self.bytes(folio.blocks).min(from + data.len());
         let block_size = self.block_size();
-        let edges = [(from % block_size != 0).then_some(from), (to % block_size != 0).then_some(to)];
-        for edge in edges.into_iter().flatten() {
+        let edges = [from, to].into_iter().filter(|edge| !edge.is_multiple_of(block_size));
+        for edge in edges {
             self.fill_edge(folio, state, before, u32::try_from(edge >> self.shift).expect("within the folio"))?;
         }
         let whole = from == 0 && to == self.bytes(folio.blocks);
