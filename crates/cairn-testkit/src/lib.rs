@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod crash;
 pub mod judge;
 pub mod model;
+pub mod mutate;
 pub mod tree;

@@ -63,6 +63,18 @@ impl ImageSpec {
         Ok(Self { path: OsString::from_vec(path.to_vec()).into(), part })
     }
 
+    /// The name that [`ImageSpec::parse`] reads back, byte for byte.
+    #[must_use]
+    pub fn to_os_string(&self) -> OsString {
+        let mut name = self.path.clone().into_os_string();
+        match self.part {
+            Part::Whole => {}
+            Part::Partition(number) => name.push(format!("#{number}")),
+            Part::Offset(offset) => name.push(format!("?offset={offset}")),
+        }
+        name
+    }
+
     /// The same image with an absolute path, so that it means the same from another working directory.
     ///
     /// # Errors
@@ -111,12 +123,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
 
 impl fmt::Display for ImageSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        match self.part {
-            Part::Whole => Ok(()),
-            Part::Partition(number) => write!(f, "#{number}"),
-            Part::Offset(offset) => write!(f, "?offset={offset}"),
-        }
+        write!(f, "{}", self.to_os_string().display())
     }
 }
 

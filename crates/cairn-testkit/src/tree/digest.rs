@@ -59,6 +59,14 @@ impl Snapshot {
         self.entries.get(path).map(String::as_str)
     }
 
+    /// Leaves a path and everything below it out (the empty path is the root itself, without what is below).
+    #[must_use]
+    pub fn without(mut self, path: &[u8]) -> Self {
+        let below = [path, b"/"].concat();
+        self.entries.retain(|entry, _| entry != path && !entry.starts_with(&below));
+        self
+    }
+
     /// SHA-256 over everything.
     #[must_use]
     pub fn sha256(&self) -> String {

@@ -7,9 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
-use cairn_vfs::{
-    Attributes, Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, Timestamp, XattrMode,
-};
+use cairn_vfs::{Attributes, Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, Timestamp, XattrMode};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
 
 use super::plan::{Content, Step};

@@ -1,5 +1,6 @@
 use super::*;
 use crate::judge;
+use crate::model::Model;
 
 fn spec(seed: u64) -> TreeSpec {
     TreeSpec { privileged: judge::is_root(), ..TreeSpec::small(seed) }
@@ -79,4 +80,29 @@ fn the_kernel_holds_a_whole_tree() {
     judge::assert_clean(image.path());
     let mount = judge::KernelMount::new(image.path(), "ro");
     written.assert_same(&digest_path(mount.path(), SnapshotOptions::default()).unwrap());
+}
+
+/// The two builders and the two walkers agree, and the oracle with the kernel.
+#[test]
+fn a_volume_holds_what_the_kernel_holds() {
+    if !judge::is_root() {
+        eprintln!("needs root for loop devices");
+        return;
+    }
+    let image = tempfile::NamedTempFile::new().unwrap();
+    judge::mke2fs(image.path(), 64 << 20, &["-t", "ext4"]);
+    let mount = judge::KernelMount::new(image.path(), "");
+    // Everything but the roots' own times, which are those of the last entry made.
+    let below = |snapshot: Snapshot| snapshot.without(b"");
+    for seed in 0..3 {
+        let steps = plan(&TreeSpec::small(seed));
+        let directory = mount.path().join(format!("tree{seed}"));
+        std::fs::create_dir(&directory).unwrap();
+        build(&PathTarget::new(&directory), &steps);
+        let kernel = digest_path(&directory, SnapshotOptions::default()).unwrap();
+        let model = Model::new();
+        build(&VolumeTarget::new(&model), &steps);
+        let volume = digest_volume(&model, SnapshotOptions::default()).unwrap();
+        below(kernel).assert_same(&below(volume));
+    }
 }

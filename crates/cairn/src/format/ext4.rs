@@ -30,11 +30,7 @@ pub(super) fn open(
     Ok(Opened { filesystem: volume, info })
 }
 
-pub(crate) fn make(
-    device: Arc<dyn BlockDevice>,
-    options: &MkfsOptions,
-    runtime: &dyn Runtime,
-) -> Result<(), Cause> {
+pub(crate) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
     let options = cairn_ext4::mkfs::MkfsOptions {
         label: options.label.clone(),
         uuid: options.uuid,

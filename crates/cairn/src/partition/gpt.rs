@@ -72,7 +72,8 @@ fn read_at(device: &dyn BlockDevice, sector: u64, offset: u64) -> Result<Option<
 fn parse_header(header: Vec<u8>) -> Result<Header, String> {
     let mut disk = vec![0; 512];
     disk.extend(header);
-    read_header_from_arbitrary_device(&mut Cursor::new(disk), LogicalBlockSize::Lb512).map_err(|error| error.to_string())
+    read_header_from_arbitrary_device(&mut Cursor::new(disk), LogicalBlockSize::Lb512)
+        .map_err(|error| error.to_string())
 }
 
 fn damaged(offset: u64, detail: &str) -> Cause {

@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 
-use cairn_block::memory::MemoryDevice;
 use ::gpt::disk::LogicalBlockSize;
+use cairn_block::memory::MemoryDevice;
 use mbrman::{CHS, MBR, MBRPartitionEntry};
 
 use super::*;

@@ -1,0 +1,104 @@
+//! The whole command line, as `clap` sees it.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{cat, chmod, chown, get, info, ln, ls, mkdir, mkfs, mount, mv, put, rm, stat, umount};
+use crate::failure::Outcome;
+
+/// Reads, writes and mounts ext4 images without the kernel's driver and without root.
+///
+/// IMAGE is a file or block device; IMAGE#2 is its partition 2 (GPT or MBR); IMAGE?offset=N starts at byte N.
+/// Paths on an image start at its root, with or without a slash.
+#[derive(Debug, Parser)]
+#[command(name = "cairn", version, max_term_width = 100, after_help = EXIT_STATUSES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_STATUSES: &str = "\
+Exit status: 0 done, 1 the operation failed, 2 wrong usage, 3 the image cannot be opened, 4 not a known filesystem \
+or corrupt, 5 unsupported feature, 6 in use, 7 input/output error.
+CAIRN_LOG=debug in the environment shows what happens inside.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a filesystem in an image.
+    Mkfs(mkfs::Args),
+    /// Mount an image through FUSE.
+    Mount(mount::Args),
+    /// Unmount, and return when the image is clean on disk.
+    Umount(umount::Args),
+    /// Show what an image holds: type, features, sizes, state.
+    Info(info::Args),
+    /// List files on an image.
+    Ls(ls::Args),
+    /// Print files of an image.
+    Cat(cat::Args),
+    /// Show the attributes of files on an image.
+    Stat(stat::Args),
+    /// Copy files and trees out of an image.
+    Get(get::Args),
+    /// Copy files and trees into an image.
+    Put(put::Args),
+    /// Make directories on an image.
+    Mkdir(mkdir::Args),
+    /// Remove files and trees from an image.
+    Rm(rm::Args),
+    /// Make links on an image.
+    Ln(ln::Args),
+    /// Rename or move on an image.
+    Mv(mv::Args),
+    /// Change permissions on an image.
+    Chmod(chmod::Args),
+    /// Change owners on an image.
+    Chown(chown::Args),
+}
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// What the command reports.
+    pub fn run(&self) -> Outcome {
+        match self {
+            Self::Mkfs(args) => mkfs::run(args),
+            Self::Mount(args) => mount::run(args),
+            Self::Umount(args) => umount::run(args),
+            Self::Info(args) => info::run(args),
+            Self::Ls(args) => ls::run(args),
+            Self::Cat(args) => cat::run(args),
+            Self::Stat(args) => stat::run(args),
+            Self::Get(args) => get::run(args),
+            Self::Put(args) => put::run(args),
+            Self::Mkdir(args) => mkdir::run(args),
+            Self::Rm(args) => rm::run(args),
+            Self::Ln(args) => ln::run(args),
+            Self::Mv(args) => mv::run(args),
+            Self::Chmod(args) => chmod::run(args),
+            Self::Chown(args) => chown::run(args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_gives_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{} has no example", command.get_name());
+        }
+    }
+}

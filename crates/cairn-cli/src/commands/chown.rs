@@ -1,0 +1,111 @@
+//! `cairn chown`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_vfs::{FileSystem, SetAttributes, walk};
+
+use crate::failure::{Failure, Outcome};
+use crate::session::{Access, shown, with_volume};
+
+/// Arguments of `chown`.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true, after_help = "\
+Example:
+  cairn chown -R 1000:1000 disk.img /home/pi
+
+Owners are numbers: the names on this host need not be those of the image.")]
+pub struct Args {
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::HelpLong)]
+    pub help: Option<bool>,
+    /// Go into directories.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Change a symbolic link itself, not what it leads to.
+    #[arg(short = 'h', long)]
+    pub no_dereference: bool,
+    /// UID, UID:GID or :GID.
+    #[arg(value_parser = parse_owner)]
+    pub owner: Owner,
+    /// The image.
+    pub image: OsString,
+    /// What to change.
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// Which of the two to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User, if it changes.
+    pub uid: Option<u32>,
+    /// Group, if it changes.
+    pub gid: Option<u32>,
+}
+
+/// Parses `UID`, `UID:GID` or `:GID`.
+///
+/// # Errors
+/// It is none of these.
+pub fn parse_owner(text: &str) -> Result<Owner, String> {
+    let number = |part: &str| match part {
+        "" => Ok(None),
+        // 2^32 - 1 means "leave alone" to the kernel.
+        digits => {
+            digits.parse().ok().filter(|id| *id != u32::MAX).map(Some).ok_or("give numbers: UID, UID:GID or :GID")
+        }
+    };
+    let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
+    let owner = Owner { uid: number(uid)?, gid: number(gid)? };
+    if owner.uid.is_none() && owner.gid.is_none() {
+        return Err("give UID, UID:GID or :GID".into());
+    }
+    Ok(owner)
+}
+
+/// Changes owners.
+///
+/// # Errors
+/// A path does not exist, or the volume refuses.
+pub fn run(args: &Args) -> Outcome {
+    with_volume(&args.image, Access::Write, |fs| apply(fs, args))
+}
+
+/// The work of [`run`]. As chown(2) by anyone but root, it takes set-user-id and set-group-id from regular files.
+///
+/// # Errors
+/// As [`run`].
+pub fn apply(fs: &dyn FileSystem, args: &Args) -> Outcome {
+    let set = SetAttributes { uid: args.owner.uid, gid: args.owner.gid, kill_privileges: true, ..Default::default() };
+    for path in &args.paths {
+        let path = path.as_bytes();
+        let follow = !args.no_dereference && !args.recursive;
+        let done = walk::resolve(fs, path, follow).and_then(|found| {
+            if !args.recursive {
+                return fs.setattr(found.ino, &set).map(drop);
+            }
+            walk::walk(fs, found.ino, &mut |visit| {
+                fs.setattr(visit.attributes.ino, &set)?;
+                Ok(walk::Next::Continue)
+            })
+        });
+        done.map_err(|error| Failure::volume(shown(path), &error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners() {
+        assert_eq!(parse_owner("0"), Ok(Owner { uid: Some(0), gid: None }));
+        assert_eq!(parse_owner("10:20"), Ok(Owner { uid: Some(10), gid: Some(20) }));
+        assert_eq!(parse_owner(":20"), Ok(Owner { uid: None, gid: Some(20) }));
+        for bad in ["", ":", "root", "1:x", "4294967295", "-1"] {
+            assert!(parse_owner(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Starting the daemon, and the daemon's side of that.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use cairn::ImageSpec;
+
+use crate::failure::{Failure, Outcome, Status};
+
+/// What the daemon writes when the mount is live.
+const READY: &[u8] = b"M";
+
+/// Starts this program again in the background; returns when the mount is live.
+///
+/// # Errors
+/// What the daemon failed with: it has printed the line itself.
+pub fn start(image: &ImageSpec, mountpoint: &Path, options: &str) -> Outcome {
+    let failed = |error: &std::io::Error| Failure::host("starting the daemon", error);
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let mut command = Command::new(program);
+    command.arg0("cairn").args(["mount", "--foreground", "--announce"]);
+    if !options.is_empty() {
+        command.args(["-o", options]);
+    }
+    let mut child = command
+        .arg("--")
+        .args([OsStr::new(&image.to_os_string()), mountpoint.as_os_str()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed(&error))?;
+    let mut byte = [0; 1];
+    let mut pipe = child.stdout.take().ok_or_else(|| Failure::new(Status::Failed, "the daemon has no output"))?;
+    match pipe.read(&mut byte) {
+        Ok(1) if byte == READY => Ok(()),
+        _ => Err(ended(child)),
+    }
+}
+
+/// The daemon ended before the mount was live.
+fn ended(mut child: Child) -> Failure {
+    match child.wait() {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => Failure::told(code),
+            (None, signal) => {
+                let signal = signal.unwrap_or_default();
+                Failure::new(Status::Failed, format!("the daemon was killed by signal {signal}: mount again"))
+            }
+        },
+        Err(error) => Failure::host("waiting for the daemon", &error),
+    }
+}
+
+/// In the daemon, before anything is opened: nothing of the starter's session may end us.
+pub fn leave_session() {
+    // Fails only for a process group's leader, which has a session of its own already as far as we care.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir("/");
+}
+
+/// In the daemon: tells the starter, then lets go of its terminal or pipes, so that whoever reads them sees their end.
+///
+/// # Errors
+/// The starter has gone away, or `/dev/null` is missing.
+pub fn announce() -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(READY)?;
+    stdout.flush()?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}

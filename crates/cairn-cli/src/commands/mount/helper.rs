@@ -1,0 +1,63 @@
+//! The command lines of mount(8)'s helpers: `mount.fuse.cairn IMG DIR [-sfnv] [-o OPTIONS]` (our own name, linked to the
+//! program) and `cairn IMG DIR -o OPTIONS` (how libfuse's `mount.fuse` starts a filesystem of type `fuse.cairn`).
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Turns a helper's command line into `cairn mount …`; leaves others alone.
+#[must_use]
+pub fn rewrite(arguments: Vec<OsString>) -> Vec<OsString> {
+    let called_as_helper = arguments.first().is_some_and(|program| is_helper(program));
+    let called_by_helper = matches!(arguments.as_slice(), [_, image, directory, ..]
+        if is_path(image) && is_path(directory));
+    if !called_as_helper && !called_by_helper {
+        return arguments;
+    }
+    let mut rewritten = vec![OsString::from("cairn"), OsString::from("mount")];
+    let mut rest = arguments.into_iter().skip(1);
+    while let Some(argument) = rest.next() {
+        match argument.as_bytes() {
+            // The type that mount(8) repeats.
+            b"-t" => drop(rest.next()),
+            // Sloppy, fake, no mtab, verbose: `-f` is "fake" here, not "foreground".
+            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|letter| b"sfnv".contains(letter)) => {}
+            _ => rewritten.push(argument),
+        }
+    }
+    rewritten
+}
+
+fn is_helper(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    name == "mount.fuse.cairn" || name == "mount.cairn"
+}
+
+/// No command is called like this; mount(8) always passes absolute paths.
+fn is_path(argument: &OsStr) -> bool {
+    argument.as_bytes().starts_with(b"/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(line: &str) -> String {
+        let words = rewrite(line.split(' ').map(OsString::from).collect());
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn helpers_become_mount() {
+        assert_eq!(rewritten("/sbin/mount.fuse.cairn /d.img /mnt -o rw,dev"), "cairn mount /d.img /mnt -o rw,dev");
+        assert_eq!(rewritten("/sbin/mount.fuse.cairn /d.img /mnt -sn -t fuse.cairn"), "cairn mount /d.img /mnt");
+        assert_eq!(rewritten("cairn /d.img#1 /mnt -o rw"), "cairn mount /d.img#1 /mnt -o rw");
+    }
+
+    #[test]
+    fn commands_stay() {
+        for line in ["cairn mount -f a /b", "cairn ls /a /b", "cairn", "cairn /a"] {
+            assert_eq!(rewritten(line), line);
+        }
+    }
+}

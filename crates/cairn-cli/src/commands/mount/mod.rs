@@ -1,0 +1,88 @@
+//! `cairn mount`.
+//!
+//! Without `-f` the program starts itself again as the daemon and waits for one byte on a pipe: mounted. The daemon
+//! prints its own error line and its exit status becomes ours, so a failed mount looks the same in both modes. (Starting
+//! anew rather than forking keeps threads and locks out of it.)
+
+pub mod daemon;
+pub mod helper;
+pub mod options;
+pub mod serve;
+pub mod table;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use cairn::ImageSpec;
+
+use crate::failure::{Failure, Outcome, Status, plain};
+use options::MountOptions;
+
+/// Arguments of `mount`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  cairn mount -o ro,cache=512M disk.img#2 /mnt
+
+Options (-o, separated by commas): ro rw noload commit=SECONDS noatime discard cache=SIZE and the others of the \
+volume's format with the kernel's names; for the mount allow_other nosuid nodev noexec suid dev exec sync dirsync \
+threads=N nowriteback_cache clone_fd.
+As root everybody may use the mount (permissions are checked); as a user only you, unless allow_other is given.
+In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0.")]
+pub struct Args {
+    /// Mount options; may be repeated.
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',', action = clap::ArgAction::Append)]
+    pub options: Vec<String>,
+    /// Stay in the foreground; SIGINT and SIGTERM unmount.
+    #[arg(short = 'f', long)]
+    pub foreground: bool,
+    /// Read-only: the same as -o ro.
+    #[arg(short = 'r', long)]
+    pub read_only: bool,
+    /// Tell the starter through standard output that the mount is live (used by the program itself).
+    #[arg(long, hide = true, requires = "foreground")]
+    pub announce: bool,
+    /// The image.
+    pub image: OsString,
+    /// An empty directory, preferably.
+    pub mountpoint: PathBuf,
+}
+
+/// Mounts.
+///
+/// # Errors
+/// The image or the mount point does not allow it.
+pub fn run(args: &Args) -> Outcome {
+    let mut words: Vec<&str> = args.options.iter().map(String::as_str).collect();
+    if args.read_only {
+        words.push("ro");
+    }
+    let options = MountOptions::parse(&words).map_err(Failure::usage)?;
+    // Absolute from here on: the daemon works in another directory, and `umount` finds the image by this name.
+    let image = ImageSpec::parse(&args.image)?.canonical()?;
+    let mountpoint = check_mountpoint(&args.mountpoint)?;
+    if args.foreground {
+        serve::serve(&image, &mountpoint, &options, args.announce)
+    } else {
+        daemon::start(&image, &mountpoint, &words.join(","))
+    }
+}
+
+fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {
+    let failed = |status, why: &str| Failure::new(status, format!("{}: {why}", path.display()));
+    let canonical = std::fs::canonicalize(path).map_err(|error| match error.raw_os_error() {
+        Some(107) => failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first"),
+        Some(2) => failed(Status::Failed, "no such mount point: make the directory first"),
+        _ => failed(Status::Failed, &plain(&error)),
+    })?;
+    if !canonical.is_dir() {
+        return Err(failed(Status::Failed, "the mount point is not a directory"));
+    }
+    match table::find(&canonical)? {
+        Some(mount) => {
+            let why = format!("the mount point is in use: {} is mounted there: unmount it first", mount.source);
+            Err(failed(Status::Busy, &why))
+        }
+        None => Ok(canonical),
+    }
+}

@@ -1,0 +1,88 @@
+//! Sorts `-o` words: those of the FUSE mount, those that mean something only in fstab, and the volume's.
+
+use cairn_fuse::MountOptions as FuseOptions;
+
+/// Options of one mount.
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// For the mount; as root it is for everybody, with devices and set-user-id programs, as a user it is private.
+    pub fuse: FuseOptions,
+    /// What is left, for the volume, separated by commas.
+    pub volume: String,
+}
+
+/// Where a word belongs.
+enum Place {
+    /// The mount takes what it knows, the volume the rest.
+    Either,
+    Both,
+    /// For mount(8), systemd and libfuse: nothing for us to do.
+    Nobody,
+}
+
+impl MountOptions {
+    /// Parses words (each may hold several, separated by commas); later ones win. The volume's own are checked when it
+    /// is opened.
+    ///
+    /// # Errors
+    /// A word that other programs know, but that cannot work here.
+    pub fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut fuse = FuseOptions::default();
+        let mut volume = Vec::new();
+        for word in words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
+            match place(word)? {
+                Place::Nobody => {}
+                Place::Either if fuse.set(word) => {}
+                Place::Both => {
+                    fuse.set(word);
+                    volume.push(word);
+                }
+                Place::Either => volume.push(word),
+            }
+        }
+        Ok(Self { fuse, volume: volume.join(",") })
+    }
+}
+
+fn place(word: &str) -> Result<Place, String> {
+    let (name, value) = word.split_once('=').unwrap_or((word, ""));
+    Ok(match name {
+        "ro" | "rw" | "noatime" | "relatime" => Place::Both,
+        "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "group" | "nofail" | "_netdev" | "nodiratime"
+        | "lazytime" | "nolazytime" | "silent" | "loud" | "comment" => Place::Nobody,
+        // The source and type that the mount table shows are ours to say.
+        "fsname" | "subtype" => Place::Nobody,
+        name if name.starts_with("x-") || name.starts_with("X-") => Place::Nobody,
+        "remount" => return Err("remount is not supported: unmount and mount again".into()),
+        "offset" => return Err(format!("offset is an option of loop devices: write IMAGE?offset={value}")),
+        "loop" | "sizelimit" => return Err(format!("{name} is an option of loop devices: leave it out")),
+        _ => Place::Either,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorts_words() {
+        let options = MountOptions::parse(&["ro,commit=30,allow_other", "x-systemd.automount,nosuid", "cache=1G"]);
+        let options = options.unwrap();
+        assert!(options.fuse.read_only);
+        assert_eq!((options.fuse.allow_other, options.fuse.suid, options.fuse.dev), (Some(true), Some(false), None));
+        assert_eq!(options.volume, "ro,commit=30,cache=1G");
+    }
+
+    #[test]
+    fn later_words_win() {
+        let options = MountOptions::parse(&["ro,noexec", "rw,exec"]).unwrap();
+        assert!(!options.fuse.read_only && options.fuse.exec);
+        assert_eq!(options.volume, "ro,rw");
+    }
+
+    #[test]
+    fn loop_options_and_remount_are_refused_with_a_remedy() {
+        assert!(MountOptions::parse(&["offset=512"]).unwrap_err().contains("IMAGE?offset=512"));
+        assert!(MountOptions::parse(&["remount,ro"]).unwrap_err().contains("unmount and mount again"));
+    }
+}

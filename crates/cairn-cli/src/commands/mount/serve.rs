@@ -1,0 +1,73 @@
+//! The daemon's life: open the volume, mount, serve until unmounted or asked to end, leave the image clean.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use cairn::{FileSystem, ImageSpec, OpenOptions};
+use cairn_fuse::{Error as FuseError, Unmounter};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use super::daemon;
+use super::options::MountOptions;
+use crate::failure::{Failure, Outcome, Status, plain};
+
+/// Mounts and serves; returns when the mount is gone and everything is on the disk.
+///
+/// # Errors
+/// The image cannot be opened, the mount fails, or the volume cannot be brought to the disk.
+pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, announce: bool) -> Outcome {
+    if announce {
+        daemon::leave_session();
+    }
+    let open = OpenOptions { read_only: options.fuse.read_only, mount_options: options.volume.clone() };
+    let volume = cairn::open(image, &open)?;
+    let served = mount_and_run(volume.filesystem(), image, mountpoint, options, announce);
+    let closed = volume.filesystem().unmount();
+    served?;
+    closed.map_err(|error| Failure::volume("unmount", &error).in_image(image))
+}
+
+fn mount_and_run(
+    filesystem: &Arc<dyn FileSystem>,
+    image: &ImageSpec,
+    mountpoint: &Path,
+    options: &MountOptions,
+    announce: bool,
+) -> Outcome {
+    let mut fuse = options.fuse.clone();
+    fuse.source = image.to_string();
+    let mut session = cairn_fuse::mount(filesystem.clone(), mountpoint, &fuse).map_err(|error| failure(&error))?;
+    let signals = unmount_on_signal(session.unmounter(), mountpoint).map_err(|error| Failure::host("signals", &error))?;
+    if announce {
+        daemon::announce().map_err(|error| Failure::host("starting the daemon", &error))?;
+    }
+    let served = session.run();
+    signals.close();
+    served.map_err(|error| failure(&error))
+}
+
+/// SIGINT and SIGTERM unmount, as `cairn umount` does; in use, the mount stays and the next signal tries again.
+fn unmount_on_signal(unmounter: Unmounter, mountpoint: &Path) -> std::io::Result<Handle> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let handle = signals.handle();
+    let mountpoint = mountpoint.to_owned();
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            if let Err(error) = unmounter.unmount() {
+                eprintln!("cairn: {}: cannot unmount: {}", mountpoint.display(), plain(&error));
+            }
+        }
+    })?;
+    Ok(handle)
+}
+
+fn failure(error: &FuseError) -> Failure {
+    let status = match error {
+        FuseError::Busy { .. } | FuseError::DeadMount(_) => Status::Busy,
+        FuseError::Connection(_) => Status::Io,
+        _ => Status::Failed,
+    };
+    Failure::new(status, error.to_string())
+}

@@ -1,0 +1,113 @@
+//! The system's mount table, `/proc/self/mountinfo`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Outcome};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where.
+    pub point: PathBuf,
+    /// Type, such as `fuse.cairn`.
+    pub kind: String,
+    /// Source: for us, the image.
+    pub source: String,
+    /// True if nothing can be written.
+    pub read_only: bool,
+}
+
+impl Mount {
+    /// True if Cairn serves it.
+    #[must_use]
+    pub fn is_cairn(&self) -> bool {
+        matches!(self.kind.as_str(), "fuse.cairn" | "fuseblk.cairn")
+    }
+}
+
+/// What is mounted exactly there (the topmost, if several are).
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn find(point: &Path) -> Outcome<Option<Mount>> {
+    const TABLE: &str = "/proc/self/mountinfo";
+    let table = std::fs::read(TABLE).map_err(|error| Failure::host(TABLE, &error))?;
+    Ok(table.split(|byte| *byte == b'\n').filter_map(parse).rfind(|mount| mount.point == point))
+}
+
+/// `36 35 98:0 /root /point rw,noatime master:1 - type source super-options`
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let point = unescape(fields.nth(4)?);
+    let options = fields.next()?;
+    let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = String::from_utf8_lossy(behind.next()?).into_owned();
+    let source = unescape(behind.next()?).to_string_lossy().into_owned();
+    let super_options = behind.next().unwrap_or_default();
+    let is_read_only = |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"ro");
+    let read_only = is_read_only(options) || is_read_only(super_options);
+    Some(Mount { point: point.into(), kind, source, read_only })
+}
+
+/// Blanks and backslashes stand in the table as `\040` and the like.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while let Some(byte) = field.get(at) {
+        let octal = field.get(at + 1..at + 4).filter(|_| *byte == b'\\').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        bytes.push(octal.unwrap_or(*byte));
+        at += if octal.is_some() { 4 } else { 1 };
+    }
+    OsString::from_vec(bytes)
+}
+
+/// The absolute path of a mount point whose server may be dead: only its parent is looked at.
+///
+/// # Errors
+/// The parent does not exist.
+pub fn absolute(point: &Path) -> Outcome<PathBuf> {
+    let failed = |error: std::io::Error| Failure::host(point, &error);
+    let mut trimmed = point.as_os_str().as_bytes();
+    while let [rest @ .., b'/'] = trimmed {
+        trimmed = rest;
+    }
+    let point = Path::new(std::ffi::OsStr::from_bytes(trimmed));
+    match (point.parent(), point.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(std::fs::canonicalize(parent).map_err(failed)?.join(name))
+        }
+        _ => std::fs::canonicalize(point).map_err(failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_a_line() {
+        let line = b"79 28 0:52 / /mnt/my\\040disk rw,nosuid shared:1 - fuse.cairn /img/a\\134b#2 ro,user_id=0";
+        let mount = parse(line).unwrap();
+        assert_eq!(mount.point, Path::new("/mnt/my disk"));
+        assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("fuse.cairn", "/img/a\\b#2"));
+        assert!(mount.is_cairn() && mount.read_only);
+    }
+
+    #[test]
+    fn finds_the_root_and_nothing_else() {
+        assert!(find(Path::new("/")).unwrap().is_some());
+        assert!(find(Path::new("/no/such/mount")).unwrap().is_none());
+    }
+
+    #[test]
+    fn trailing_slashes_do_not_matter() {
+        assert_eq!(absolute(Path::new("/proc//")).unwrap(), Path::new("/proc"));
+        assert_eq!(absolute(Path::new("/")).ok(), None.or(absolute(Path::new("/")).ok()));
+    }
+}

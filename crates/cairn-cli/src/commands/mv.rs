@@ -1,0 +1,57 @@
+//! `cairn mv`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_vfs::{FileSystem, RenameMode, walk};
+
+use super::ln::inside;
+use crate::failure::{Failure, Outcome};
+use crate::session::{Access, shown, with_volume};
+
+/// Arguments of `mv`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  cairn mv disk.img /etc/hosts.new /etc/hosts")]
+pub struct Args {
+    /// Do not replace what exists.
+    #[arg(short = 'n', long)]
+    pub no_clobber: bool,
+    /// Exchange the two.
+    #[arg(long, conflicts_with = "no_clobber")]
+    pub exchange: bool,
+    /// The image.
+    pub image: OsString,
+    /// The old name.
+    pub from: OsString,
+    /// The new name, or a directory to move it to.
+    pub to: OsString,
+}
+
+/// Renames.
+///
+/// # Errors
+/// The source does not exist, or the target cannot be replaced.
+pub fn run(args: &Args) -> Outcome {
+    with_volume(&args.image, Access::Write, |fs| rename(fs, args))
+}
+
+/// The work of [`run`].
+///
+/// # Errors
+/// As [`run`].
+pub fn rename(fs: &dyn FileSystem, args: &Args) -> Outcome {
+    let from = args.from.as_bytes();
+    let to = if args.exchange { args.to.as_bytes().to_vec() } else { inside(fs, args.to.as_bytes(), from) };
+    let mode = match (args.no_clobber, args.exchange) {
+        (true, _) => RenameMode::NoReplace,
+        (_, true) => RenameMode::Exchange,
+        _ => RenameMode::Replace,
+    };
+    let failed = |path: &[u8], error| Failure::volume(shown(path), &error);
+    let (parent, name) = walk::resolve_parent(fs, from).map_err(|error| failed(from, error))?;
+    walk::lookup(fs, parent.ino, name).map_err(|error| failed(from, error))?;
+    let (new_parent, new_name) = walk::resolve_parent(fs, &to).map_err(|error| failed(&to, error))?;
+    fs.rename(parent.ino, name, new_parent.ino, new_name, mode).map_err(|error| failed(&to, error))
+}

@@ -1,0 +1,109 @@
+//! `cairn umount`.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cairn::ImageSpec;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::mount::table::{self, Mount};
+use crate::failure::{Failure, Outcome, Status, plain};
+
+/// Arguments of `umount`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  cairn umount /mnt
+
+Returns when the daemon has written everything and let go of the image.")]
+pub struct Args {
+    /// Detach now; the daemon ends when the last file is closed. Does not wait.
+    #[arg(short = 'l', long)]
+    pub lazy: bool,
+    /// Where the image is mounted.
+    pub mountpoint: PathBuf,
+}
+
+/// Unmounts and waits.
+///
+/// # Errors
+/// Nothing of ours is mounted there, or it is in use.
+pub fn run(args: &Args) -> Outcome {
+    let point = table::absolute(&args.mountpoint)?;
+    let mount = find(&args.mountpoint, &point)?;
+    detach(&mount.point, args.lazy)?;
+    if args.lazy { Ok(()) } else { wait(&mount) }
+}
+
+fn find(given: &Path, point: &Path) -> Outcome<Mount> {
+    let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.display()));
+    let mut found = table::find(point)?;
+    if found.is_none() {
+        // A symbolic link to the mount point.
+        if let Ok(canonical) = std::fs::canonicalize(point) {
+            found = table::find(&canonical)?;
+        }
+    }
+    match found {
+        Some(mount) if mount.is_cairn() => Ok(mount),
+        Some(mount) => Err(failed(format!("mounted as {}, not by cairn: use umount", mount.kind))),
+        None => Err(failed("nothing is mounted here".into())),
+    }
+}
+
+fn detach(point: &Path, lazy: bool) -> Outcome {
+    if !rustix::process::geteuid().is_root() {
+        return detach_as_user(point, lazy);
+    }
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    unmount(point, flags | UnmountFlags::NOFOLLOW).map_err(|error| match error {
+        rustix::io::Errno::BUSY => busy(point),
+        error => Failure::host(point, &error.into()),
+    })
+}
+
+fn busy(point: &Path) -> Failure {
+    let message = format!(
+        "{}: in use: close the files and leave the directories below it (fuser -vm {0} lists who), or use -l",
+        point.display()
+    );
+    Failure::new(Status::Busy, message)
+}
+
+/// Only the set-user-id helper may.
+fn detach_as_user(point: &Path, lazy: bool) -> Outcome {
+    let mut command = Command::new("fusermount3");
+    command.env("LC_ALL", "C").arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(point).stdin(Stdio::null());
+    let output = command.output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(Status::Failed, "fusermount3 is not installed: install the package fuse3")
+        }
+        _ => Failure::host("fusermount3", &error),
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    if text.contains("busy") {
+        return Err(busy(point));
+    }
+    Err(Failure::new(Status::Failed, format!("{}: {}", point.display(), text.trim())))
+}
+
+/// The daemon holds the image's lock until it has written everything and ended. A reader's lock is waited for with a
+/// reader's lock: other read-only mounts of the image do not concern us, and there is nothing to write.
+fn wait(mount: &Mount) -> Outcome {
+    let Ok(image) = ImageSpec::parse(mount.source.as_ref()) else { return Ok(()) };
+    let file = match File::open(&image.path) {
+        Ok(file) => file,
+        // Deleted or unreadable for us: nothing to wait on.
+        Err(_) => return Ok(()),
+    };
+    let locked = if mount.read_only { file.lock_shared() } else { file.lock() };
+    locked.map_err(|error| {
+        let message = format!("{image}: unmounted, but waiting for the daemon failed: {}", plain(&error));
+        Failure::new(Status::Io, message)
+    })
+}

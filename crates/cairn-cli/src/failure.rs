@@ -1,0 +1,171 @@
+//! One line for the user, and an exit status for scripts.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use cairn::{Cause, Class};
+use cairn_block::ErrorKind;
+
+/// Exit statuses. Stable: scripts rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// Done.
+    Success = 0,
+    /// The operation failed: no such file, it exists, no space, not permitted, on the volume or on the host.
+    Failed = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The image cannot be opened: it is missing, or its mode forbids it.
+    NoImage = 3,
+    /// Not a filesystem Cairn knows, a damaged partition table, or corrupt metadata.
+    Corrupt = 4,
+    /// The volume uses a feature that Cairn does not support.
+    Unsupported = 5,
+    /// The image or mount point is in use.
+    Busy = 6,
+    /// The device or image failed to read or write.
+    Io = 7,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        Self::from(status as u8)
+    }
+}
+
+/// What is printed behind `cairn: `, and the exit status.
+#[derive(Debug)]
+pub struct Failure {
+    /// The kind.
+    pub status: Status,
+    message: String,
+}
+
+/// Result of a command.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure in these words: `subject: what happened: what to do`.
+    pub fn new(status: Status, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    /// Wrong usage.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Status::Usage, message)
+    }
+
+    /// A call on the volume failed for `path`.
+    pub fn volume(path: impl fmt::Display, error: &cairn_vfs::Error) -> Self {
+        use cairn_vfs::Error as E;
+        let (status, advice) = match error {
+            E::Corrupt(_) => (Status::Corrupt, Some("run e2fsck on the image")),
+            E::Io(_) => (Status::Io, None),
+            E::Busy => (Status::Busy, None),
+            E::IsDirectory => (Status::Failed, Some("add -r for directories")),
+            E::NoSpace => (Status::Failed, Some("remove something, or make a larger image")),
+            _ => (Status::Failed, None),
+        };
+        let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
+        Self::new(status, format!("{path}: {error}{advice}"))
+    }
+
+    /// A call on the host failed for `path`.
+    pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
+        Self::new(Status::Failed, format!("{}: {}", path.as_ref().display(), plain(error)))
+    }
+
+    /// A failure that another process (the daemon) has already told the user, with its exit status.
+    #[must_use]
+    pub fn told(code: i32) -> Self {
+        use Status as S;
+        let known = [S::Usage, S::NoImage, S::Corrupt, S::Unsupported, S::Busy, S::Io];
+        let status = known.into_iter().find(|status| i32::from(*status as u8) == code).unwrap_or(S::Failed);
+        Self { status, message: String::new() }
+    }
+
+    /// True if there is nothing left to print.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    /// Puts the image's name in front.
+    #[must_use]
+    pub fn in_image(mut self, image: impl fmt::Display) -> Self {
+        self.message = format!("{image}: {}", self.message);
+        self
+    }
+}
+
+/// An I/O error without Rust's "(os error N)".
+#[must_use]
+pub fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    // The system's texts begin with a capital; ours stand in the middle of a line.
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One line, whatever the texts inside hold.
+        f.write_str(&self.message.replace('\n', "; "))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<cairn::Error> for Failure {
+    fn from(error: cairn::Error) -> Self {
+        Self::new(status_of(error.cause()), error.to_string())
+    }
+}
+
+fn status_of(cause: &Cause) -> Status {
+    match cause {
+        Cause::Address(_) | Cause::Option(_) => Status::Usage,
+        Cause::Device(error) => match error.kind {
+            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::ReadOnly => Status::NoImage,
+            ErrorKind::InUse => Status::Busy,
+            ErrorKind::NoSpace => Status::Failed,
+            _ => Status::Io,
+        },
+        Cause::NoPartitionTable | Cause::NoSuchPartition { .. } | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
+        Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
+        Cause::Format { class, .. } => match class {
+            Class::Corrupt => Status::Corrupt,
+            Class::Unsupported => Status::Unsupported,
+            Class::Io => Status::Io,
+            Class::Usage => Status::Failed,
+        },
+        _ => Status::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_is_one_line() {
+        let failure = Failure::new(Status::Failed, "a\nb").in_image("disk.img");
+        assert_eq!(failure.to_string(), "disk.img: a; b");
+    }
+
+    #[test]
+    fn system_errors_read_as_part_of_a_sentence() {
+        let error = std::io::Error::from_raw_os_error(2);
+        assert_eq!(Failure::host("/x", &error).to_string(), "/x: no such file or directory");
+    }
+
+    #[test]
+    fn in_use_and_missing_images_have_statuses_of_their_own() {
+        let cause = |kind| Cause::Device(cairn_block::Error::new(kind, "open", "why"));
+        assert_eq!(status_of(&cause(ErrorKind::InUse)), Status::Busy);
+        assert_eq!(status_of(&cause(ErrorKind::NotFound)), Status::NoImage);
+        assert_eq!(status_of(&Cause::UnknownFormat { hint: None }), Status::Corrupt);
+    }
+}

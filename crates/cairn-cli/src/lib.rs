@@ -1,0 +1,62 @@
+//! The command line: one module a command, each a thin layer over the facade ([`cairn`]) or over `&dyn FileSystem`.
+//!
+//! Private to the `cairn` program (a library only so that its tests can call it). Rules: results go to standard output,
+//! progress and errors to standard error, an error is one line `cairn: IMAGE: what happened: what to do`, and the exit
+//! status says which kind it was ([`failure::Status`]).
+
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod commands;
+pub mod failure;
+pub mod print;
+pub mod progress;
+pub mod session;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Cli;
+use crate::failure::Status;
+
+/// The program: parses the arguments, runs the command, reports.
+#[must_use]
+pub fn main() -> ExitCode {
+    run(std::env::args_os().collect())
+}
+
+/// As [`main`], with these arguments (the first is the program's name).
+#[must_use]
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    let arguments = commands::mount::helper::rewrite(arguments);
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let status = if error.use_stderr() { Status::Usage } else { Status::Success };
+            // Help that cannot be printed (a closed pipe) is nobody's error.
+            let _ = error.print();
+            return status.into();
+        }
+    };
+    start_log();
+    match cli.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_told() {
+                eprintln!("cairn: {failure}");
+            }
+            failure.status.into()
+        }
+    }
+}
+
+/// `CAIRN_LOG=debug` shows what goes on inside; by default only warnings.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CAIRN_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process (tests) keeps the first.
+    let _ = builder.try_init();
+}

@@ -1,0 +1,134 @@
+//! Text forms of attributes.
+
+use cairn_vfs::{Attributes, FileKind, Timestamp};
+
+/// `-rwxr-sr-x`, as `ls -l` prints it.
+#[must_use]
+pub fn mode(attributes: &Attributes) -> String {
+    let bits = attributes.permissions;
+    let mut text = String::from(kind_letter(attributes.kind));
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let class = bits >> shift;
+        text.push(if class & 4 != 0 { 'r' } else { '-' });
+        text.push(if class & 2 != 0 { 'w' } else { '-' });
+        text.push(match (class & 1 != 0, bits & special != 0) {
+            (true, false) => 'x',
+            (false, false) => '-',
+            (true, true) => letter,
+            (false, true) => letter.to_ascii_uppercase(),
+        });
+    }
+    text
+}
+
+const fn kind_letter(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "-",
+        FileKind::Directory => "d",
+        FileKind::Symlink => "l",
+        FileKind::BlockDevice => "b",
+        FileKind::CharDevice => "c",
+        FileKind::Fifo => "p",
+        FileKind::Socket => "s",
+    }
+}
+
+/// The kind in words, as `stat` prints it.
+#[must_use]
+pub const fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "regular file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
+        FileKind::BlockDevice => "block device",
+        FileKind::CharDevice => "character device",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+    }
+}
+
+/// Major and minor number of Linux's 32-bit `dev_t` (`new_decode_dev`).
+#[must_use]
+pub const fn device(number: u32) -> (u32, u32) {
+    ((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00))
+}
+
+/// The inverse of [`device`].
+#[must_use]
+pub const fn encode_device(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
+}
+
+/// `2026-11-21 05:21:00` in UTC.
+#[must_use]
+pub fn time(at: Timestamp) -> String {
+    let days = at.seconds.div_euclid(86_400);
+    let second = at.seconds.rem_euclid(86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// With nanoseconds and the zone, as `stat` prints it.
+#[must_use]
+pub fn time_exact(at: Timestamp) -> String {
+    format!("{}.{:09} +0000", time(at), at.nanoseconds)
+}
+
+/// Year, month and day of a day counted from 1970 (proleptic Gregorian calendar): eras of 400 years that begin in March.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// `1.5 GiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut unit = 0;
+    let mut scaled = bytes;
+    let mut tenths = 0;
+    while scaled >= 1024 && unit + 1 < UNITS.len() {
+        tenths = scaled % 1024 * 10 / 1024;
+        scaled /= 1024;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{scaled}.{tenths} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanoseconds: 0 }
+    }
+
+    #[test]
+    fn times_before_and_after_the_epoch() {
+        assert_eq!(time(at(0)), "1970-01-01 00:00:00");
+        assert_eq!(time(at(-1)), "1969-12-31 23:59:59");
+        assert_eq!(time(at(951_782_400)), "2000-02-29 00:00:00");
+        assert_eq!(time(at(4_107_542_399)), "2100-02-28 23:59:59");
+        assert_eq!(time(at(4_107_542_400)), "2100-03-01 00:00:00");
+        assert_eq!(time_exact(Timestamp { seconds: 1, nanoseconds: 5 }), "1970-01-01 00:00:01.000000005 +0000");
+    }
+
+    #[test]
+    fn device_numbers_go_both_ways() {
+        for (major, minor) in [(0, 0), (8, 1), (259, 70_000), (4095, 0xf_ffff)] {
+            assert_eq!(device(encode_device(major, minor)), (major, minor));
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!((size(1023), size(1536), size(1 << 30)), ("1023 B".into(), "1.5 KiB".into(), "1.0 GiB".into()));
+    }
+}

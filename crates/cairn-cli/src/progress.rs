@@ -1,0 +1,57 @@
+//! A progress line for copies: on a terminal only, never in a pipe or a log.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Counts files and bytes; shows them if standard error is a terminal.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    files: u64,
+}
+
+impl Progress {
+    /// Starts a line that begins with `verb`.
+    #[must_use]
+    pub fn start(verb: &'static str) -> Self {
+        let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{spinner} {prefix} {msg}, {bytes} ({bytes_per_sec})");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_prefix(verb);
+        bar.set_message("0 files");
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(100));
+        }
+        Self { bar, files: 0 }
+    }
+
+    /// More bytes were copied.
+    pub fn bytes(&self, count: u64) {
+        self.bar.inc(count);
+    }
+
+    /// One more entry is done.
+    pub fn entry(&mut self) {
+        self.files += 1;
+        self.bar.set_message(format!("{} files", self.files));
+    }
+
+    /// Entries so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.files
+    }
+
+    /// Prints a line above the progress.
+    pub fn note(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("cairn: {text}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,259 @@
+//! Crash states: what a power cut can leave of a recorded run, and what was promised before it.
+//!
+//! [`Recording`] wraps a device; [`CrashLog`] then enumerates states at every barrier and seeded random ones between:
+//! everything durable at the moment of the cut, and of the rest any subset, in pieces of [`ATOMIC`] bytes. Each state
+//! is materialised as a device of its own or as an image file. [`Promises`] says what must be there.
+//!
+//! The fault model is the recorder's (`cairn_block::wrap::Record`); a state is named by moment and seed, so that a
+//! failing one can be made again alone.
+
+mod promises;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::Record;
+use cairn_block::wrap::record::{Event, RecordLog};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+
+pub use promises::Promises;
+
+/// Aligned pieces of this many bytes are on the medium whole or not at all.
+pub const ATOMIC: u64 = 4096;
+
+/// A run being recorded.
+pub struct Recording {
+    before: MemoryDevice,
+    record: Arc<Record>,
+}
+
+impl Recording {
+    /// Starts from these contents.
+    #[must_use]
+    pub fn start(before: MemoryDevice) -> Self {
+        let record = Arc::new(Record::new(Arc::new(before.fork())));
+        Self { before, record }
+    }
+
+    /// The device to run on.
+    #[must_use]
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        self.record.clone()
+    }
+
+    /// The present moment, for [`Promises`].
+    #[must_use]
+    pub fn moment(&self) -> u64 {
+        self.record.moment()
+    }
+
+    /// What was recorded.
+    #[must_use]
+    pub fn finish(self) -> CrashLog {
+        CrashLog::new(self.before, self.record.log())
+    }
+}
+
+/// What happens to the changes that are neither surely on the medium nor surely not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volatile {
+    /// All reached the medium.
+    Kept,
+    /// None did.
+    Lost,
+    /// Each piece by the throw of a seeded coin, whose bias is thrown first.
+    Random(u64),
+}
+
+/// One power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// When, in the recorder's moments.
+    pub moment: u64,
+    /// What of the unflushed changes is there.
+    pub volatile: Volatile,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.volatile {
+            Volatile::Kept => write!(f, "cut at {} with everything written", self.moment),
+            Volatile::Lost => write!(f, "cut at {} with nothing unflushed", self.moment),
+            Volatile::Random(seed) => write!(f, "cut at {} with seed {seed:#x}", self.moment),
+        }
+    }
+}
+
+/// A recorded run and the contents from before it.
+pub struct CrashLog {
+    before: MemoryDevice,
+    log: RecordLog,
+}
+
+impl CrashLog {
+    /// From contents and what was then recorded.
+    #[must_use]
+    pub fn new(before: MemoryDevice, log: RecordLog) -> Self {
+        Self { before, log }
+    }
+
+    /// The recorded events.
+    #[must_use]
+    pub fn log(&self) -> &RecordLog {
+        &self.log
+    }
+
+    /// Flushes that succeeded.
+    #[must_use]
+    pub fn flushes(&self) -> usize {
+        let events = self.log.events.iter().zip(&self.log.spans);
+        events.filter(|(event, span)| **event == Event::Flush && span.completed.is_some()).count()
+    }
+
+    /// The moments around every barrier: when a flush or forced write is under way, and when it has just completed;
+    /// and the end.
+    #[must_use]
+    pub fn barriers(&self) -> Vec<u64> {
+        let mut moments = vec![0, self.log.end];
+        for (event, span) in self.log.events.iter().zip(&self.log.spans) {
+            let is_barrier = match event {
+                Event::Flush => true,
+                Event::Write { fua, .. } | Event::Discard { fua, .. } | Event::WriteZeroes { fua, .. } => *fua,
+            };
+            if let Some(completed) = span.completed.filter(|_| is_barrier) {
+                moments.extend([completed, completed + 1]);
+            }
+        }
+        moments.sort_unstable();
+        moments.dedup();
+        moments
+    }
+
+    /// Both extremes at every barrier.
+    #[must_use]
+    pub fn barrier_cuts(&self) -> Vec<Cut> {
+        let both = |moment| [Volatile::Lost, Volatile::Kept].map(|volatile| Cut { moment, volatile });
+        self.barriers().into_iter().flat_map(both).collect()
+    }
+
+    /// `count` cuts at seeded moments with seeded subsets.
+    #[must_use]
+    pub fn random_cuts(&self, count: usize, seed: u64) -> Vec<Cut> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut cut = || Cut { moment: rng.u64(0..=self.log.end), volatile: Volatile::Random(rng.u64(..)) };
+        (0..count).map(|_| cut()).collect()
+    }
+
+    /// The device as the cut leaves it.
+    ///
+    /// # Panics
+    /// A recorded change lies outside the device: a fault of the recorder.
+    #[must_use]
+    pub fn device(&self, cut: Cut) -> MemoryDevice {
+        let device = self.before.fork();
+        for piece in self.pieces(cut) {
+            self.apply(&device, &piece);
+        }
+        device
+    }
+
+    /// The same as a sparse image file.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn write_image(&self, cut: Cut, path: &Path) -> io::Result<()> {
+        write_image(&self.device(cut), path)
+    }
+
+    /// What is on the medium, in the order of submission.
+    fn pieces(&self, cut: Cut) -> Vec<Piece> {
+        let point = self.log.crash_point(cut.moment);
+        let whole = |event: usize| Piece { event, range: self.log.events[event].range().unwrap_or_default() };
+        let mut pieces: Vec<Piece> = point.durable.into_iter().map(whole).collect();
+        let volatile = point.volatile.into_iter().map(whole);
+        match cut.volatile {
+            Volatile::Lost => {}
+            Volatile::Kept => pieces.extend(volatile),
+            Volatile::Random(seed) => {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let kept = [0.1, 0.5, 0.9][rng.usize(0..3)];
+                pieces.extend(volatile.flat_map(Piece::split).filter(|_| rng.f64() < kept));
+            }
+        }
+        pieces.sort_by_key(|piece| (piece.event, piece.range.start));
+        pieces
+    }
+
+    fn apply(&self, device: &MemoryDevice, piece: &Piece) {
+        let Range { start, end } = piece.range;
+        let applied = match &self.log.events[piece.event] {
+            Event::Write { offset, data, .. } => {
+                let within = |at: u64| usize::try_from(at - offset).expect("a write fits into memory");
+                device.write_at(start, data.slice(within(start)..within(end)))
+            }
+            _ => device.write_zeroes(start, end - start),
+        };
+        applied.expect("a recorded change fits the device it was recorded on");
+    }
+}
+
+/// A part of one recorded change.
+struct Piece {
+    event: usize,
+    range: Range<u64>,
+}
+
+impl Piece {
+    /// At multiples of [`ATOMIC`].
+    fn split(self) -> impl Iterator<Item = Piece> {
+        let Piece { event, range } = self;
+        let first = range.start / ATOMIC;
+        let last = range.end.div_ceil(ATOMIC);
+        (first..last).map(move |block| {
+            let start = (block * ATOMIC).max(range.start);
+            let end = ((block + 1) * ATOMIC).min(range.end);
+            Piece { event, range: start..end }
+        })
+    }
+}
+
+/// Writes a device's contents to a file, zeros as holes.
+///
+/// # Errors
+/// The host's.
+///
+/// # Panics
+/// The memory device fails.
+pub fn write_image(device: &dyn BlockDevice, path: &Path) -> io::Result<()> {
+    const CHUNK: u64 = 1 << 16;
+    let size = device.geometry().size;
+    let file = File::create(path)?;
+    file.set_len(size)?;
+    let mut at = 0;
+    while at < size {
+        let len = CHUNK.min(size - at);
+        let bytes = device.read_at(at, usize::try_from(len).expect("a chunk")).map_err(io::Error::other)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            file.write_all_at(&bytes, at)?;
+        }
+        at += len;
+    }
+    Ok(())
+}
+
+/// Reads an image file into memory.
+///
+/// # Errors
+/// The host's.
+pub fn read_image(path: &Path) -> io::Result<MemoryDevice> {
+    Ok(MemoryDevice::from_image(&std::fs::read(path)?))
+}
+
+#[cfg(test)]
+mod tests;

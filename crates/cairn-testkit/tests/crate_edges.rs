@@ -1,0 +1,106 @@
+//! The layers of the workspace: which crate may depend on which. Arrows go down only (ARCHITECTURE.md).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Ordinary and build dependencies. Development dependencies may also name the test kit and the facade.
+const ALLOWED: [(&str, &[&str]); 10] = [
+    ("cairn-base", &[]),
+    ("cairn-block", &["cairn-base"]),
+    ("cairn-cache", &["cairn-base", "cairn-block"]),
+    ("cairn-vfs", &["cairn-base"]),
+    ("cairn-jbd2", &["cairn-base", "cairn-block", "cairn-cache"]),
+    ("cairn-ext4", &["cairn-base", "cairn-block", "cairn-cache", "cairn-jbd2", "cairn-vfs"]),
+    ("cairn-fuse", &["cairn-base", "cairn-vfs"]),
+    ("cairn", &["cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-jbd2", "cairn-vfs"]),
+    ("cairn-cli", &["cairn", "cairn-base", "cairn-block", "cairn-fuse", "cairn-vfs"]),
+    ("cairn-testkit", &["cairn", "cairn-base", "cairn-block", "cairn-vfs"]),
+];
+
+#[derive(Default)]
+struct Manifest {
+    ordinary: BTreeSet<String>,
+    development: BTreeSet<String>,
+}
+
+/// The names of this workspace's crates in a manifest's dependency tables (`name.workspace = true` and longer forms).
+fn parse(text: &str) -> Manifest {
+    let mut manifest = Manifest::default();
+    let mut table = String::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            table = header.trim_end_matches(']').to_owned();
+            // `[dependencies.cairn-base]`
+            if let Some((kind, name)) = table.clone().rsplit_once('.') {
+                manifest.add(kind, name);
+            }
+        } else if let Some((name, _)) = line.split_once(['.', '=', ' ']) {
+            manifest.add(&table, name);
+        }
+    }
+    manifest
+}
+
+impl Manifest {
+    fn add(&mut self, table: &str, name: &str) {
+        let name = name.trim_matches('"');
+        if name != "cairn" && !name.starts_with("cairn-") {
+            return;
+        }
+        // Also `target.'cfg(…)'.dependencies`.
+        if table.ends_with("dev-dependencies") {
+            self.development.insert(name.to_owned());
+        } else if table.ends_with("dependencies") {
+            self.ordinary.insert(name.to_owned());
+        }
+    }
+}
+
+fn manifests() -> BTreeMap<String, Manifest> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let path = entry.unwrap().path();
+        if let Ok(text) = std::fs::read_to_string(path.join("Cargo.toml")) {
+            found.insert(path.file_name().unwrap().to_str().unwrap().to_owned(), parse(&text));
+        }
+    }
+    found
+}
+
+#[test]
+fn crates_depend_only_downwards() {
+    let allowed: BTreeMap<_, _> = ALLOWED.into_iter().collect();
+    for (name, manifest) in manifests() {
+        let allowed = allowed.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not in the table of layers"));
+        for dependency in &manifest.ordinary {
+            assert!(allowed.contains(&dependency.as_str()), "{name} must not depend on {dependency}");
+        }
+        for dependency in &manifest.development {
+            let for_tests = matches!(dependency.as_str(), "cairn-testkit" | "cairn");
+            let fine = for_tests || allowed.contains(&dependency.as_str()) || dependency == "cairn-block";
+            assert!(fine, "the tests of {name} must not depend on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn the_parser_sees_every_form() {
+    let manifest = parse(
+        "[package]\nname = \"x\"\n[dependencies]\ncairn-base.workspace = true\ncairn = { path = \"..\" }\n\
+         serde = \"1\"\n[dev-dependencies]\ncairn-testkit.workspace = true\n[dependencies.cairn-vfs]\nworkspace = true\n",
+    );
+    assert_eq!(manifest.ordinary.iter().collect::<Vec<_>>(), ["cairn", "cairn-base", "cairn-vfs"]);
+    assert_eq!(manifest.development.iter().collect::<Vec<_>>(), ["cairn-testkit"]);
+}
+
+#[test]
+fn the_table_itself_is_a_hierarchy() {
+    // Each row names only crates of earlier rows, so there is no cycle.
+    for (index, (name, below)) in ALLOWED.iter().enumerate() {
+        for dependency in *below {
+            let place = ALLOWED.iter().position(|(other, _)| other == dependency);
+            assert!(place.is_some_and(|place| place < index), "{name} → {dependency}");
+        }
+    }
+}
