@@ -21,6 +21,8 @@ mod commit {
     pub const SECONDS: usize = 48;
     /// `h_commit_nsec`.
     pub const NANOSECONDS: usize = 56;
+    /// Bytes of the structure.
+    pub const END: usize = 60;
 }
 
 /// `h_chksum_type` of the legacy checksum.
@@ -163,18 +165,42 @@ impl BlockLayout {
         block
     }
 
-    /// Stored and computed checksum of a commit block of a journal with whole-log checksums.
+    /// True if a commit block has its checksum, over the whole block or over its first sector (the rest being what was there
+    /// before: a device with small sectors had not come further).
     #[must_use]
-    pub fn commit_checksum(&self, block: &[u8]) -> Option<(u32, u32)> {
-        let stored = u32::from_be_bytes(*block.get(commit::CHECKSUM..)?.first_chunk::<4>()?);
-        let before = crc32c(self.seed, block.get(..commit::CHECKSUM)?);
-        Some((stored, crc32c(crc32c(before, &[0; 4]), block.get(commit::CHECKSUM + 4..)?)))
+    pub fn commit_is_whole(&self, block: &[u8]) -> bool {
+        let Some(stored) = block.get(commit::CHECKSUM..).and_then(<[u8]>::first_chunk::<4>) else { return false };
+        let stored = u32::from_be_bytes(*stored);
+        let sum = |known: usize| {
+            let mut whole = vec![0; self.block_size];
+            for (to, from) in whole.iter_mut().zip(block.iter().take(known)) {
+                *to = *from;
+            }
+            whole[commit::CHECKSUM..commit::CHECKSUM + 4].fill(0);
+            crc32c(self.seed, &whole)
+        };
+        stored == sum(self.block_size) || stored == sum(commit::END)
     }
 
-    /// The legacy checksum in a commit block, if it holds one.
+    /// When the transaction was committed, in nanoseconds.
     #[must_use]
-    pub fn legacy_checksum(&self, block: &[u8]) -> Option<u32> {
-        let sum = u32::from_be_bytes(*block.get(commit::CHECKSUM..)?.first_chunk::<4>()?);
-        (*block.get(commit::CHECKSUM_TYPE)? == LEGACY_CRC32 && *block.get(commit::CHECKSUM_SIZE)? == 4).then_some(sum)
+    pub fn commit_time(&self, block: &[u8]) -> u128 {
+        let seconds = block.get(commit::SECONDS..).and_then(<[u8]>::first_chunk::<8>);
+        let nanoseconds = block.get(commit::NANOSECONDS..).and_then(<[u8]>::first_chunk::<4>);
+        u128::from(seconds.map_or(0, |raw| u64::from_be_bytes(*raw))) * 1_000_000_000
+            + u128::from(nanoseconds.map_or(0, |raw| u32::from_be_bytes(*raw)))
+    }
+
+    /// The legacy checksum in a commit block: `None` if the block says that it has none, `Some(None)` if what it says is
+    /// neither.
+    #[must_use]
+    pub fn legacy_checksum(&self, block: &[u8]) -> Option<Option<u32>> {
+        let stored = block.get(commit::CHECKSUM..).and_then(<[u8]>::first_chunk::<4>);
+        let kind = (block.get(commit::CHECKSUM_TYPE).copied(), block.get(commit::CHECKSUM_SIZE).copied());
+        match (kind, stored.map(|raw| u32::from_be_bytes(*raw))) {
+            ((Some(0), Some(0)), Some(0)) => None,
+            ((Some(LEGACY_CRC32), Some(4)), stored) => Some(stored),
+            _ => Some(None),
+        }
     }
 }

@@ -16,7 +16,7 @@ use cairn_base::{Pba, Tid};
 use cairn_block::Durability;
 
 use crate::area::JournalArea;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
 use scan::{Copy, Log, Step};
 
@@ -36,13 +36,14 @@ pub struct Recovered {
 /// Replays the log to the device of the volume, and marks it empty. Does nothing but read if it already is.
 ///
 /// # Errors
-/// The device failed, or the journal superblock is damaged. A damaged log ends at the damage, as in Linux.
+/// The device failed, or the journal superblock is damaged. A log that is not whole at its end stops there; damage before it is an error.
 pub fn recover(area: &JournalArea, home: &Arc<dyn cairn_block::BlockDevice>) -> Result<Recovered> {
     let mut superblock = read_superblock(area)?;
     if superblock.start == 0 {
         return Ok(Recovered { next: superblock.sequence, ..Recovered::default() });
     }
     let (blocks, recovered) = collect(area, &superblock)?;
+    within(&blocks, home.geometry().size / u64::from(area.block_size))?;
     let mut sorted: Vec<_> = blocks.into_iter().collect();
     sorted.sort_by_key(|(pba, _)| *pba);
     crate::home::write(&**home, area.block_size, sorted.iter().map(|(pba, image)| (*pba, image.clone())))?;
@@ -66,6 +67,19 @@ pub fn replay_in_memory(area: &JournalArea) -> Result<HashMap<Pba, Arc<[u8]>>> {
     Ok(collect(area, &superblock)?.0)
 }
 
+/// Refuses copies of blocks that the volume does not have, before any block is written.
+fn within(blocks: &HashMap<Pba, Arc<[u8]>>, volume_blocks: u64) -> Result<()> {
+    match blocks.keys().max() {
+        Some(last) if last.get() >= volume_blocks => Err(Error::Corrupt {
+            block: 0,
+            what: "home of a logged block",
+            value: last.get(),
+            expected: "a block of the volume",
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Reads and validates the journal superblock.
 ///
 /// # Errors
@@ -85,7 +99,8 @@ fn collect(area: &JournalArea, superblock: &Superblock) -> Result<(HashMap<Pba, 
     let mut log = Log::new(area, superblock);
     let end = log.find_end()?;
     let mut revoked: HashMap<Pba, Tid> = HashMap::new();
-    let mut recovered = Recovered { next: end, ..Recovered::default() };
+    // Pieces of transaction `end` may lie in the log, even its commit block: that number is not used again.
+    let mut recovered = Recovered { next: end.next(), ..Recovered::default() };
     log.rewind();
     log.walk(end, |step| {
         if let Step::Revoke(tid, records) = step {

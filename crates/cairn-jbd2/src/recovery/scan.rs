@@ -6,7 +6,7 @@ use cairn_base::checksum::crc32_be;
 use cairn_base::{Pba, Tid};
 
 use crate::area::JournalArea;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::blocks::{BlockLayout, tail_checksum};
 use crate::format::superblock::Superblock;
 use crate::format::tags::{Tag, TagLayout, flag};
@@ -33,6 +33,31 @@ pub enum Step {
     Revoke(Tid, Vec<Pba>),
     /// The end of a transaction.
     Commit,
+}
+
+/// What the first pass knows about the transaction it is in.
+struct Sums {
+    legacy: u32,
+    /// The first damage.
+    damage: Option<Error>,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self { legacy: !0, damage: None }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, block: &[u8], legacy: bool) {
+        if legacy {
+            self.legacy = crc32_be(self.legacy, block);
+        }
+    }
+
+    fn damage(&mut self, found: Option<Error>) {
+        self.damage = self.damage.take().or(found);
+    }
 }
 
 /// A walk over the log.
@@ -109,38 +134,41 @@ impl<'a> Log<'a> {
 
     /// First pass: the number after the last whole transaction.
     ///
+    /// A commit block that is not whole ends the log: the power went while it was written. Damage *inside* a transaction whose
+    /// commit block is whole cannot come from a power cut, for the commit block is written last; ending the log there would
+    /// silently drop what was promised to be durable. Old blocks of an earlier lap are told apart by their commit time.
+    ///
     /// # Errors
-    /// The device failed. Damage ends the log instead.
+    /// The device failed, or a committed transaction is damaged.
     pub fn find_end(&mut self) -> Result<Tid> {
         let mut tid = self.sequence;
-        let mut legacy_sum = !0;
-        // A bad checksum inside a transaction ends the log before it.
-        let mut damaged = false;
-        while let Some(block) = self.next()? {
+        let mut last_time = 0;
+        let mut sums = Sums::default();
+        while let Some((at, block)) = self.next_numbered()? {
             let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else { break };
             match header.h_blocktype.get() {
                 kind::DESCRIPTOR => {
-                    if !self.tail_is_good(&block) {
-                        break;
-                    }
-                    legacy_sum = if self.legacy { crc32_be(legacy_sum, &block) } else { legacy_sum };
+                    sums.damage(self.tail_damage(at, "descriptor", &block));
+                    sums.add(&block, self.legacy);
                     for tag in self.tags(&block) {
-                        let Some(data) = self.next()? else { return Ok(tid) };
-                        legacy_sum = if self.legacy { crc32_be(legacy_sum, &data) } else { legacy_sum };
-                        damaged |= !self.data_is_good(tid, &tag, &data);
+                        let Some((at, data)) = self.next_numbered()? else { return Ok(tid) };
+                        sums.add(&data, self.legacy);
+                        sums.damage(self.data_damage(at, tid, &tag, &data));
                     }
                 }
-                kind::REVOKE => {
-                    if !self.tail_is_good(&block) {
-                        break;
-                    }
-                }
+                kind::REVOKE => sums.damage(self.tail_damage(at, "revoke block", &block)),
                 kind::COMMIT => {
-                    if damaged || !self.commit_is_good(&block, legacy_sum) {
+                    if !self.commit_is_good(&block, sums.legacy) {
                         break;
                     }
-                    tid = tid.next();
-                    legacy_sum = !0;
+                    let time = self.layout.commit_time(&block);
+                    match sums.damage.take() {
+                        // The commit block may have been written together with what it commits, or is of an earlier lap.
+                        Some(_) if self.layout.incompat.contains(Incompat::ASYNC_COMMIT) || time < last_time => break,
+                        Some(damage) => return Err(damage),
+                        None => {}
+                    }
+                    (tid, last_time, sums) = (tid.next(), time, Sums::default());
                 }
                 _ => break,
             }
@@ -148,25 +176,32 @@ impl<'a> Log<'a> {
         Ok(tid)
     }
 
+    /// Like [`Log::next`], with the block's place.
+    fn next_numbered(&mut self) -> Result<Option<(u32, Vec<u8>)>> {
+        let at = self.at;
+        Ok(self.next()?.map(|block| (at, block)))
+    }
+
     fn commit_is_good(&self, block: &[u8], legacy_sum: u32) -> bool {
         if self.layout.tags.checks_data() {
-            return self.layout.commit_checksum(block).is_some_and(|(stored, computed)| stored == computed);
+            return self.layout.commit_is_whole(block);
         }
-        if self.legacy
-            && let Some(stored) = self.layout.legacy_checksum(block)
-        {
-            return stored == legacy_sum;
+        if self.legacy {
+            return self.layout.legacy_checksum(block).is_none_or(|stored| stored == Some(legacy_sum));
         }
         true
     }
 
-    fn tail_is_good(&self, block: &[u8]) -> bool {
-        !self.layout.tags.checks_data()
-            || tail_checksum(block, self.layout.seed).is_some_and(|(stored, computed)| stored == computed)
+    fn data_damage(&self, block: u32, tid: Tid, tag: &Tag, data: &[u8]) -> Option<Error> {
+        let computed = self.layout.tags.data_checksum(self.layout.seed, tid, data);
+        let bad = self.layout.tags.checks_data() && computed != tag.checksum;
+        bad.then_some(Error::Checksum { block, what: "logged block", stored: tag.checksum, computed })
     }
 
-    fn data_is_good(&self, tid: Tid, tag: &Tag, data: &[u8]) -> bool {
-        !self.layout.tags.checks_data() || self.layout.tags.data_checksum(self.layout.seed, tid, data) == tag.checksum
+    fn tail_damage(&self, block: u32, what: &'static str, bytes: &[u8]) -> Option<Error> {
+        let (stored, computed) = tail_checksum(bytes, self.layout.seed)?;
+        let bad = self.layout.tags.checks_data() && stored != computed;
+        bad.then_some(Error::Checksum { block, what, stored, computed })
     }
 
     /// The tags of a descriptor; a damaged one simply has fewer.
