@@ -75,10 +75,6 @@ impl ModelMapper {
         map.blocks.values().filter(|state| matches!(state, State::Delayed | State::Placed)).count()
     }
 
-    pub(super) fn set_free(&self, free: u64) {
-        self.0.lock().free = free;
-    }
-
     /// The largest end of file that a ticket brought.
     pub(super) fn file_end(&self) -> u64 {
         self.0.lock().file_end
