@@ -154,7 +154,8 @@ fn stat_prints_text_and_json() {
     file(&fs, "/f", b"hello");
     let text = stat::describe(&fs, &args("img /f")).unwrap();
     assert!(text.contains("Size: 5 bytes") && text.contains("0644 -rw-r--r--"), "{text}");
-    let json: serde_json::Value = serde_json::from_str(&stat::describe(&fs, &args("--json img /f /")).unwrap()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&stat::describe(&fs, &args("--json img /f /")).unwrap()).unwrap();
     assert_eq!((json[0]["size"].as_u64(), json[0]["mode"].as_str()), (Some(5), Some("0644")));
     assert_eq!(json[1]["kind"], "directory");
 }
@@ -187,9 +188,13 @@ fn put_and_get_keep_whole_trees() {
     let destination = host.path().join("copy");
     get::copy_out(&fs, &["/put".as_ref()], &destination).unwrap();
     before.assert_same(&digest_path(&destination, options).unwrap());
-    // Once more over what is there.
-    get::copy_out(&fs, &["/put".as_ref()], &destination).unwrap();
-    before.assert_same(&digest_path(&destination, options).unwrap());
+    // Into a directory that exists; the second time over what is there.
+    let into = host.path().join("into");
+    std::fs::create_dir(&into).unwrap();
+    for _ in 0..2 {
+        get::copy_out(&fs, &["/put".as_ref()], &into).unwrap();
+        before.assert_same(&digest_path(&into.join("put"), options).unwrap());
+    }
 }
 
 #[test]

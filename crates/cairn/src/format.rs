@@ -38,6 +38,16 @@ impl Format {
     }
 }
 
+impl Info {
+    /// Its format.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Ext4(_) => Format::Ext4,
+        }
+    }
+}
+
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -53,12 +63,6 @@ pub enum Info {
     Ext4(Box<cairn_ext4::Info>),
 }
 
-/// An opened filesystem and its description.
-pub(crate) struct Opened {
-    pub filesystem: Arc<dyn FileSystem>,
-    pub info: Info,
-}
-
 /// Which format the device holds, if any.
 ///
 /// # Errors
@@ -67,12 +71,20 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
     Ok(ext4::probe(device)?.then_some(Format::Ext4))
 }
 
+/// What the volume on the device says, if there is one that we know.
+///
+/// # Errors
+/// The device fails, or the superblock is damaged.
+pub fn inspect(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
+    Ok(ext4::inspect(device)?.map(|info| Info::Ext4(Box::new(info))))
+}
+
 pub(crate) fn open(
     format: Format,
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     options: &OpenOptions,
-) -> Result<Opened, Cause> {
+) -> Result<Arc<dyn FileSystem>, Cause> {
     match format {
         Format::Ext4 => ext4::open(device, runtime, options),
     }

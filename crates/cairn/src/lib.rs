@@ -32,4 +32,4 @@ pub use error::{Cause, Class, Error, Result};
 pub use format::{Format, Info};
 pub use image::{ImageSpec, Part};
 pub use mkfs::{MkfsOptions, mkfs};
-pub use volume::{OpenOptions, Volume, open, open_device, open_on};
+pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

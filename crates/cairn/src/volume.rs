@@ -36,7 +36,6 @@ impl OpenOptions {
 pub struct Volume {
     format: Format,
     filesystem: Arc<dyn FileSystem>,
-    info: Info,
 }
 
 impl Volume {
@@ -50,12 +49,6 @@ impl Volume {
     #[must_use]
     pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
         &self.filesystem
-    }
-
-    /// What the superblock says.
-    #[must_use]
-    pub fn info(&self) -> &Info {
-        &self.info
     }
 }
 
@@ -80,8 +73,18 @@ pub fn open_on(
     let Some(format) = format::probe(&*device)? else {
         return Err(Cause::UnknownFormat { hint: recognise(&*device) });
     };
-    let opened = format::open(format, device, runtime, options)?;
-    Ok(Volume { format, filesystem: opened.filesystem, info: opened.info })
+    let filesystem = format::open(format, device, runtime, options)?;
+    Ok(Volume { format, filesystem })
+}
+
+/// What the volume in `image` says about itself. Reads the superblock alone: also of volumes that cannot be opened.
+///
+/// # Errors
+/// The image cannot be opened, holds no volume we know, or its superblock is damaged.
+pub fn inspect(image: &ImageSpec) -> Result<Info> {
+    let device = open_device(image, false)?;
+    let info = format::inspect(&*device).map_err(|cause| Error::new(image, cause))?;
+    info.ok_or_else(|| Error::new(image, Cause::UnknownFormat { hint: recognise(&*device) }))
 }
 
 /// Opens and locks the file or block device, and narrows it to the part that `image` names.

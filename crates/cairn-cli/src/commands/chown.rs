@@ -10,11 +10,14 @@ use crate::session::{Access, shown, with_volume};
 
 /// Arguments of `chown`.
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true, after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Example:
   cairn chown -R 1000:1000 disk.img /home/pi
 
-Owners are numbers: the names on this host need not be those of the image.")]
+Owners are numbers: the names on this host need not be those of the image."
+)]
 pub struct Args {
     /// Print help.
     #[arg(long, action = clap::ArgAction::HelpLong)]

@@ -141,7 +141,9 @@ impl Facts {
             let _ = write!(line, " {}", self.content);
         }
         for (name, value) in &self.xattrs {
-            let _ = write!(line, " {}={}", name.escape_ascii(), hex(value));
+            // Long values by their hash: the line is for reading.
+            let value = if value.len() > 32 { hex(&Sha256::digest(value)) } else { hex(value) };
+            let _ = write!(line, " {}={value}", name.escape_ascii());
         }
         if let Some(first) = first {
             let _ = write!(line, " same-as={}", first.escape_ascii());

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_ext4::{Error, Ext4, MountOptions};
+use cairn_ext4::{Error, Ext4, Info, MountOptions};
+use cairn_vfs::FileSystem;
 
-use super::{Info, Opened};
 use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
 use crate::volume::OpenOptions;
@@ -15,19 +15,22 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
 }
 
+pub(super) fn inspect(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
+    let probe = cairn_ext4::probe(device).map_err(cause)?;
+    Ok(probe.map(|probe| Info::of(&probe.superblock)))
+}
+
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     options: &OpenOptions,
-) -> Result<Opened, Cause> {
+) -> Result<Arc<dyn FileSystem>, Cause> {
     let mut text = options.mount_options.clone();
     if options.read_only {
         text = if text.is_empty() { "ro".into() } else { format!("{text},ro") };
     }
     let options = MountOptions::parse(&text).map_err(cause)?;
-    let volume = Ext4::open(device, runtime, &options).map_err(cause)?;
-    let info = Info::Ext4(Box::new(volume.info()));
-    Ok(Opened { filesystem: volume, info })
+    Ok(Ext4::open(device, runtime, &options).map_err(cause)?)
 }
 
 pub(crate) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {

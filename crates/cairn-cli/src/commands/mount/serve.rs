@@ -39,7 +39,8 @@ fn mount_and_run(
     let mut fuse = options.fuse.clone();
     fuse.source = image.to_string();
     let mut session = cairn_fuse::mount(filesystem.clone(), mountpoint, &fuse).map_err(|error| failure(&error))?;
-    let signals = unmount_on_signal(session.unmounter(), mountpoint).map_err(|error| Failure::host("signals", &error))?;
+    let signals =
+        unmount_on_signal(session.unmounter(), mountpoint).map_err(|error| Failure::host("signals", &error))?;
     if announce {
         daemon::announce().map_err(|error| Failure::host("starting the daemon", &error))?;
     }
