@@ -7,13 +7,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use cairn_fuse::{MountOptions, Session, Unmounter};
+use cairn_fuse::{MountOptions, Unmounter};
 use cairn_testkit::model::Model;
 use cairn_vfs::FileSystem;
 
-/// A mounted model, served by a thread of this process. All use of the mount from this process is by threads that do not serve it.
+use crate::hooked::Hooked;
+
+/// A mounted model, served by threads of this process. Whoever uses the mount in this process is not one of them.
 pub struct Mounted {
-    pub model: Arc<Model>,
+    fs: Arc<Hooked>,
     dir: tempfile::TempDir,
     unmounter: Unmounter,
     server: Option<JoinHandle<cairn_fuse::Result<()>>>,
@@ -35,15 +37,25 @@ impl Mounted {
     }
 
     pub fn with(options: &MountOptions) -> Self {
-        Self::of(Arc::new(Model::new()), options)
+        Self::of(Model::new(), options)
     }
 
-    pub fn of(model: Arc<Model>, options: &MountOptions) -> Self {
+    pub fn of(model: Model, options: &MountOptions) -> Self {
+        Self::hooked(model, options, |_| {})
+    }
+
+    /// Runs `before` ahead of each call of the filesystem.
+    pub fn hooked(model: Model, options: &MountOptions, before: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
+        let fs = Arc::new(Hooked { model, before: Box::new(before) });
         let dir = tempfile::tempdir().unwrap();
-        let mut session: Session = cairn_fuse::mount(model.clone(), dir.path(), options).unwrap();
+        let mut session = cairn_fuse::mount(fs.clone(), dir.path(), options).unwrap();
         let unmounter = session.unmounter();
         let server = std::thread::spawn(move || session.run());
-        Self { model, dir, unmounter, server: Some(server) }
+        Self { fs, dir, unmounter, server: Some(server) }
+    }
+
+    pub fn model(&self) -> &Model {
+        &self.fs.model
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -54,9 +66,9 @@ impl Mounted {
     pub fn finish(mut self) {
         self.unmounter.unmount().unwrap();
         self.server.take().unwrap().join().unwrap().unwrap();
-        self.model.check();
-        self.model.unmount().unwrap();
-        self.model.check();
+        self.model().check();
+        self.model().unmount().unwrap();
+        self.model().check();
     }
 }
 

@@ -154,7 +154,10 @@ fn pjdfstest_agrees_with_the_kernels_ext4() {
         let line = |name: &String| format!("{name} kernel={:?} cairn={:?}\n", expected.get(name), found.get(name));
         fs::write(out, expected.keys().map(line).collect::<String>()).unwrap();
     }
+    // Not asked of us: libc makes the limit up from the type of the filesystem, and says 127 for FUSE.
+    let asked = |name: &&String| *name != "link::link_count_max";
     let worse: Vec<_> = expected.keys().filter(|name| passes(&expected, name) && !passes(&found, name)).collect();
+    let worse: Vec<_> = worse.into_iter().filter(asked).collect();
     assert!(worse.is_empty(), "pass on the kernel's ext4, not here: {worse:#?}");
     mounted.finish();
 }

@@ -82,7 +82,7 @@ impl SparseFile {
     /// Truncates or extends; truncation also frees what was preallocated beyond the size.
     pub(super) fn set_size(&mut self, size: u64) {
         self.blocks.split_off(&size.div_ceil(BLOCK));
-        if size < self.size && size % BLOCK != 0 {
+        if size < self.size && !size.is_multiple_of(BLOCK) {
             self.zero(size, BLOCK - size % BLOCK);
         }
         self.size = size;

@@ -86,7 +86,7 @@ impl State {
         let content = match new {
             NewInode::Regular => Content::Regular(SparseFile::default()),
             NewInode::Directory => Content::Directory(Directory::new(parent)),
-            NewInode::Symlink(target) if target.is_empty() => return Err(Error::Invalid("empty symbolic link")),
+            NewInode::Symlink([]) => return Err(Error::Invalid("empty symbolic link")),
             NewInode::Symlink(target) if target.len() > SYMLINK_MAX => return Err(Error::NameTooLong),
             NewInode::Symlink(target) => Content::Symlink(target.to_vec()),
             NewInode::BlockDevice(device) => Content::BlockDevice(*device),
