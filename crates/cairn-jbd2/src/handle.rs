@@ -9,7 +9,6 @@ use cairn_cache::block::{Buffer, BufferGuard};
 
 use crate::error::{Error, Result};
 use crate::journal::Journal;
-use crate::log_space;
 use crate::transaction::{Hook, Running};
 
 /// An operation in progress. Dropping it ends it.
@@ -19,6 +18,8 @@ pub struct Handle {
     journal: Arc<Journal>,
     tid: Tid,
     credits: AtomicU32,
+    /// Revokes recorded in this transaction.
+    forgotten: AtomicU32,
     /// False between leaving one transaction and joining the next.
     joined: bool,
     _gate: RankToken,
@@ -31,7 +32,14 @@ fn mark(tid: Tid) -> u64 {
 
 impl Handle {
     pub(crate) fn new(journal: Arc<Journal>, tid: Tid, credits: u32) -> Self {
-        Self { journal, tid, credits: AtomicU32::new(credits), joined: true, _gate: enter(Rank::GATE) }
+        Self {
+            journal,
+            tid,
+            credits: AtomicU32::new(credits),
+            forgotten: AtomicU32::new(0),
+            joined: true,
+            _gate: enter(Rank::GATE),
+        }
     }
 
     /// The transaction this handle belongs to.
@@ -101,9 +109,12 @@ impl Handle {
     /// A metadata block is being freed: its changes here are dropped, older copies in the log will not be replayed, and no older
     /// version goes home once this transaction has committed.
     ///
+    /// A log block holds a hundred records and more; when this handle has filled one, the next one costs it a credit.
+    ///
     /// # Errors
-    /// The journal has stopped.
+    /// The journal has stopped, or there is no credit for the next block of records.
     pub fn forget(&self, pba: Pba) -> Result<()> {
+        self.reserve_revoke()?;
         let dropped = self.with_running(|running| {
             running.revokes.insert(pba);
             running.buffers.remove(&pba)
@@ -113,6 +124,21 @@ impl Handle {
         }
         self.journal.buffers.forget(pba);
         Ok(())
+    }
+
+    fn reserve_revoke(&self) -> Result<()> {
+        let per_block = u32::try_from(self.journal.layout.revokes_per_block()).unwrap_or(u32::MAX);
+        let forgotten = self.forgotten.fetch_add(1, Ordering::Relaxed);
+        if forgotten == 0 || !forgotten.is_multiple_of(per_block) {
+            return Ok(());
+        }
+        if self.credits_left() == 0 && !self.extend(1)? {
+            return Err(Error::TooLarge { credits: 1, largest: 0 });
+        }
+        self.with_running(|running| {
+            self.use_credit(running);
+            running.revoke_blocks += 1;
+        })
     }
 
     /// Runs `hook` when the transaction is durable, or with `false` when it never will be.
@@ -144,9 +170,8 @@ impl Handle {
             return Err(Error::Aborted(reason.clone()));
         }
         let running = state.running.as_mut().expect("a transaction with an open handle is running");
-        let copies = running.copies().saturating_add(credits);
-        let needs = log_space::needed(&journal.layout, copies, running.revoke_count() + credits);
-        if running.locked || copies > journal.largest || needs + state.committing_needs > state.log.free() {
+        let needs = running.needs_with(&journal.layout, credits).saturating_add(state.committing_needs);
+        if running.locked || journal.would_overfill(running, credits) || needs > state.log.free() {
             return Ok(false);
         }
         running.promised += credits;
@@ -164,6 +189,7 @@ impl Handle {
         // A locked or full transaction is on its way out; joining waits for the next one.
         let joined = self.journal.begin_unguarded(credits)?;
         (self.tid, self.credits, self.joined) = (joined, AtomicU32::new(credits), true);
+        self.forgotten = AtomicU32::new(0);
         Ok(())
     }
 

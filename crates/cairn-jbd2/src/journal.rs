@@ -201,15 +201,12 @@ impl Journal {
         if state.pinning {
             return Admission::Busy;
         }
-        let (copies, revokes) = match &state.running {
+        let needs = match &state.running {
             Some(running) if running.locked => return Admission::Busy,
-            Some(running) if running.copies().saturating_add(credits) > self.largest => {
-                return Admission::TransactionFull(running.tid);
-            }
-            Some(running) => (running.copies(), running.revoke_count()),
-            None => (0, 0),
+            Some(running) if self.would_overfill(running, credits) => return Admission::TransactionFull(running.tid),
+            Some(running) => running.needs_with(&self.layout, credits),
+            None => log_space::needed(&self.layout, credits, 0) + 1,
         };
-        let needs = log_space::needed(&self.layout, copies + credits, revokes + credits);
         if needs.saturating_add(state.committing_needs) > state.log.free() {
             return Admission::LogFull;
         }
@@ -223,6 +220,14 @@ impl Journal {
         running.handles += 1;
         running.promised += credits;
         Admission::Joined { tid: running.tid, first }
+    }
+
+    /// True if so many credits more make the transaction too large. One without open handles takes any admissible handle unless it
+    /// holds something already.
+    pub(crate) fn would_overfill(&self, running: &Running, credits: u32) -> bool {
+        let per_block = u32::try_from(self.layout.revokes_per_block()).unwrap_or(u32::MAX);
+        let revokes = running.revoke_count() / per_block + running.revoke_blocks;
+        running.copies().saturating_add(credits).saturating_add(revokes) > self.largest
     }
 
     /// Room in the log: checkpoints what has committed, or commits what is running if nothing has.
@@ -356,6 +361,7 @@ impl Journal {
         if running.buffers.is_empty() && running.revokes.is_empty() && running.hooks.is_empty() {
             // It stays open, as if it had just begun.
             (running.locked, running.requested, running.started) = (false, false, self.runtime.monotonic());
+            running.revoke_blocks = 0;
             state.committing = None;
             drop(guard);
             self.changed.notify();

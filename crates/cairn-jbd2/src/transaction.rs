@@ -7,6 +7,9 @@ use std::time::Duration;
 use cairn_base::{Pba, Tid};
 use cairn_cache::block::{Buffer, Image};
 
+use crate::format::blocks::BlockLayout;
+use crate::log_space;
+
 /// Called when a transaction is durable (`true`) or never will be.
 pub type Hook = Box<dyn FnOnce(bool) + Send>;
 
@@ -20,6 +23,8 @@ pub struct Running {
     pub handles: u32,
     /// Credits of open handles that are not used yet.
     pub promised: u32,
+    /// Revoke blocks that handles set aside beyond the one that each open handle has.
+    pub revoke_blocks: u32,
     /// Buffers changed in it.
     pub buffers: HashMap<Pba, Arc<Buffer>>,
     /// Blocks whose older copies must not be replayed.
@@ -40,6 +45,7 @@ impl Running {
             started,
             handles: 0,
             promised: 0,
+            revoke_blocks: 0,
             buffers: HashMap::new(),
             revokes: HashSet::new(),
             hooks: Vec::new(),
@@ -51,6 +57,13 @@ impl Running {
     /// Copies it may come to hold.
     pub fn copies(&self) -> u32 {
         u32::try_from(self.buffers.len()).unwrap_or(u32::MAX).saturating_add(self.promised)
+    }
+
+    /// Log blocks it may come to need if a handle with so many credits joins, or gets so many more. Each open handle may start one
+    /// revoke block; what it needs beyond is in `revoke_blocks`.
+    pub fn needs_with(&self, layout: &BlockLayout, credits: u32) -> u32 {
+        let copies = self.copies().saturating_add(credits);
+        log_space::needed(layout, copies, self.revoke_count()).saturating_add(self.handles + 1 + self.revoke_blocks)
     }
 
     /// Revokes it holds.

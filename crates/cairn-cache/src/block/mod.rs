@@ -13,3 +13,6 @@ mod cache;
 
 pub use buffer::{Buffer, BufferGuard, Image};
 pub use cache::BufferCache;
+
+#[cfg(test)]
+mod tests;

@@ -14,11 +14,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::{Pba, Tid};
 use cairn_block::Durability;
+use cairn_cache::block::Image;
 
 use crate::area::JournalArea;
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
 use scan::{Copy, Log, Step};
+
+/// Newest committed contents of blocks, by home address.
+pub type Images = HashMap<Pba, Image>;
 
 /// What a recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +63,7 @@ pub fn recover(area: &JournalArea, home: &Arc<dyn cairn_block::BlockDevice>) -> 
 ///
 /// # Errors
 /// As [`recover`].
-pub fn replay_in_memory(area: &JournalArea) -> Result<HashMap<Pba, Arc<[u8]>>> {
+pub fn replay_in_memory(area: &JournalArea) -> Result<Images> {
     let superblock = read_superblock(area)?;
     if superblock.start == 0 {
         return Ok(HashMap::new());
@@ -68,7 +72,7 @@ pub fn replay_in_memory(area: &JournalArea) -> Result<HashMap<Pba, Arc<[u8]>>> {
 }
 
 /// Refuses copies of blocks that the volume does not have, before any block is written.
-fn within(blocks: &HashMap<Pba, Arc<[u8]>>, volume_blocks: u64) -> Result<()> {
+fn within(blocks: &Images, volume_blocks: u64) -> Result<()> {
     match blocks.keys().max() {
         Some(last) if last.get() >= volume_blocks => Err(Error::Corrupt {
             block: 0,
@@ -95,7 +99,7 @@ pub(crate) fn write_superblock(area: &JournalArea, superblock: &Superblock) -> R
     area.write(0, vec![Bytes::from(block)], Durability { preflush: false, fua: true })
 }
 
-fn collect(area: &JournalArea, superblock: &Superblock) -> Result<(HashMap<Pba, Arc<[u8]>>, Recovered)> {
+fn collect(area: &JournalArea, superblock: &Superblock) -> Result<(Images, Recovered)> {
     let mut log = Log::new(area, superblock);
     let end = log.find_end()?;
     let mut revoked: HashMap<Pba, Tid> = HashMap::new();

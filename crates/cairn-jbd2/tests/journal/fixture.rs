@@ -74,7 +74,7 @@ pub fn open(
 ) -> cairn_jbd2::Result<(Arc<BufferCache>, Arc<Journal>)> {
     recover(&area(device.clone()), device)?;
     let buffers = BufferCache::new(device.clone(), BLOCK, Budget::new(4 << 20));
-    let options = JournalOptions { commit_interval: Duration::from_secs(5), ..JournalOptions::default() };
+    let options = JournalOptions { commit_interval: Duration::from_secs(5) };
     let journal = Journal::open(options, buffers.clone(), area(device.clone()), runtime)?;
     Ok((buffers, journal))
 }
@@ -93,7 +93,7 @@ pub fn read_home(device: &dyn BlockDevice, index: u64) -> Vec<u8> {
 /// A block full of one number. Every third one begins with the journal's magic and must be escaped in the log.
 pub fn stamp(value: u64) -> Vec<u8> {
     let mut block: Vec<u8> = value.to_le_bytes().repeat(BLOCK as usize / 8);
-    if value % 3 == 0 {
+    if value.is_multiple_of(3) {
         block[..4].copy_from_slice(&0xc03b_3998_u32.to_be_bytes());
     }
     block

@@ -3,6 +3,7 @@
 
 mod contention;
 mod crash;
+mod damage;
 mod fault;
 mod fixture;
 mod judges;

@@ -175,7 +175,7 @@ impl Model {
                 let of_block = self.data.iter().filter(|data| data.block == block);
                 let kept = of_block
                     .filter(|data| data.freed_by <= found && data.durable <= moment && data.taken_by > found)
-                    .last();
+                    .next_back();
                 if let Some(data) = kept
                     && read_home(device, block) != stamp(data.value)
                 {

@@ -1,0 +1,162 @@
+//! Logs that are damaged, hostile or extreme: an error or a prefix, never a panic, a hang, or another volume's blocks.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::simulated::Simulated;
+use cairn_base::{Pba, Tid};
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
+use cairn_jbd2::{Error, recover, replay_in_memory};
+
+use crate::fixture::{self, BLOCK, HOME, LOG_BLOCKS, area, features, format, read_home, stamp};
+
+const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
+
+/// Where a journal block is on the device.
+fn place(device: &Arc<dyn BlockDevice>, block: u32) -> u64 {
+    let area = area(device.clone());
+    let (start, pba, _) = area.extents.iter().rev().find(|(start, _, _)| start.get() <= u64::from(block)).unwrap();
+    (pba.get() + u64::from(block) - start.get()) * u64::from(BLOCK)
+}
+
+/// Three transactions in the log, each with blocks 0 and its own: blocks 1 to 3, 4 to 6, 7 to 9 hold descriptor, copies and commit.
+fn three_transactions(incompat: u32) -> MemoryDevice {
+    let memory = Arc::new(format(incompat, 0, 1));
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let (buffers, journal) = fixture::open(&device, Simulated::new(0)).expect("an empty log");
+    for number in 1..=3 {
+        let handle = journal.begin(2).expect("memory does not fail");
+        for block in [0, number] {
+            let buffer = buffers.get(Pba(HOME + block)).expect("memory does not fail");
+            handle.write(&buffer).expect("no error").copy_from_slice(&stamp(number));
+        }
+        let tid = handle.tid();
+        drop(handle);
+        journal.commit_and_wait(tid).expect("memory does not fail");
+    }
+    memory.fork()
+}
+
+fn flip(device: &Arc<dyn BlockDevice>, block: u32, byte: u64) {
+    let offset = place(device, block) + byte;
+    let old = device.read_at(offset, 1).unwrap()[0];
+    device.write_at(offset, vec![old ^ 0x40]).unwrap();
+}
+
+#[test]
+fn damage_in_a_committed_transaction_is_reported() {
+    // Each transaction takes four blocks: descriptor, two copies, commit.
+    for (block, byte) in [(5, 20), (6, 500), (7, 1000)] {
+        let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
+        flip(&device, block, byte);
+        let before = read_home(&*device, 0);
+        let found = recover(&area(device.clone()), &device);
+        assert!(matches!(found, Err(Error::Checksum { .. })), "journal block {block}: {found:?}");
+        assert_eq!(read_home(&*device, 0), before, "something was replayed from a damaged log");
+        assert!(matches!(replay_in_memory(&area(device.clone())), Err(Error::Checksum { .. })));
+    }
+}
+
+#[test]
+fn a_commit_block_that_is_not_whole_ends_the_log() {
+    let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
+    flip(&device, 12, 50);
+    let done = recover(&area(device.clone()), &device).expect("two transactions are good");
+    assert_eq!(
+        (done.transactions, done.next),
+        (2, Tid(4)),
+        "the number of the torn transaction must not be used again"
+    );
+    assert_eq!(read_home(&*device, 0), stamp(2));
+    assert_eq!(read_home(&*device, 3), vec![0; BLOCK as usize]);
+}
+
+#[test]
+fn a_commit_block_of_one_sector_is_whole() {
+    let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
+    let rest = place(&device, 12) + 512;
+    device.write_at(rest, vec![0xee; 512]).unwrap();
+    let done = recover(&area(device.clone()), &device).expect("three transactions are good");
+    assert_eq!(done.transactions, 3);
+}
+
+#[test]
+fn a_home_beyond_the_volume_is_refused() {
+    let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(features::REVOKE | features::BITS_64));
+    // The upper half of the first tag's address.
+    device.write_at(place(&device, 1) + 12 + 8, vec![0xff; 4]).unwrap();
+    let found = recover(&area(device.clone()), &device);
+    assert!(matches!(found, Err(Error::Corrupt { .. })), "{found:?}");
+    assert_eq!(read_home(&*device, 0), vec![0; BLOCK as usize], "something was replayed");
+}
+
+#[test]
+fn random_damage_gives_an_error_or_blocks_of_the_volume() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for incompat in
+        [INCOMPAT, features::REVOKE | features::BITS_64, features::REVOKE, features::REVOKE | features::CSUM_V2]
+    {
+        let original = three_transactions(incompat);
+        for _ in 0..400 {
+            let device: Arc<dyn BlockDevice> = Arc::new(original.fork());
+            for _ in 0..random.u32(1..4) {
+                let block = random.u32(0..14);
+                let at = place(&device, block) + random.u64(0..if block == 0 { 256 } else { 80 });
+                device.write_at(at, vec![random.u8(..)]).unwrap();
+            }
+            let size = device.geometry().size;
+            if let Ok(done) = recover(&area(device.clone()), &device) {
+                assert!(done.blocks <= u64::from(LOG_BLOCKS));
+            }
+            assert_eq!(device.geometry().size, size);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_full_of_good_descriptors_ends() {
+    let device: Arc<dyn BlockDevice> = Arc::new(format(features::REVOKE, 0, 1));
+    device.write_at(place(&device, 0), Bytes::from(fixture::superblock(features::REVOKE, 0, 1, 5))).unwrap();
+    let mut revoke = vec![0_u8; BLOCK as usize];
+    for (at, value) in [(0, 0xc03b_3998_u32), (4, 5), (8, 1), (12, BLOCK)] {
+        revoke[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+    for block in 1..LOG_BLOCKS {
+        device.write_at(place(&device, block), revoke.clone()).unwrap();
+    }
+    let done = recover(&area(device.clone()), &device).expect("a log without a commit is empty");
+    assert_eq!((done.transactions, done.blocks), (0, 0));
+}
+
+#[test]
+fn thousands_of_revokes_in_one_operation_never_overrun_the_log() {
+    let memory = Arc::new(format(INCOMPAT, 0, 1));
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let (buffers, journal) = fixture::open(&device, Simulated::new(0)).expect("an empty log");
+    let mut refused = 0;
+    for round in 0..20_u64 {
+        let handle = journal.begin(120).expect("half a transaction");
+        let buffer = buffers.get(Pba(HOME)).expect("memory does not fail");
+        handle.write(&buffer).expect("there are credits").copy_from_slice(&stamp(round));
+        // The records alone would fill several times the log.
+        for record in 0..200_000_u64 {
+            match handle.forget(Pba(HOME + 1 + (round << 32) + record)) {
+                Ok(()) => {}
+                Err(Error::TooLarge { .. }) => {
+                    refused += 1;
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let tid = handle.tid();
+        drop(handle);
+        journal.commit_and_wait(tid).expect("what was admitted fits");
+    }
+    assert_eq!(refused, 20);
+    assert!(journal.stats().revokes.get() > 20 * 10_000);
+    let crashed: Arc<dyn BlockDevice> = Arc::new(memory.fork());
+    let done = recover(&area(crashed.clone()), &crashed).expect("a good log");
+    assert!(done.revokes > 10_000);
+    assert_eq!(read_home(&*crashed, 0), stamp(19));
+}
