@@ -107,7 +107,8 @@ impl MountOptions {
         let mut options = vec![
             // The kernel's and fusermount's option lists have no commas inside values.
             MountOption::FSName(self.source.replace(',', "_")),
-            MountOption::Subtype("cairn".into()),
+            // Not fuser's own `Subtype`, which it does not pass to the kernel when it mounts as root.
+            MountOption::CUSTOM("subtype=cairn".into()),
             MountOption::DefaultPermissions,
             pick(self.read_only, MountOption::RO, MountOption::RW),
             pick(on(self.suid), MountOption::Suid, MountOption::NoSuid),
