@@ -124,10 +124,10 @@ fn chmod_and_chown_go_into_trees_but_not_through_links() {
     chmod::apply(&fs, &change, &["/t".into()], true).unwrap();
     assert_eq!((at(&fs, "/t/d").unwrap().permissions, at(&fs, "/t/d/f").unwrap().permissions), (0o700, 0o600));
     assert_eq!(at(&fs, "/outside").unwrap().permissions, 0o644);
-    chown::apply(&fs, &args("-R 10:20 img /t")).unwrap();
+    chown::apply(&fs, &args("-R img 10:20 /t")).unwrap();
     let owner = |path| at(&fs, path).map(|of| (of.uid, of.gid)).unwrap();
     assert_eq!((owner("/t/d/f"), owner("/t/link"), owner("/outside")), ((10, 20), (10, 20), (0, 0)));
-    chown::apply(&fs, &args(":7 img /t/link")).unwrap();
+    chown::apply(&fs, &args("img :7 /t/link")).unwrap();
     assert_eq!(owner("/outside"), (0, 7));
 }
 
@@ -243,7 +243,7 @@ fn put_overwrites_files_merges_directories_and_sets_owners() {
     mkdir(&fs, "img /etc");
     file(&fs, "/etc/old", b"older text");
     file(&fs, "/etc/kept", b"kept");
-    let owner: chown::Args = args("1000:100 img /");
+    let owner: chown::Args = args("img 1000:100 /");
     put::copy_in(&fs, &[source], b"/", Some(owner.owner)).unwrap();
     assert_eq!((read(&fs, "/etc/old"), read(&fs, "/etc/kept")), (b"newer".to_vec(), b"kept".to_vec()));
     let new = at(&fs, "/etc/new").unwrap();

@@ -12,17 +12,16 @@ use crate::session::{Access, shown, with_volume};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  cairn chmod -R u=rwX,go=rX disk.img /srv/www
-
-A mode that begins with a minus goes behind two dashes: cairn chmod -- -x disk.img /bin/tool.")]
+  cairn chmod -R disk.img u=rwX,go=rX /srv/www")]
 pub struct Args {
     /// Go into directories (symbolic links are left alone).
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Octal, or clauses such as u+x,g-w,o=rX.
-    pub mode: String,
     /// The image.
     pub image: OsString,
+    /// Octal, or clauses such as u+x,g-w,o=rX.
+    #[arg(allow_hyphen_values = true)]
+    pub mode: String,
     /// What to change.
     #[arg(required = true)]
     pub paths: Vec<OsString>,

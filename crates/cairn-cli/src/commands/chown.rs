@@ -14,7 +14,7 @@ use crate::session::{Access, shown, with_volume};
     disable_help_flag = true,
     after_help = "\
 Example:
-  cairn chown -R 1000:1000 disk.img /home/pi
+  cairn chown -R disk.img 1000:1000 /home/pi
 
 Owners are numbers: the names on this host need not be those of the image."
 )]
@@ -28,11 +28,11 @@ pub struct Args {
     /// Change a symbolic link itself, not what it leads to.
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
+    /// The image.
+    pub image: OsString,
     /// UID, UID:GID or :GID.
     #[arg(value_parser = parse_owner)]
     pub owner: Owner,
-    /// The image.
-    pub image: OsString,
     /// What to change.
     #[arg(required = true)]
     pub paths: Vec<OsString>,

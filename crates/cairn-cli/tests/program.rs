@@ -1,0 +1,126 @@
+//! The program itself: what bad input gets (one line, the right exit status), and images made, filled and judged.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use cairn_testkit::judge;
+
+fn cairn(args: &[&str]) -> (i32, String, String) {
+    let output = Command::cargo_bin("cairn").unwrap().args(args).env_remove("CAIRN_LOG").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The one line on standard error.
+#[track_caller]
+fn fails(args: &[&str], status: i32) -> String {
+    let (code, stdout, stderr) = cairn(args);
+    assert_eq!((code, stdout.as_str()), (status, ""), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    assert!(stderr.starts_with("cairn: "), "{stderr}");
+    stderr
+}
+
+#[track_caller]
+fn works(args: &[&str]) -> String {
+    let (code, stdout, stderr) = cairn(args);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
+    stdout
+}
+
+fn in_dir(name: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name).to_str().unwrap().to_owned();
+    (dir, path)
+}
+
+#[test]
+fn a_missing_image() {
+    let line = fails(&["ls", "/no/such.img"], 3);
+    assert!(line.contains("/no/such.img") && line.contains("check the name"), "{line}");
+}
+
+#[test]
+fn not_a_filesystem() {
+    let (_dir, image) = in_dir("zeros.img");
+    std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    let line = fails(&["ls", &image], 4);
+    assert!(line.contains("not a filesystem"), "{line}");
+    std::fs::write(&image, [b"XFSB".as_slice(), &[0; 1 << 17]].concat()).unwrap();
+    assert!(fails(&["info", &image], 4).contains("XFS"));
+    std::fs::write(&image, b"").unwrap();
+    fails(&["ls", &image], 4);
+}
+
+#[test]
+fn bad_addresses() {
+    let (_dir, image) = in_dir("disk.img");
+    std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    assert!(fails(&["ls", &format!("{image}#1")], 3).contains("no partition table"));
+    assert!(fails(&["ls", &format!("{image}?offset=2M")], 3).contains("beyond the end"));
+    assert!(fails(&["ls", &format!("{image}?size=2M")], 2).contains("?offset="));
+}
+
+#[test]
+fn mkfs_without_a_size_says_so() {
+    let (_dir, image) = in_dir("new.img");
+    assert!(fails(&["mkfs", &image], 2).contains("--size 1G"));
+    assert!(!Path::new(&image).exists());
+}
+
+#[test]
+fn a_mount_point_that_is_missing_or_a_file() {
+    let (dir, image) = in_dir("disk.img");
+    judge::mke2fs(Path::new(&image), 8 << 20, &["-t", "ext4"]);
+    let missing = dir.path().join("missing");
+    assert!(fails(&["mount", &image, missing.to_str().unwrap()], 1).contains("make the directory first"));
+    assert!(fails(&["mount", &image, &image], 1).contains("not a directory"));
+    assert!(fails(&["umount", dir.path().to_str().unwrap()], 1).contains("nothing is mounted here"));
+    assert!(fails(&["mount", "-o", "offset=512", &image, "/"], 2).contains("?offset=512"));
+}
+
+#[test]
+fn an_image_in_use() {
+    let (_dir, image) = in_dir("disk.img");
+    judge::mke2fs(Path::new(&image), 8 << 20, &["-t", "ext4"]);
+    let holder = std::fs::File::open(&image).unwrap();
+    holder.lock().unwrap();
+    assert!(fails(&["mkdir", &image, "/x"], 6).contains("in use"));
+    drop(holder);
+    works(&["mkdir", &image, "/x"]);
+    judge::assert_clean(Path::new(&image));
+}
+
+#[test]
+fn a_made_image_is_filled_and_judged() {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "-t", "ext4", "-L", "made", "--size", "32M", &image]);
+    judge::assert_clean(Path::new(&image));
+    let source = dir.path().join("file");
+    std::fs::write(&source, b"contents\n").unwrap();
+    works(&["mkdir", "-p", &image, "/a/b"]);
+    works(&["put", &image, source.to_str().unwrap(), "/a/b"]);
+    works(&["ln", "-s", &image, "b/file", "/a/link"]);
+    works(&["chmod", &image, "-r", "/a/b/file"]);
+    works(&["chown", &image, "7:8", "/a/b/file"]);
+    works(&["mv", &image, "/a/b/file", "/a/b/renamed"]);
+    assert_eq!(works(&["cat", &image, "/a/b/renamed"]), "contents\n");
+    assert_eq!(works(&["ls", &image, "/a/b"]), "renamed\n");
+    assert!(works(&["info", &image]).contains("made"));
+    let json: serde_json::Value = serde_json::from_str(&works(&["stat", "--json", &image, "/a/b/renamed"])).unwrap();
+    assert_eq!((json[0]["uid"].as_u64(), json[0]["gid"].as_u64()), (Some(7), Some(8)));
+    works(&["rm", "-r", &image, "/a/b"]);
+    assert_eq!(works(&["ls", &image, "/a"]), "link\n");
+    judge::assert_clean(Path::new(&image));
+}
+
+#[test]
+fn looking_writes_nothing() {
+    let (_dir, image) = in_dir("disk.img");
+    judge::mke2fs(Path::new(&image), 8 << 20, &["-t", "ext4"]);
+    let before = std::fs::read(&image).unwrap();
+    works(&["ls", "-l", &image]);
+    works(&["stat", &image, "/"]);
+    works(&["info", "--json", &image]);
+    assert!(std::fs::read(&image).unwrap() == before, "the image changed");
+}
