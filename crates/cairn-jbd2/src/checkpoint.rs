@@ -68,6 +68,10 @@ impl Journal {
         }
         let (superblock, freed) = {
             let mut state = self.state.lock();
+            // An error elsewhere may have been about these very blocks: the tail stays.
+            if let Some(reason) = &state.aborted {
+                return Err(Error::Aborted(reason.clone()));
+            }
             for (pba, tid, _) in &blocks {
                 state.checkpoint.written(*pba, *tid);
             }

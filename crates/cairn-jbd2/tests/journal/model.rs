@@ -172,10 +172,9 @@ impl Model {
                 }
             }
             Use::Freed => {
-                let of_block = self.data.iter().filter(|data| data.block == block);
-                let kept = of_block
-                    .filter(|data| data.freed_by <= found && data.durable <= moment && data.taken_by > found)
-                    .next_back();
+                let mut of_block = self.data.iter().filter(|data| data.block == block);
+                let kept =
+                    of_block.rfind(|data| data.freed_by <= found && data.durable <= moment && data.taken_by > found);
                 if let Some(data) = kept
                     && read_home(device, block) != stamp(data.value)
                 {
