@@ -51,8 +51,7 @@ impl Path {
         root.validate(&bounds, site)?;
         let mut pba = Pba(0);
         let mut node = root.decode();
-        loop {
-            let Entries::Inner(indexes) = &node.entries else { break };
+        while let Entries::Inner(indexes) = &node.entries {
             let at = indexes.partition_point(|index| index.start <= block).saturating_sub(1);
             let index = indexes.get(at).expect("the parser refuses inner nodes without entries");
             bounds.start = index.start;
