@@ -1,0 +1,429 @@
+//! The group table: every group's descriptor in memory, and changes to bitmaps and descriptors through handles.
+//!
+//! Invariants: descriptors were verified when the table was opened; what is in memory is what the newest version of
+//! the descriptor's buffer says. An uninitialised bitmap is written out by the first change to it.
+//!
+//! Locking: one lock a group (rank ALLOCATOR, ordered by number); allocators hold one at a time. Totals and hints are
+//! atomics that may be read without it. Buffers are locked below a group's lock, one at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use cairn_base::ranked_lock::{Mutex, MutexGuard, Rank};
+use cairn_base::{Ino, Pba, bitmap};
+use cairn_cache::block::{Buffer, BufferCache, Image};
+
+use crate::alloc::free_map::FreeMap;
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::group_desc::{GroupDesc, GroupFlags};
+use crate::format::layout::{InodeLocation, Layout};
+use crate::txn::Handle;
+
+pub mod zones;
+
+use zones::Zones;
+
+/// What a group's lock protects.
+#[derive(Debug)]
+pub struct GroupState {
+    /// The descriptor.
+    pub desc: GroupDesc,
+    /// Free blocks that may be given out; built from the bitmap when first needed.
+    pub(crate) map: Option<FreeMap>,
+    /// The block bitmap cannot be trusted: nothing is allocated here.
+    pub(crate) damaged: bool,
+    /// Inodes freed by a transaction that is not durable yet, which are not given out: a bitmap, empty if there are none.
+    pub(crate) pending_inodes: Vec<u8>,
+}
+
+/// One group.
+pub struct Group {
+    state: Mutex<GroupState>,
+    inode_table: Pba,
+    /// Upper bound of the longest run of free blocks.
+    pub(crate) longest: AtomicU32,
+    /// Free blocks that may be given out.
+    pub(crate) free_blocks: AtomicU32,
+    /// Free inodes.
+    pub(crate) free_inodes: AtomicU32,
+    /// Directories.
+    pub(crate) used_dirs: AtomicU32,
+}
+
+impl Group {
+    fn new(number: u32, desc: GroupDesc) -> Self {
+        Self {
+            inode_table: desc.inode_table,
+            longest: AtomicU32::new(desc.free_blocks),
+            free_blocks: AtomicU32::new(desc.free_blocks),
+            free_inodes: AtomicU32::new(desc.free_inodes),
+            used_dirs: AtomicU32::new(desc.used_dirs),
+            state: Mutex::new_ordered(
+                Rank::ALLOCATOR,
+                number.into(),
+                GroupState { desc, map: None, damaged: false, pending_inodes: Vec::new() },
+            ),
+        }
+    }
+
+    /// Locks the group.
+    pub fn lock(&self) -> MutexGuard<'_, GroupState> {
+        self.state.lock()
+    }
+
+    /// Locks the group unless somebody else is in it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, GroupState>> {
+        self.state.try_lock()
+    }
+}
+
+/// All groups of a volume.
+pub struct GroupTable {
+    layout: Arc<Layout>,
+    buffers: Arc<BufferCache>,
+    descriptors: Vec<Arc<Buffer>>,
+    groups: Vec<Group>,
+    zones: Zones,
+    free_blocks: AtomicU64,
+    free_inodes: AtomicU64,
+}
+
+/// Where an inode's record lies on a volume whose table is not open yet: its group's descriptor is read and verified alone.
+///
+/// # Errors
+/// The device failed, the descriptor is damaged, or the volume has no such inode.
+pub fn locate_unopened(buffers: &BufferCache, layout: &Layout, ino: Ino) -> Result<InodeLocation> {
+    let (group, index) = layout.inode_group(ino).ok_or(cairn_vfs::Error::Stale)?;
+    let image = buffers.get(layout.descriptor_block(group))?.image();
+    let desc = GroupDesc::decode(descriptor_bytes(&image, group, layout), group, layout)?;
+    Ok(layout.inode_location(index, desc.inode_table))
+}
+
+impl GroupTable {
+    /// Reads and verifies all descriptors.
+    ///
+    /// # Errors
+    /// The device failed, or a descriptor is damaged or places metadata over other metadata.
+    pub fn open(buffers: &Arc<BufferCache>, layout: &Arc<Layout>) -> Result<Self> {
+        let mut descriptors = Vec::new();
+        let mut groups = Vec::new();
+        let mut descs = Vec::new();
+        for first in (0..layout.groups).step_by(layout.descs_per_block() as usize) {
+            let buffer = buffers.get(layout.descriptor_block(first))?;
+            let image = buffer.image();
+            let end = first.saturating_add(layout.descs_per_block()).min(layout.groups);
+            for number in first..end {
+                let desc = GroupDesc::decode(descriptor_bytes(&image, number, layout), number, layout)?;
+                descs.push(desc.clone());
+                groups.push(Group::new(number, desc));
+            }
+            descriptors.push(buffer);
+        }
+        let zones = Zones::new(layout, &descs)?;
+        let free_blocks = AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_blocks)).sum());
+        let free_inodes = AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_inodes)).sum());
+        Ok(Self {
+            layout: layout.clone(),
+            buffers: buffers.clone(),
+            descriptors,
+            groups,
+            zones,
+            free_blocks,
+            free_inodes,
+        })
+    }
+
+    /// The geometry.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Number of groups.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        // Bounded by the layout's own limit on groups.
+        self.groups.len() as u32
+    }
+
+    /// Never true: a volume has at least one group.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// A group.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[must_use]
+    pub fn group(&self, number: u32) -> &Group {
+        &self.groups[number as usize]
+    }
+
+    /// First block of a group's inode table.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    #[must_use]
+    pub fn inode_table(&self, group: u32) -> Pba {
+        self.group(group).inode_table
+    }
+
+    /// Where an inode's record lies; `None` for a number the volume does not have.
+    #[must_use]
+    pub fn inode_location(&self, ino: Ino) -> Option<InodeLocation> {
+        let (group, index) = self.layout.inode_group(ino)?;
+        Some(self.layout.inode_location(index, self.inode_table(group)))
+    }
+
+    /// Blocks that hold structures of the volume and never files: superblocks, descriptors, bitmaps, inode tables.
+    #[must_use]
+    pub fn overhead(&self) -> u64 {
+        let layout = &self.layout;
+        let each = |group| u64::from(layout.base_metadata(group)) + 2 + u64::from(layout.inode_table_blocks());
+        layout.first_data_block + (0..layout.groups).map(each).sum::<u64>()
+    }
+
+    /// Blocks the descriptors call free: what the superblock and statfs say.
+    #[must_use]
+    pub fn free_blocks_total(&self) -> u64 {
+        self.free_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Free inodes.
+    #[must_use]
+    pub fn free_inodes_total(&self) -> u64 {
+        self.free_inodes.load(Ordering::Relaxed)
+    }
+
+    /// Directories.
+    #[must_use]
+    pub fn directories_total(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.used_dirs.load(Ordering::Relaxed))).sum()
+    }
+
+    /// True if the range touches superblocks, descriptors, bitmaps or inode tables: no file may own such blocks.
+    #[must_use]
+    pub fn is_metadata(&self, start: Pba, count: u64) -> bool {
+        self.zones.overlap(start, count)
+    }
+
+    /// The group's block bitmap as it is (or, uninitialised, as it would be). Bits beyond the group's end are set.
+    ///
+    /// # Errors
+    /// The device failed or the checksum is wrong.
+    pub fn block_bitmap(&self, number: u32, state: &GroupState) -> Result<Vec<u8>> {
+        if state.desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+            return Ok(self.zones.initial_block_bitmap(&self.layout, number));
+        }
+        let buffer = self.buffers.get(state.desc.block_bitmap)?;
+        let mut bits = buffer.image().to_vec();
+        if !buffer.is_verified() {
+            let computed = GroupDesc::block_bitmap_checksum(&bits, &self.layout);
+            verify("block bitmap", number, state.desc.block_bitmap_csum, computed)?;
+            buffer.set_verified();
+        }
+        zones::pad(&mut bits, self.layout.group_clusters(number));
+        Ok(bits)
+    }
+
+    /// The group's inode bitmap.
+    ///
+    /// # Errors
+    /// The device failed or the checksum is wrong.
+    pub fn inode_bitmap(&self, number: u32, state: &GroupState) -> Result<Image> {
+        if state.desc.flags.contains(GroupFlags::INODE_UNINIT) {
+            let mut bits = vec![0; self.layout.block_size as usize];
+            zones::pad(&mut bits, self.layout.inodes_per_group);
+            return Ok(bits.into());
+        }
+        let buffer = self.buffers.get(state.desc.inode_bitmap)?;
+        let image = buffer.image();
+        if !buffer.is_verified() {
+            let computed = GroupDesc::inode_bitmap_checksum(&image, &self.layout);
+            verify("inode bitmap", number, state.desc.inode_bitmap_csum, computed)?;
+            buffer.set_verified();
+        }
+        Ok(image)
+    }
+
+    /// True if the inode's bit is set.
+    ///
+    /// # Errors
+    /// The bitmap cannot be read, or there is no such inode.
+    pub fn inode_in_use(&self, ino: Ino) -> Result<bool> {
+        let missing = Corrupt::Inode { ino, field: "number", value: ino.get(), expected: "no inode of the volume" };
+        let (number, index) = self.layout.inode_group(ino).ok_or(missing)?;
+        let state = self.group(number).lock();
+        let image = self.inode_bitmap(number, &state)?;
+        Ok(bitmap::test(&image, index as usize))
+    }
+
+    /// The free map of a locked group, built if this is its first use. `None`: the group is damaged.
+    pub(crate) fn load_map<'s>(&self, number: u32, state: &'s mut GroupState) -> Result<Option<&'s mut FreeMap>> {
+        if state.damaged {
+            return Ok(None);
+        }
+        if state.map.is_none() {
+            let bits = self.block_bitmap(number, state)?;
+            let map = FreeMap::new(bits, self.layout.group_blocks(number));
+            if map.free() != state.desc.free_blocks {
+                let (field, value) = ("bg_free_blocks_count", state.desc.free_blocks.into());
+                let expected = "not what the block bitmap says";
+                return Err(Corrupt::Group { group: number, field, value, expected }.into());
+            }
+            state.map = Some(map);
+        }
+        Ok(state.map.as_mut())
+    }
+
+    /// Sets (`used`) or clears bits of the block bitmap as part of `handle`, all of which must change.
+    pub(crate) fn change_blocks(
+        &self,
+        handle: &Handle,
+        number: u32,
+        state: &mut GroupState,
+        start: u32,
+        len: u32,
+        used: bool,
+    ) -> Result<()> {
+        let (from, count) = (start as usize, len as usize);
+        let desc = &mut state.desc;
+        let buffer = if desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
+            let buffer = handle.create(desc.block_bitmap)?;
+            let initial = self.zones.initial_block_bitmap(&self.layout, number);
+            handle.write(&buffer)?.copy_from_slice(&initial);
+            desc.flags.remove(GroupFlags::BLOCK_UNINIT);
+            buffer
+        } else {
+            self.buffers.get(desc.block_bitmap)?
+        };
+        {
+            let mut bits = handle.write(&buffer)?;
+            let already = bitmap::count_set(&bits, from, count);
+            if already != if used { 0 } else { count } {
+                let state = if used { "already in use" } else { "already free" };
+                return Err(Corrupt::Bitmap { what: "block", group: number, bit: start, state }.into());
+            }
+            if used {
+                bitmap::set_range(&mut bits, from, count);
+            } else {
+                bitmap::clear_range(&mut bits, from, count);
+            }
+            desc.block_bitmap_csum = GroupDesc::block_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
+        }
+        if used {
+            desc.free_blocks -= len;
+            self.free_blocks.fetch_sub(len.into(), Ordering::Relaxed);
+        } else {
+            desc.free_blocks += len;
+            self.free_blocks.fetch_add(len.into(), Ordering::Relaxed);
+        }
+        self.store(handle, number, desc)
+    }
+
+    /// Sets or clears one bit of the inode bitmap as part of `handle`, with the counters that follow from it.
+    pub(crate) fn change_inode(
+        &self,
+        handle: &Handle,
+        number: u32,
+        state: &mut GroupState,
+        index: u32,
+        used: bool,
+        directory: bool,
+    ) -> Result<()> {
+        let group = self.group(number);
+        let desc = &mut state.desc;
+        let buffer = if desc.flags.contains(GroupFlags::INODE_UNINIT) {
+            let buffer = handle.create(desc.inode_bitmap)?;
+            zones::pad(&mut handle.write(&buffer)?, self.layout.inodes_per_group);
+            desc.flags.remove(GroupFlags::INODE_UNINIT);
+            desc.itable_unused = self.layout.inodes_per_group;
+            buffer
+        } else {
+            self.buffers.get(desc.inode_bitmap)?
+        };
+        {
+            let mut bits = handle.write(&buffer)?;
+            if bitmap::test(&bits, index as usize) == used {
+                let state = if used { "already in use" } else { "already free" };
+                return Err(Corrupt::Bitmap { what: "inode", group: number, bit: index, state }.into());
+            }
+            if used {
+                bitmap::set(&mut bits, index as usize);
+            } else {
+                bitmap::clear(&mut bits, index as usize);
+            }
+            desc.inode_bitmap_csum = GroupDesc::inode_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
+        }
+        if used {
+            // Counters come from the disk: they saturate where the bitmap disagrees with them.
+            desc.free_inodes = desc.free_inodes.saturating_sub(1);
+            desc.used_dirs += u32::from(directory);
+            self.free_inodes.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            desc.free_inodes = (desc.free_inodes + 1).min(self.layout.inodes_per_group);
+            desc.used_dirs = desc.used_dirs.saturating_sub(directory.into());
+            self.free_inodes.fetch_add(1, Ordering::Relaxed);
+        }
+        group.free_inodes.store(desc.free_inodes, Ordering::Relaxed);
+        group.used_dirs.store(desc.used_dirs, Ordering::Relaxed);
+        self.store(handle, number, desc)
+    }
+
+    /// Makes the records of the inodes up to `index` usable: table blocks never touched before are zeroed.
+    pub(crate) fn open_inode_table(
+        &self,
+        handle: &Handle,
+        number: u32,
+        state: &mut GroupState,
+        index: u32,
+    ) -> Result<()> {
+        if !self.layout.features.has_group_checksums() {
+            return Ok(());
+        }
+        let (desc, inodes) = (&mut state.desc, self.layout.inodes_per_group);
+        let untouched = desc.flags.contains(GroupFlags::INODE_UNINIT);
+        let opened = if untouched { 0 } else { inodes - desc.itable_unused };
+        if index < opened {
+            return Ok(());
+        }
+        let per_block = self.layout.block_size / self.layout.inode_size;
+        if !desc.flags.contains(GroupFlags::INODE_ZEROED) {
+            for block in opened.div_ceil(per_block)..=index / per_block {
+                let buffer = handle.create(Pba(desc.inode_table.get() + u64::from(block)))?;
+                handle.write(&buffer)?.fill(0);
+            }
+        }
+        desc.itable_unused = inodes - index - 1;
+        self.store(handle, number, desc)
+    }
+
+    fn store(&self, handle: &Handle, number: u32, desc: &GroupDesc) -> Result<()> {
+        let buffer = &self.descriptors[(number / self.layout.descs_per_block()) as usize];
+        let mut block = handle.write(buffer)?;
+        let offset = self.layout.descriptor_offset(number);
+        desc.encode(number, &self.layout, &mut block[offset..offset + self.layout.desc_size as usize]);
+        Ok(())
+    }
+}
+
+fn descriptor_bytes<'i>(image: &'i Image, number: u32, layout: &Layout) -> &'i [u8] {
+    let offset = layout.descriptor_offset(number);
+    image.get(offset..offset + layout.desc_size as usize).unwrap_or_default()
+}
+
+/// Compares a bitmap's checksum; the stored one may have lost its upper half.
+fn verify(what: &'static str, number: u32, stored: u32, computed: Option<u32>) -> Result<()> {
+    match computed {
+        Some(computed) if computed != stored => {
+            Err(Corrupt::Checksum { what, place: number.into(), stored, computed }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
