@@ -1,0 +1,159 @@
+//! Allocation of blocks and inodes.
+//!
+//! A block is in one of five states: free; *promised* (counted only: data in memory that has no place yet); *claimed*
+//! (a place chosen, in memory only, while data is on its way to the device); *in use* (marked in the bitmap as part
+//! of a handle); *pending* (freed in the bitmap by a transaction that is not durable: not given out again before it
+//! is, so that a crash never finds an old owner's map pointing at a new owner's data).
+//!
+//! Invariants: a block is claimed by one owner; promises never exceed what is free, so a claim under a promise finds
+//! a place.
+//!
+//! Locking: one group lock at a time, none across a caller's code except in [`Space::trim`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use cairn_base::Pba;
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::Runtime;
+
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::layout::Layout;
+use crate::groups::GroupTable;
+use crate::space::{BlockSource, Freed};
+use crate::txn::Handle;
+
+mod blocks;
+pub(crate) mod free_map;
+mod inodes;
+mod orlov;
+pub mod promises;
+mod trim;
+
+pub use promises::Class;
+use promises::Promises;
+
+/// Blocks chosen for data that is about to be written. In memory only until [`Space::mark`].
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// First block.
+    pub start: Pba,
+    /// Blocks, all in one group.
+    pub len: u32,
+    under_promise: bool,
+    marked: Arc<AtomicBool>,
+}
+
+/// The allocator of one volume. Cheap to clone.
+#[derive(Clone)]
+pub struct Space {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    groups: Arc<GroupTable>,
+    layout: Arc<Layout>,
+    runtime: Arc<dyn Runtime>,
+    promises: Promises,
+    pending_blocks: AtomicU64,
+    pending_inodes: AtomicU64,
+    /// Spreads large new files over a group.
+    stream: AtomicU32,
+    defect: Mutex<Option<Corrupt>>,
+}
+
+impl Space {
+    /// The allocator over an opened group table.
+    #[must_use]
+    pub fn new(groups: Arc<GroupTable>, layout: Arc<Layout>, runtime: Arc<dyn Runtime>) -> Self {
+        let promises = Promises::new(groups.free_blocks_total(), layout.reserved_blocks, layout.blocks_count);
+        let inner = Inner {
+            groups,
+            layout,
+            runtime,
+            promises,
+            pending_blocks: AtomicU64::new(0),
+            pending_inodes: AtomicU64::new(0),
+            stream: AtomicU32::new(0),
+            defect: Mutex::new(Rank::LEAF, None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Promises `blocks` to data in memory. `privileged` callers may use the reserved blocks too.
+    ///
+    /// # Errors
+    /// No space; see [`Space::pending_free`].
+    pub fn reserve(&self, blocks: u64, privileged: bool) -> Result<()> {
+        let class = if privileged { Class::Privileged } else { Class::User };
+        if self.inner.promises.promise(blocks, class) { Ok(()) } else { Err(no_space()) }
+    }
+
+    /// Takes back a promise that is not needed (the data was truncated).
+    pub fn release(&self, blocks: u64) {
+        self.inner.promises.release(blocks);
+    }
+
+    /// Blocks an ordinary (or the privileged) user can still get.
+    #[must_use]
+    pub fn available(&self, privileged: bool) -> u64 {
+        let class = if privileged { Class::Privileged } else { Class::User };
+        self.inner.promises.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Blocks promised to data that has no place yet.
+    #[must_use]
+    pub fn promised(&self) -> u64 {
+        self.inner.promises.promised()
+    }
+
+    /// Blocks and inodes that become usable with the next commit: worth forcing one when space runs out.
+    #[must_use]
+    pub fn pending_free(&self) -> u64 {
+        self.inner.pending_blocks.load(Ordering::Relaxed) + self.inner.pending_inodes.load(Ordering::Relaxed)
+    }
+
+    /// The first damage that made the allocator avoid a group.
+    #[must_use]
+    pub fn defect(&self) -> Option<Corrupt> {
+        self.inner.defect.lock().clone()
+    }
+
+    /// Source of mapping blocks for promised data, which may use the pool kept for them.
+    #[must_use]
+    pub fn for_mapping(&self) -> MappingBlocks {
+        MappingBlocks(self.clone())
+    }
+}
+
+/// See [`Space::for_mapping`].
+#[derive(Clone)]
+pub struct MappingBlocks(Space);
+
+impl BlockSource for MappingBlocks {
+    fn allocate(&self, handle: &Handle, goal: Pba) -> Result<Pba> {
+        self.0.allocate_one(handle, goal, Class::Mapping)
+    }
+
+    fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {
+        self.0.free_blocks(handle, start, count, kind)
+    }
+}
+
+impl BlockSource for Space {
+    fn allocate(&self, handle: &Handle, goal: Pba) -> Result<Pba> {
+        self.allocate_one(handle, goal, Class::Privileged)
+    }
+
+    fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {
+        self.free_blocks(handle, start, count, kind)
+    }
+}
+
+fn no_space() -> Error {
+    Error::Vfs(cairn_vfs::Error::NoSpace)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+//! The block allocator: where a request goes, and the changes of state.
+//!
+//! A request is served at its goal if the run there is worth it, else by the first group behind the goal that holds it
+//! whole (passing over groups somebody else is in), else by the longest run of the volume.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_base::{Ino, Pba};
+
+use super::promises::Class;
+use super::{Claim, Inner, Space, no_space};
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::groups::{Group, GroupState};
+use crate::space::Freed;
+use crate::txn::Handle;
+
+/// From this many blocks on a request without a place of its own starts in its own part of the group.
+const STREAM_REQUEST: u32 = 256;
+/// Parts of a group that streams start in.
+const STREAMS: u32 = 16;
+/// Searches before a promised block counts as lost: each may miss what another thread is just giving back.
+const SEARCHES: usize = 64;
+
+/// A run inside a group.
+#[derive(Clone, Copy)]
+struct Found {
+    group: u32,
+    start: u32,
+    len: u32,
+}
+
+impl Space {
+    /// Where the first block of an inode's contents should go: the start of the inode's group.
+    #[must_use]
+    pub fn goal_of(&self, ino: Ino) -> Pba {
+        let group = self.inner.layout.inode_group(ino).map_or(0, |(group, _)| group);
+        self.inner.layout.group_first_block(group)
+    }
+
+    /// Chooses up to `want` blocks near `goal` for an ordinary user, without a promise. In memory only.
+    ///
+    /// # Errors
+    /// No space; see [`Space::pending_free`].
+    pub fn claim(&self, goal: Pba, want: u32) -> Result<Claim> {
+        self.claim_as(goal, want, Class::User)
+    }
+
+    /// Like [`Space::claim`], for another class of user.
+    ///
+    /// # Errors
+    /// No space; see [`Space::pending_free`].
+    pub fn claim_as(&self, goal: Pba, want: u32, class: Class) -> Result<Claim> {
+        let promises = &self.inner.promises;
+        let got = promises.take_up_to(want.into(), class).ok_or_else(no_space)?;
+        let got = u32::try_from(got).expect("at most what was wanted");
+        match self.inner.search_persistently(goal, got) {
+            Ok(found) => {
+                promises.give((got - found.len).into());
+                Ok(self.inner.claimed(found, false))
+            }
+            Err(error) => {
+                promises.give(got.into());
+                Err(error)
+            }
+        }
+    }
+
+    /// Chooses up to `want` blocks for data that holds a promise for them. The promise stays until
+    /// [`Space::release_claimed`].
+    ///
+    /// # Errors
+    /// Only if bitmaps cannot be read or contradict the group descriptors.
+    pub fn claim_reserved(&self, goal: Pba, want: u32) -> Result<Claim> {
+        let found = self.inner.search_persistently(goal, want)?;
+        Ok(self.inner.claimed(found, true))
+    }
+
+    /// The data of a claim made under a promise is mapped: `promised` blocks of the promise are used up (fewer than the
+    /// claim where a truncation released some in between).
+    pub fn release_claimed(&self, claim: &Claim, promised: u64) {
+        if claim.under_promise {
+            self.inner.promises.keep(promised, claim.len.into());
+        }
+    }
+
+    /// Marks a claim's blocks in use as part of `handle`: bitmap and descriptor.
+    ///
+    /// # Errors
+    /// The device or the journal failed, or the bitmap contradicts the claim.
+    pub fn mark(&self, handle: &Handle, claim: &Claim) -> Result<()> {
+        self.inner.change(handle, claim, true)
+    }
+
+    /// Undoes [`Space::mark`] in the same handle, and gives the claim up.
+    ///
+    /// # Errors
+    /// As [`Space::mark`].
+    pub fn unmark(&self, handle: &Handle, claim: Claim) -> Result<()> {
+        self.inner.change(handle, &claim, false)?;
+        self.unclaim(claim);
+        Ok(())
+    }
+
+    /// Gives up a claim whose data was not written; a promise it was made under stays. A claim that was marked stays
+    /// in use: only [`Space::unmark`] or freeing can undo that.
+    pub fn unclaim(&self, claim: Claim) {
+        if claim.marked.load(Ordering::Acquire) {
+            return;
+        }
+        let (number, start) = self.inner.place_of(&claim);
+        self.inner.give_back(number, start, claim.len);
+        if !claim.under_promise {
+            self.inner.promises.give(claim.len.into());
+        }
+    }
+
+    /// Claims and marks one block of metadata.
+    pub(super) fn allocate_one(&self, handle: &Handle, goal: Pba, class: Class) -> Result<Pba> {
+        let claim = self.claim_as(goal, 1, class)?;
+        match self.mark(handle, &claim) {
+            Ok(()) => Ok(claim.start),
+            Err(error) => {
+                self.unclaim(claim);
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees blocks as part of `handle`; they can be had again once it is durable.
+    pub(super) fn free_blocks(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {
+        let layout = &self.inner.layout;
+        let (group, bit) = layout.group_and_offset(start).unwrap_or((u32::MAX, u32::MAX));
+        if !layout.contains(start, count) {
+            let (field, value, expected) = ("freed block", start.get(), "outside the volume");
+            return Err(Corrupt::Group { group, field, value, expected }.into());
+        }
+        if self.inner.groups.is_metadata(start, count) {
+            return Err(Corrupt::Bitmap { what: "block", group, bit, state: "the filesystem's own metadata" }.into());
+        }
+        let (mut at, end) = (start.get(), start.get() + count);
+        while at < end {
+            let (group, bit) = layout.group_and_offset(Pba(at)).expect("the range lies in the volume");
+            let room = u64::from(layout.group_blocks(group) - bit);
+            let len = u32::try_from(room.min(end - at)).expect("at most a group");
+            if kind == Freed::Metadata {
+                for pba in at..at + u64::from(len) {
+                    handle.forget(Pba(pba))?;
+                }
+            }
+            self.free_in_group(handle, group, bit, len)?;
+            at += u64::from(len);
+        }
+        Ok(())
+    }
+
+    fn free_in_group(&self, handle: &Handle, number: u32, start: u32, len: u32) -> Result<()> {
+        let inner = &self.inner;
+        let mut state = inner.groups.group(number).lock();
+        // The map must know the blocks as busy before the bitmap calls them free.
+        inner.load(number, &mut state)?;
+        inner.groups.change_blocks(handle, number, &mut state, start, len, false)?;
+        drop(state);
+        inner.pending_blocks.fetch_add(len.into(), Ordering::Relaxed);
+        let inner = inner.clone();
+        handle.on_commit(Box::new(move |durable| {
+            if durable && inner.give_back(number, start, len) {
+                inner.promises.give(len.into());
+            }
+            inner.pending_blocks.fetch_sub(len.into(), Ordering::Relaxed);
+        }));
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn claimed(&self, found: Found, under_promise: bool) -> Claim {
+        let start = Pba(self.layout.group_first_block(found.group).get() + u64::from(found.start));
+        Claim { start, len: found.len, under_promise, marked: Arc::new(AtomicBool::new(false)) }
+    }
+
+    fn place_of(&self, claim: &Claim) -> (u32, u32) {
+        self.layout.group_and_offset(claim.start).expect("claims lie in the volume")
+    }
+
+    fn change(&self, handle: &Handle, claim: &Claim, used: bool) -> Result<()> {
+        let (number, start) = self.place_of(claim);
+        let mut state = self.groups.group(number).lock();
+        self.groups.change_blocks(handle, number, &mut state, start, claim.len, used)?;
+        claim.marked.store(used, Ordering::Release);
+        Ok(())
+    }
+
+    /// Puts blocks back into the group's map; false if the group is not used any more.
+    fn give_back(&self, number: u32, start: u32, len: u32) -> bool {
+        let group = self.groups.group(number);
+        let mut state = group.lock();
+        let Some(map) = state.map.as_mut() else { return false };
+        map.give(start, len);
+        publish(group, &state);
+        true
+    }
+
+    /// Builds the group's map on its first use. A damaged group is given up: nothing is allocated there any more.
+    pub(super) fn load(&self, number: u32, state: &mut GroupState) -> Result<bool> {
+        match self.groups.load_map(number, state) {
+            Ok(map) => Ok(map.is_some()),
+            Err(Error::Corrupt(defect)) => {
+                tracing::error!(%defect, "no blocks are allocated in this group any more");
+                state.damaged = true;
+                self.promises.lose(state.desc.free_blocks.into());
+                let group = self.groups.group(number);
+                group.longest.store(0, Ordering::Relaxed);
+                group.free_blocks.store(0, Ordering::Relaxed);
+                self.note(defect);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn note(&self, defect: Corrupt) {
+        self.defect.lock().get_or_insert(defect);
+    }
+
+    fn search_persistently(&self, goal: Pba, want: u32) -> Result<Found> {
+        for _ in 0..SEARCHES {
+            if let Some(found) = self.search(goal, want)? {
+                return Ok(found);
+            }
+        }
+        Err(self.defect.lock().clone().map_or_else(no_space, Error::from))
+    }
+
+    fn search(&self, goal: Pba, want: u32) -> Result<Option<Found>> {
+        let (first, mut bit) = self.layout.group_and_offset(goal).unwrap_or((0, 0));
+        if bit == 0 && want >= STREAM_REQUEST {
+            // A new large file: its own part of the group, so that files written at once do not interleave.
+            let part = self.stream.fetch_add(1, Ordering::Relaxed) % STREAMS;
+            bit = self.layout.group_blocks(first) / STREAMS * part;
+        }
+        if let Some(found) = self.search_goal(first, bit, want)? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.search_whole(first, bit, want)? {
+            return Ok(Some(found));
+        }
+        self.search_longest(want)
+    }
+
+    fn search_goal(&self, number: u32, bit: u32, want: u32) -> Result<Option<Found>> {
+        let group = self.groups.group(number);
+        if bit == 0 || group.free_blocks.load(Ordering::Relaxed) == 0 {
+            return Ok(None);
+        }
+        let mut state = group.lock();
+        if !self.load(number, &mut state)? {
+            return Ok(None);
+        }
+        let run = state.map.as_ref().and_then(|map| map.at(bit, want));
+        Ok(run.map(|run| take(group, number, &mut state, run)))
+    }
+
+    fn search_whole(&self, first: u32, bit: u32, want: u32) -> Result<Option<Found>> {
+        for number in (first..self.groups.len()).chain(0..first) {
+            let group = self.groups.group(number);
+            if group.longest.load(Ordering::Relaxed) < want {
+                continue;
+            }
+            let Some(mut state) = group.try_lock() else { continue };
+            if !self.load(number, &mut state)? {
+                continue;
+            }
+            let goal = if number == first { bit } else { 0 };
+            let run = state.map.as_mut().and_then(|map| map.find(goal, want));
+            match run {
+                Some(run) if run.1 >= want => return Ok(Some(take(group, number, &mut state, run))),
+                _ => publish(group, &state),
+            }
+        }
+        Ok(None)
+    }
+
+    /// No group holds it whole: the group with the longest run gives that. Each round either ends the search or lowers one
+    /// group's bound to its true value.
+    fn search_longest(&self, want: u32) -> Result<Option<Found>> {
+        for _ in 0..=self.groups.len() {
+            let bounds = (0..self.groups.len()).map(|n| (self.groups.group(n).longest.load(Ordering::Relaxed), n));
+            let Some((longest, number)) = bounds.max_by_key(|(longest, number)| (*longest, u32::MAX - number)) else {
+                break;
+            };
+            if longest == 0 {
+                break;
+            }
+            let group = self.groups.group(number);
+            let mut state = group.lock();
+            if !self.load(number, &mut state)? {
+                continue;
+            }
+            let run = state.map.as_mut().and_then(|map| map.find(0, want));
+            // A bound that was far too high: another group may be better.
+            match run {
+                Some(run) if run.1 >= want || run.1 >= longest / 2 => {
+                    return Ok(Some(take(group, number, &mut state, run)));
+                }
+                _ => publish(group, &state),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Takes a run out of a loaded group's map.
+fn take(group: &Group, number: u32, state: &mut GroupState, (start, len): (u32, u32)) -> Found {
+    state.map.as_mut().expect("the group is loaded").take(start, len);
+    publish(group, state);
+    Found { group: number, start, len }
+}
+
+/// Brings the hints that are read without the lock up to date.
+fn publish(group: &Group, state: &GroupState) {
+    if let Some(map) = &state.map {
+        group.longest.store(map.longest(), Ordering::Relaxed);
+        group.free_blocks.store(map.free(), Ordering::Relaxed);
+    }
+}

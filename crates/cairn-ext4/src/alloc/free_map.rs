@@ -1,0 +1,169 @@
+//! Free blocks of one group in memory: a bitmap of what may not be given out.
+//!
+//! Set bits are blocks in use on disk, claimed and not marked yet, or freed by a transaction that is not durable. A
+//! group's bitmap is scanned by words, so a search costs a microsecond or so; the bound on the longest run spares the
+//! searches that cannot succeed.
+//!
+//! Locking: the owner's (the group's lock).
+
+use cairn_base::bitmap;
+
+/// A free run shorter than the request is taken at the goal only from this length on; below, the rest of the group may
+/// hold the whole.
+const GOOD_RUN: u32 = 64;
+
+/// The map.
+#[derive(Debug)]
+pub struct FreeMap {
+    busy: Vec<u8>,
+    bits: u32,
+    free: u32,
+    longest: u32,
+}
+
+impl FreeMap {
+    /// From a bitmap; bits from `bits` on are ignored.
+    #[must_use]
+    pub fn new(busy: Vec<u8>, bits: u32) -> Self {
+        assert!(busy.len() * 8 >= bits as usize, "a bitmap covers its group");
+        let used = bitmap::count_set(&busy, 0, bits as usize);
+        // At most `bits`, so it fits.
+        let free = bits - used as u32;
+        Self { busy, bits, free, longest: free }
+    }
+
+    /// Free blocks.
+    #[must_use]
+    pub const fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Upper bound of the longest free run.
+    #[must_use]
+    pub const fn longest(&self) -> u32 {
+        self.longest
+    }
+
+    /// True if the block may be given out.
+    #[must_use]
+    pub fn is_free(&self, bit: u32) -> bool {
+        bit < self.bits && !bitmap::test(&self.busy, bit as usize)
+    }
+
+    /// Takes a free run.
+    pub fn take(&mut self, start: u32, len: u32) {
+        let (from, count) = self.checked(start, len);
+        assert_eq!(bitmap::count_set(&self.busy, from, count), 0, "blocks are given out once");
+        bitmap::set_range(&mut self.busy, from, count);
+        self.free -= len;
+        self.longest = self.longest.min(self.free);
+    }
+
+    /// Gives a run back.
+    pub fn give(&mut self, start: u32, len: u32) {
+        let (from, count) = self.checked(start, len);
+        assert_eq!(bitmap::count_set(&self.busy, from, count), count, "only taken blocks are given back");
+        bitmap::clear_range(&mut self.busy, from, count);
+        self.free += len;
+        // It may join its neighbours: the bound is exact again after the next full search.
+        self.longest = self.free;
+    }
+
+    fn checked(&self, start: u32, len: u32) -> (usize, usize) {
+        assert!(start.checked_add(len).is_some_and(|end| end <= self.bits), "runs lie inside their group");
+        (start as usize, len as usize)
+    }
+
+    /// The free run that holds `from` or is the next behind it, looking no further than `end`.
+    fn run_from(&self, from: u32, end: u32) -> Option<(u32, u32)> {
+        let start = bitmap::next_clear(&self.busy, from as usize, end as usize)?;
+        let behind = bitmap::next_set(&self.busy, start, end as usize).unwrap_or(end as usize);
+        Some((start as u32, (behind - start) as u32))
+    }
+
+    /// The run at `goal` exactly, if it is free and worth taking for a request of `want`.
+    #[must_use]
+    pub fn at(&self, goal: u32, want: u32) -> Option<(u32, u32)> {
+        if !self.is_free(goal) {
+            return None;
+        }
+        let (start, len) = self.run_from(goal, self.bits)?;
+        (len >= want.min(GOOD_RUN)).then_some((start, len.min(want)))
+    }
+
+    /// The first run of `want` blocks at or behind `goal`, then from the start of the group; else the longest run
+    /// there is.
+    #[must_use]
+    pub fn find(&mut self, goal: u32, want: u32) -> Option<(u32, u32)> {
+        let mut best: Option<(u32, u32)> = None;
+        let goal = if goal < self.bits { goal } else { 0 };
+        for (mut from, end) in [(goal, self.bits), (0, self.bits)] {
+            while let Some((start, len)) = self.run_from(from, end) {
+                if len >= want {
+                    return Some((start, want));
+                }
+                if best.is_none_or(|(_, longest)| len > longest) {
+                    best = Some((start, len));
+                }
+                from = start + len;
+            }
+            if goal == 0 {
+                break;
+            }
+        }
+        // The whole group was looked at.
+        self.longest = best.map_or(0, |(_, len)| len);
+        best
+    }
+
+    /// Free runs of at least `least` blocks inside `from..end`, in order.
+    pub fn runs(&self, from: u32, end: u32, least: u32) -> impl Iterator<Item = (u32, u32)> {
+        let end = end.min(self.bits);
+        let mut next = from;
+        std::iter::from_fn(move || {
+            let run = self.run_from(next, end)?;
+            next = run.0 + run.1;
+            Some(run)
+        })
+        .filter(move |(_, len)| *len >= least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(busy: &[u32], bits: u32) -> FreeMap {
+        let mut bytes = vec![0; 16];
+        busy.iter().for_each(|bit| {
+            bitmap::set(&mut bytes, *bit as usize);
+        });
+        FreeMap::new(bytes, bits)
+    }
+
+    #[test]
+    fn first_fit_behind_the_goal_then_before_it_then_the_longest() {
+        let mut map = map(&[0, 10, 20, 50], 100);
+        assert_eq!(map.free(), 96);
+        assert_eq!(map.find(15, 20), Some((21, 20)));
+        assert_eq!(map.find(60, 45), Some((51, 45)));
+        assert_eq!(map.find(60, 49), Some((51, 49)));
+        assert_eq!(map.find(60, 90), Some((51, 49)));
+        assert_eq!(map.longest(), 49);
+        assert_eq!(map.at(11, 9), Some((11, 9)));
+        assert_eq!(map.at(11, 12), None);
+        assert_eq!(map.at(10, 1), None);
+    }
+
+    #[test]
+    fn runs_are_taken_and_given_once() {
+        let mut map = map(&[], 64);
+        map.take(10, 20);
+        assert_eq!(map.free(), 44);
+        assert_eq!(map.runs(0, 64, 1).collect::<Vec<_>>(), [(0, 10), (30, 34)]);
+        assert_eq!(map.runs(5, 40, 6).collect::<Vec<_>>(), [(30, 10)]);
+        map.give(10, 20);
+        assert_eq!(map.find(0, 64), Some((0, 64)));
+        assert!(std::panic::catch_unwind(move || map.give(1, 1)).is_err());
+    }
+}

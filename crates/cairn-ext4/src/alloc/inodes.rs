@@ -1,0 +1,105 @@
+//! The inode allocator.
+//!
+//! A number freed by a transaction that is not durable is not given out: recovery could find the old inode under it.
+
+use std::sync::atomic::Ordering;
+
+use cairn_base::{Ino, bitmap};
+
+use super::{Space, no_space, orlov};
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::layout::inodes::ROOT;
+use crate::groups::GroupState;
+use crate::txn::Handle;
+
+impl Space {
+    /// Allocates an inode as part of `handle`: a directory where Orlov's rules put it, anything else near its parent.
+    /// Its record is the caller's to write. Changes the inode bitmap, the descriptor, and rarely a table block.
+    ///
+    /// # Errors
+    /// No free inode; see [`Space::pending_free`].
+    pub fn allocate_inode(&self, handle: &Handle, parent: Ino, directory: bool) -> Result<Ino> {
+        let inner = &self.inner;
+        let near = inner.layout.inode_group(parent).map_or(0, |(group, _)| group);
+        let first = if directory {
+            orlov::directory_group(&inner.groups, near, parent == ROOT, inner.runtime.random())
+        } else {
+            near
+        };
+        for number in orlov::candidates(&inner.layout, first) {
+            if let Some(ino) = self.allocate_in_group(handle, number, directory)? {
+                return Ok(ino);
+            }
+        }
+        Err(inner.defect.lock().clone().map_or_else(no_space, Error::from))
+    }
+
+    fn allocate_in_group(&self, handle: &Handle, number: u32, directory: bool) -> Result<Option<Ino>> {
+        let inner = &self.inner;
+        let group = inner.groups.group(number);
+        if group.free_inodes.load(Ordering::Relaxed) == 0 {
+            return Ok(None);
+        }
+        let mut state = group.lock();
+        let index = match self.free_index(number, &state) {
+            Ok(index) => index,
+            Err(Error::Corrupt(defect)) => {
+                tracing::error!(%defect, "no inodes are allocated in this group any more");
+                group.free_inodes.store(0, Ordering::Relaxed);
+                inner.note(defect);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(index) = index else { return Ok(None) };
+        inner.groups.change_inode(handle, number, &mut state, index, true, directory)?;
+        inner.groups.open_inode_table(handle, number, &mut state, index)?;
+        Ok(Some(inner.layout.ino(number, index)))
+    }
+
+    /// The first index that is neither in use nor waiting for a commit.
+    fn free_index(&self, number: u32, state: &GroupState) -> Result<Option<u32>> {
+        let layout = &self.inner.layout;
+        let mut used = self.inner.groups.inode_bitmap(number, state)?.to_vec();
+        for (used, pending) in used.iter_mut().zip(&state.pending_inodes) {
+            *used |= pending;
+        }
+        let reserved = if number == 0 { layout.first_ino - 1 } else { 0 };
+        let index = bitmap::next_clear(&used, reserved as usize, layout.inodes_per_group as usize);
+        Ok(index.and_then(|index| u32::try_from(index).ok()))
+    }
+
+    /// Frees an inode's number as part of `handle`; it can be had again once that is durable.
+    ///
+    /// # Errors
+    /// The number is reserved or already free, or the device or the journal failed.
+    pub fn free_inode(&self, handle: &Handle, ino: Ino, was_directory: bool) -> Result<()> {
+        let inner = &self.inner;
+        let wrong = |expected| Corrupt::Inode { ino, field: "number", value: ino.get(), expected };
+        let (number, index) = inner.layout.inode_group(ino).ok_or_else(|| wrong("no inode of the volume"))?;
+        if ino.get() < u64::from(inner.layout.first_ino) {
+            return Err(wrong("reserved, and cannot be freed").into());
+        }
+        {
+            let mut state = inner.groups.group(number).lock();
+            // Verified before it is changed: a changed bitmap gets a fresh checksum.
+            inner.groups.inode_bitmap(number, &state)?;
+            inner.groups.change_inode(handle, number, &mut state, index, false, was_directory)?;
+            if state.pending_inodes.is_empty() {
+                state.pending_inodes = vec![0; inner.layout.inodes_per_group.div_ceil(8) as usize];
+            }
+            bitmap::set(&mut state.pending_inodes, index as usize);
+        }
+        inner.pending_inodes.fetch_add(1, Ordering::Relaxed);
+        let inner = inner.clone();
+        handle.on_commit(Box::new(move |durable| {
+            if durable {
+                let mut state = inner.groups.group(number).lock();
+                bitmap::clear(&mut state.pending_inodes, index as usize);
+            }
+            inner.pending_inodes.fetch_sub(1, Ordering::Relaxed);
+        }));
+        Ok(())
+    }
+}
