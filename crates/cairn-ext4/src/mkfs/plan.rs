@@ -1,0 +1,336 @@
+//! Sizes and places of everything on the new volume.
+
+use cairn_base::Pba;
+use zerocopy::FromZeros;
+use zerocopy::little_endian::{U16, U32};
+
+use super::output::Output;
+use super::ranges::Ranges;
+use super::{Identity, MkfsOptions, features};
+use crate::error::{Error, Result};
+use crate::format::features::{Compat, Features, Incompat, RoCompat};
+use crate::format::group_desc::{GroupDesc, GroupFlags};
+use crate::format::layout::{Layout, inodes};
+use crate::format::superblock::{
+    CHECKSUM_CRC32C, DYNAMIC_REVISION, FLAG_SIGNED_HASH, MAGIC, RawSuperblock, STATE_VALID, Superblock,
+};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// Default mount options of mke2fs.conf: user_xattr and acl.
+const MOUNT_OPTIONS: u32 = 0x4 | 0x8;
+/// Block groups whose metadata lies together.
+const LOG_GROUPS_PER_FLEX: u8 = 4;
+/// A last group with fewer blocks than its metadata and this is left out.
+const LEAST_LAST_GROUP: u64 = 50;
+const EXTRA_ISIZE: u16 = 32;
+
+/// mke2fs.conf's types by size: largest size in bytes, block size, bytes for each inode.
+const SIZE_CLASSES: &[(u64, u32, u64)] =
+    &[(3 * MIB, 1024, 8192), (512 * MIB, 1024, 4096), (4096 * GIB, 4096, 16384), (16384 * GIB, 4096, 32768)];
+const HUGE: (u32, u64) = (4096, 65536);
+
+/// Default journal sizes: volumes below so many blocks, journal blocks.
+const JOURNAL_SIZES: &[(u64, u64)] = &[
+    (2048, 0),
+    (32_768, 1024),
+    (256 << 10, 4096),
+    (512 << 10, 8192),
+    (4096 << 10, 16_384),
+    (8192 << 10, 32_768),
+    (16_384 << 10, 65_536),
+    (32_768 << 10, 131_072),
+];
+const LARGEST_JOURNAL: u64 = 262_144;
+const SMALLEST_JOURNAL: u64 = 1024;
+
+/// The volume as decided so far.
+pub(super) struct Plan {
+    pub(super) superblock: Superblock,
+    pub(super) layout: Layout,
+    pub(super) used: Ranges,
+    pub(super) descs: Vec<GroupDesc>,
+    pub(super) journal_blocks: u64,
+    /// Inodes in use in group 0: the reserved ones, and files behind them.
+    pub(super) used_inodes: u32,
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T> {
+    Err(Error::Option(why.into()))
+}
+
+impl Plan {
+    pub(super) fn new(options: &MkfsOptions, device_bytes: u64, identity: &Identity) -> Result<Self> {
+        let bytes = options.size.unwrap_or(device_bytes);
+        if bytes > device_bytes {
+            return refuse(format!("the device has {device_bytes} bytes, not {bytes}"));
+        }
+        let mut features = features::choose(&options.features)?;
+        let class = SIZE_CLASSES.iter().find(|class| bytes < class.0).map_or(HUGE, |class| (class.1, class.2));
+        let block_size = options.block_size.unwrap_or(class.0);
+        if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
+            return refuse(format!("block size {block_size} is not a power of two from 1024 to 65536"));
+        }
+        let inode_size = options.inode_size.unwrap_or(256);
+        if !inode_size.is_power_of_two() || !(128..=block_size).contains(&inode_size) {
+            return refuse(format!("inode size {inode_size} is not a power of two from 128 to the block size"));
+        }
+        features::check_inode_size(&mut features, inode_size);
+        let journal_blocks = journal_blocks(options, &mut features, bytes / u64::from(block_size), block_size)?;
+        let mut superblock = skeleton(options, features, identity, block_size, inode_size)?;
+        let ratio = options.inode_ratio.unwrap_or(class.1);
+        set_sizes(&mut superblock, options, bytes / u64::from(block_size), ratio)?;
+        set_reserved_descriptors(&mut superblock);
+        drop_short_group(&mut superblock)?;
+        finish_sizes(&mut superblock, options)?;
+        let layout = Layout::new(&superblock, bytes)
+            .map_err(|why| Error::Option(format!("these sizes do not fit together: {why}")))?;
+        let used_inodes = inodes::FIRST - 1;
+        Ok(Self { superblock, layout, used: Ranges::default(), descs: Vec::new(), journal_blocks, used_inodes })
+    }
+
+    /// Takes the blocks of superblocks and descriptors, then places bitmaps and inode tables, flexible group by
+    /// flexible group, and zeroes the tables.
+    pub(super) fn place_tables(&mut self, output: &mut Output) -> Result<()> {
+        let layout = self.layout;
+        for group in 0..layout.groups {
+            let base = layout.base_metadata(group);
+            if base > 0 {
+                self.used.take(layout.group_first_block(group).get(), base.into());
+            }
+        }
+        let size = layout.groups_per_flex();
+        let mut first = 0;
+        while first < layout.groups {
+            let end = first.saturating_add(size).min(layout.groups);
+            self.place_flex(first, end, output)?;
+            first = end;
+        }
+        Ok(())
+    }
+
+    fn place_flex(&mut self, first: u32, end: u32, output: &mut Output) -> Result<()> {
+        let layout = self.layout;
+        let from = layout.group_first_block(first).get();
+        // Without flex_bg each group is on its own.
+        let to = layout.group_first_block(end - 1).get() + u64::from(layout.group_blocks(end - 1));
+        let groups = end - first;
+        let table = u64::from(layout.inode_table_blocks());
+        let full = || Error::Option("too many inodes: their tables do not fit in the groups".into());
+        let mut place = |count, groups| -> Result<Vec<Pba>> {
+            (0..groups).map(|_| self.used.take_run(count, from, to).ok_or_else(full)).collect()
+        };
+        let block_bitmaps = place(1, groups)?;
+        let inode_bitmaps = place(1, groups)?;
+        let tables = place(table, groups)?;
+        for (block_bitmap, (inode_bitmap, inode_table)) in
+            block_bitmaps.into_iter().zip(inode_bitmaps.into_iter().zip(tables))
+        {
+            output.zeros(inode_table, table)?;
+            self.descs.push(GroupDesc {
+                block_bitmap,
+                inode_bitmap,
+                inode_table,
+                free_blocks: 0,
+                free_inodes: layout.inodes_per_group,
+                used_dirs: 0,
+                itable_unused: 0,
+                flags: GroupFlags::empty(),
+                block_bitmap_csum: 0,
+                inode_bitmap_csum: 0,
+            });
+        }
+        Ok(())
+    }
+
+    /// Blocks for a file, in runs from the group on.
+    pub(super) fn take(&mut self, count: u64, group: u32) -> Result<Vec<(Pba, u64)>> {
+        let layout = &self.layout;
+        let (from, end) = (layout.group_first_block(group).get(), layout.blocks_count);
+        let start = layout.first_data_block;
+        let whole = self.used.take_run(count, from, end).or_else(|| self.used.take_run(count, start, end));
+        if let Some(pba) = whole {
+            return Ok(vec![(pba, count)]);
+        }
+        let runs = self.used.take_many(count, from, end).or_else(|| self.used.take_many(count, start, end));
+        runs.ok_or_else(|| Error::Option("the volume is too small for its journal and directories".into()))
+    }
+}
+
+fn journal_blocks(options: &MkfsOptions, features: &mut Features, blocks: u64, block_size: u32) -> Result<u64> {
+    if !features.compat(Compat::HAS_JOURNAL) {
+        return Ok(0);
+    }
+    let wish = options.journal_size.map(|bytes| bytes / u64::from(block_size));
+    let default = JOURNAL_SIZES.iter().find(|row| blocks < row.0).map_or(LARGEST_JOURNAL, |row| row.1);
+    let journal = wish.unwrap_or(default);
+    if wish.is_some() && (journal < SMALLEST_JOURNAL || journal > blocks / 2) {
+        return refuse(format!(
+            "a journal of {journal} blocks: from {SMALLEST_JOURNAL} to half the volume are possible"
+        ));
+    }
+    if journal == 0 {
+        features::drop_journal(features);
+    }
+    Ok(journal)
+}
+
+/// All of the superblock that does not depend on the number of groups.
+fn skeleton(
+    options: &MkfsOptions,
+    features: Features,
+    identity: &Identity,
+    block_size: u32,
+    inode_size: u32,
+) -> Result<Superblock> {
+    let mut raw = RawSuperblock::new_zeroed();
+    raw.s_magic = U16::new(MAGIC);
+    raw.s_rev_level = U32::new(DYNAMIC_REVISION);
+    raw.s_state = U16::new(STATE_VALID);
+    raw.s_errors = U16::new(1);
+    raw.s_max_mnt_count = U16::new(u16::MAX);
+    raw.s_log_block_size = U32::new(block_size.trailing_zeros() - 10);
+    raw.s_log_cluster_size = raw.s_log_block_size;
+    raw.s_first_data_block = U32::new(u32::from(block_size == 1024));
+    raw.s_first_ino = U32::new(inodes::FIRST);
+    // At most the block size of 65536 would not fit, and Linux's limit is the same.
+    raw.s_inode_size = U16::new(u16::try_from(inode_size).map_err(|_| Error::Option("inode size above 32768".into()))?);
+    raw.s_uuid = *identity.uuid.as_bytes();
+    for (word, bytes) in raw.s_hash_seed.iter_mut().zip(identity.hash_seed.as_bytes().as_chunks::<4>().0) {
+        *word = U32::from_bytes(*bytes);
+    }
+    raw.s_def_hash_version = 1;
+    raw.s_flags = U32::new(FLAG_SIGNED_HASH);
+    raw.s_default_mount_opts = U32::new(MOUNT_OPTIONS);
+    let [a, b, c, d, high, ..] = identity.now.seconds.to_le_bytes();
+    let low = U32::from_bytes([a, b, c, d]);
+    (raw.s_mkfs_time, raw.s_wtime, raw.s_lastcheck) = (low, low, low);
+    (raw.s_mkfs_time_hi, raw.s_wtime_hi, raw.s_lastcheck_hi) = (high, high, high);
+    if let Some(label) = &options.label {
+        let place = raw.s_volume_name.get_mut(..label.len());
+        let place = place.ok_or_else(|| Error::Option(format!("label {label:?} is longer than 16 bytes")))?;
+        place.copy_from_slice(label.as_bytes());
+    }
+    if features.incompat(Incompat::BITS_64) {
+        raw.s_desc_size = U16::new(64);
+    }
+    if features.incompat(Incompat::FLEX_BG) {
+        raw.s_log_groups_per_flex = LOG_GROUPS_PER_FLEX;
+    }
+    if features.ro_compat(RoCompat::EXTRA_ISIZE) && inode_size > 128 {
+        raw.s_min_extra_isize = U16::new(EXTRA_ISIZE);
+        raw.s_want_extra_isize = U16::new(EXTRA_ISIZE);
+    }
+    if features.ro_compat(RoCompat::METADATA_CSUM) {
+        raw.s_checksum_type = CHECKSUM_CRC32C;
+    }
+    if features.incompat(Incompat::CSUM_SEED) {
+        raw.s_checksum_seed = U32::new(cairn_base::checksum::crc32c(!0, identity.uuid.as_bytes()));
+    }
+    let mut superblock = Superblock { raw };
+    superblock.set_features(features);
+    Ok(superblock)
+}
+
+fn block_size(superblock: &Superblock) -> u64 {
+    1024 << superblock.raw.s_log_block_size.get()
+}
+
+fn groups(superblock: &Superblock) -> u64 {
+    let data = superblock.blocks_count() - u64::from(superblock.raw.s_first_data_block.get());
+    data.div_ceil(superblock.raw.s_blocks_per_group.get().into())
+}
+
+fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ratio: u64) -> Result<()> {
+    let block_size = block_size(superblock);
+    let limit = if superblock.features().incompat(Incompat::BITS_64) { 1 << 48 } else { u64::from(u32::MAX) };
+    if blocks < 64 || blocks > limit {
+        return refuse(format!("{blocks} blocks of {block_size} bytes: from 64 to {limit} are possible"));
+    }
+    superblock.set_blocks_count(blocks);
+    let per_group = u32::try_from(block_size * 8).unwrap_or(u32::MAX).min(65528);
+    superblock.raw.s_blocks_per_group = U32::new(per_group);
+    superblock.raw.s_clusters_per_group = U32::new(per_group);
+    if !(1024..=64 * MIB).contains(&ratio) {
+        return refuse(format!("inode ratio {ratio} is not from 1024 to {}", 64 * MIB));
+    }
+    let wanted = options.inodes.map_or(blocks * block_size / ratio, u64::from).max(u64::from(inodes::FIRST) + 1);
+    let groups = groups(superblock);
+    // Whole table blocks and whole bitmap bytes.
+    let per_block = block_size / u64::from(superblock.raw.s_inode_size.get());
+    let step = if per_block.is_multiple_of(8) { per_block } else { per_block * 8 / gcd(per_block) };
+    let mut inodes_per_group = wanted.div_ceil(groups).next_multiple_of(step).max(step.next_multiple_of(16));
+    let most = (block_size * 8).min(65528);
+    if options.inodes.is_none() {
+        // A ratio is a wish: as many inodes as the bitmaps hold.
+        inodes_per_group = inodes_per_group.min(most / step * step);
+    }
+    if inodes_per_group > most || inodes_per_group * groups > u64::from(u32::MAX) {
+        return refuse(format!("{wanted} inodes are too many for this volume"));
+    }
+    superblock.raw.s_inodes_per_group = U32::new(u32::try_from(inodes_per_group).unwrap_or(u32::MAX));
+    Ok(())
+}
+
+/// Greatest common divisor with 8 of a power of two.
+const fn gcd(power: u64) -> u64 {
+    if power < 8 { power } else { 8 }
+}
+
+/// Descriptor blocks for growth to 1024 times the size, as far as one indirect block can name them.
+fn set_reserved_descriptors(superblock: &mut Superblock) {
+    if !superblock.features().compat(Compat::RESIZE_INODE) {
+        return;
+    }
+    let first = u64::from(superblock.raw.s_first_data_block.get());
+    let most = superblock.blocks_count().saturating_mul(1024).min(u64::from(u32::MAX));
+    let desc_size = if superblock.features().incompat(Incompat::BITS_64) { 64 } else { 32 };
+    let per_block = block_size(superblock) / desc_size;
+    let final_groups = (most - first).div_ceil(superblock.raw.s_blocks_per_group.get().into());
+    let now = groups(superblock).div_ceil(per_block);
+    let reserved = final_groups.div_ceil(per_block).saturating_sub(now).min(block_size(superblock) / 4);
+    superblock.raw.s_reserved_gdt_blocks = U16::new(u16::try_from(reserved).unwrap_or(0));
+}
+
+/// A last group that could hold little but its own metadata is left out.
+fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
+    let groups = set_groups(superblock)?;
+    let layout = probe_layout(superblock)?;
+    let last = groups - 1;
+    let overhead = u64::from(layout.base_metadata(last)) + 2 + u64::from(layout.inode_table_blocks());
+    let blocks = u64::from(layout.group_blocks(last));
+    if blocks >= overhead + LEAST_LAST_GROUP {
+        return Ok(());
+    }
+    if last == 0 {
+        return refuse("the volume is too small: its metadata would take all of it");
+    }
+    superblock.set_blocks_count(superblock.blocks_count() - blocks);
+    set_groups(superblock).map(drop)
+}
+
+/// Sets what follows from the number of groups.
+fn set_groups(superblock: &mut Superblock) -> Result<u32> {
+    let count = groups(superblock);
+    let Ok(count) = u32::try_from(count) else { return refuse("too many groups") };
+    superblock.raw.s_inodes_count = U32::new(count * superblock.raw.s_inodes_per_group.get());
+    if superblock.features().compat(Compat::SPARSE_SUPER2) && count > 1 {
+        let last = if count > 2 { count - 1 } else { 0 };
+        superblock.raw.s_backup_bgs = [U32::new(1), U32::new(last)];
+    }
+    Ok(count)
+}
+
+fn probe_layout(superblock: &Superblock) -> Result<Layout> {
+    Layout::new(superblock, u64::MAX).map_err(|why| Error::Option(format!("these sizes do not fit together: {why}")))
+}
+
+fn finish_sizes(superblock: &mut Superblock, options: &MkfsOptions) -> Result<()> {
+    let percent = options.reserved_percent.unwrap_or(5.0);
+    if !(0.0..=50.0).contains(&percent) {
+        return refuse(format!("{percent} per cent reserved: from 0 to 50 are possible"));
+    }
+    // Precise enough: the reserve is a rule of thumb.
+    superblock.set_reserved_blocks((superblock.blocks_count() as f64 * percent / 100.0) as u64);
+    Ok(())
+}
