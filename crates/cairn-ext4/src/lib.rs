@@ -20,6 +20,7 @@ pub mod indirect;
 pub mod info;
 pub mod inode;
 pub mod map;
+pub mod mkfs;
 pub mod mount;
 pub mod namespace;
 pub mod options;

@@ -59,7 +59,7 @@ pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
         uid: record.uid,
         gid: record.gid,
         size: state.size,
-        sectors: record.blocks_512 + state.delayed * sectors_per_block,
+        sectors: record.blocks_512 + state.delayed * sectors_per_block + inline_sectors(inode.kind, &state),
         block_size: volume.layout.block_size.max(4096),
         device: match inode.kind {
             FileKind::BlockDevice | FileKind::CharDevice => encode_device(record.device()),
@@ -71,6 +71,12 @@ pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
         crtime: (record.crtime != Timestamp::default()).then_some(record.crtime),
         flags: cairn_vfs::InodeFlags::from_bits_truncate(record.flags.bits()),
     }
+}
+
+/// Contents in the inode take no blocks, but programs take a file without sectors for one hole: Linux counts its size.
+fn inline_sectors(kind: FileKind, state: &State) -> u64 {
+    let is_inline = kind == FileKind::Regular && state.record.flags.contains(InodeFlags::INLINE_DATA);
+    if is_inline { state.size.div_ceil(512) } else { 0 }
 }
 
 /// Linux's 32-bit `dev_t`: minor 0-7, major 8-19, the rest of the minor above.

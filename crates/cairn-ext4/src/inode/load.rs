@@ -88,17 +88,17 @@ impl Volume {
 
     /// The inode, with a reference for the caller's front-end.
     pub fn acquire(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
-        self.inodes.acquire(ino);
-        self.inode(ino).inspect_err(|_| {
-            self.inodes.release(ino, 1);
+        // Whoever holds the value keeps it in the table until the reference counts.
+        self.inode(ino).inspect(|_| {
+            self.inodes.acquire(ino);
         })
     }
 
     /// Takes in an inode that was just made, with a reference.
     pub fn adopt(self: &Arc<Self>, inode: Inode) -> Result<Arc<Inode>> {
         let ino = inode.ino;
-        self.inodes.acquire(ino);
         let inode = self.inodes.get_or_try_insert(ino, || Ok::<_, crate::Error>(inode))?;
+        self.inodes.acquire(ino);
         self.own(&inode);
         Ok(inode)
     }

@@ -8,6 +8,7 @@ use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, 
 
 use crate::alloc::Claim;
 use crate::error::Result;
+use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
 use crate::status::Extent as Known;
 use crate::volume::Volume;
@@ -62,7 +63,8 @@ impl FileMapper for InodeMapper<'_> {
         let mut before = known.mapping_from(run.start);
         before.run.len = before.run.len.min(run.len);
         if before.place == Place::Hole {
-            let largest = self.volume.max_file_blocks(self.inode);
+            let extents = state.record.flags.contains(InodeFlags::EXTENTS);
+            let largest = crate::map::max_file_blocks(extents, self.volume.layout.block_size);
             if run.start.get() >= largest {
                 return Err(MapError::TooLarge);
             }

@@ -136,7 +136,7 @@ impl Inode {
                 },
             ),
             unflushed: AtomicBool::new(false),
-            handles: Mutex::new(Rank::LEAF, HashMap::new()),
+            handles: Mutex::new(Rank::CACHE, HashMap::new()),
             opens: AtomicU64::new(0),
             flusher: OnceLock::new(),
         }

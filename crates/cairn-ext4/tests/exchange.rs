@@ -1,0 +1,120 @@
+//! Trees that Cairn writes and the kernel reads, and the other way round, judged by e2fsck.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::file::{FileDevice, OpenOptions};
+use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::judge::{KernelMount, assert_clean, mke2fs};
+use cairn_testkit::tree::{
+    PathTarget, SnapshotOptions, TreeSpec, VolumeTarget, build, digest_path, digest_volume, plan,
+};
+use cairn_vfs::FileSystem;
+
+/// Feature sets: what mke2fs makes by default, and each thing that differs.
+const FORMATS: &[(&str, &[&str])] = &[
+    ("default 4K", &["-t", "ext4"]),
+    ("1K", &["-t", "ext4", "-b", "1024"]),
+    ("2K", &["-t", "ext4", "-b", "2048"]),
+    ("orphan_file, csum_seed", &["-t", "ext4", "-O", "metadata_csum_seed,orphan_file"]),
+    ("no csum", &["-t", "ext4", "-O", "^metadata_csum,uninit_bg"]),
+    ("no 64bit, no flex_bg", &["-t", "ext4", "-O", "^64bit,^flex_bg,^metadata_csum"]),
+    ("meta_bg", &["-t", "ext4", "-O", "meta_bg,^resize_inode"]),
+    ("sparse_super2", &["-t", "ext4", "-O", "sparse_super2"]),
+    ("large_dir", &["-t", "ext4", "-O", "large_dir"]),
+    ("inline_data", &["-t", "ext4", "-O", "inline_data"]),
+    ("128-byte inodes", &["-t", "ext4", "-I", "128"]),
+    ("no journal", &["-t", "ext4", "-O", "^has_journal"]),
+    ("ext3", &["-t", "ext3", "-b", "1024"]),
+    ("ext2", &["-t", "ext2", "-b", "1024"]),
+];
+
+fn open(image: &Path, options: &str) -> Arc<Ext4> {
+    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image, OpenOptions::write()).expect("the image opens"));
+    let options = MountOptions::parse(options).expect("valid options");
+    Ext4::open(device, Arc::new(Threads::new()), &options).expect("the volume opens")
+}
+
+fn spec(seed: u64, format: &str) -> TreeSpec {
+    // Records of 128 bytes have no room for nanoseconds; large attributes want a block.
+    TreeSpec { xattrs: !format.starts_with("ext2"), ..TreeSpec::small(seed) }
+}
+
+fn options(format: &str) -> SnapshotOptions {
+    let whole_seconds = format.contains("128") || format == "ext2" || format == "ext3";
+    SnapshotOptions { times: !whole_seconds, sectors: true, directory_links: true }
+}
+
+#[test]
+fn the_kernel_reads_what_cairn_writes() {
+    for (seed, (name, args)) in (1..).zip(FORMATS) {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        mke2fs(&image, 96 << 20, args);
+        let fs = open(&image, "");
+        build(&VolumeTarget::new(&*fs), &plan(&spec(seed, name)));
+        fs.sync().unwrap();
+        let ours = digest_volume(&*fs, options(name)).unwrap();
+        fs.unmount().unwrap();
+        drop(fs);
+        assert_clean(&image);
+        let again = digest_volume(&*open(&image, "ro"), options(name)).unwrap();
+        ours.assert_same(&again);
+        let mount = KernelMount::new(&image, "ro");
+        let theirs = digest_path(mount.path(), options(name)).unwrap();
+        mount.unmount();
+        ours.assert_same(&theirs);
+        println!("{name}: {} entries equal", ours.len());
+    }
+}
+
+#[test]
+fn cairn_reads_what_the_kernel_writes() {
+    for (seed, (name, args)) in (100..).zip(FORMATS) {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        mke2fs(&image, 96 << 20, args);
+        let mount = KernelMount::new(&image, "");
+        build(&PathTarget::new(mount.path()), &plan(&spec(seed, name)));
+        // Space of delayed blocks is only known once they are placed.
+        rustix::fs::syncfs(std::fs::File::open(mount.path()).unwrap()).unwrap();
+        let theirs = digest_path(mount.path(), options(name)).unwrap();
+        mount.unmount();
+        let fs = open(&image, "ro");
+        let ours = digest_volume(&*fs, options(name)).unwrap();
+        drop(fs);
+        theirs.assert_same(&ours);
+        // And goes on where the kernel stopped: everything is removed again.
+        let fs = open(&image, "");
+        remove_all(&*fs);
+        fs.unmount().unwrap();
+        drop(fs);
+        assert_clean(&image);
+    }
+}
+
+fn remove_all(fs: &dyn FileSystem) {
+    fn empty(fs: &dyn FileSystem, dir: cairn_base::Ino) {
+        let mut names = Vec::new();
+        fs.readdir(dir, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." && entry.name != b"lost+found" {
+                names.push(entry.name);
+            }
+            true
+        })
+        .unwrap();
+        for name in names {
+            let found = fs.lookup(dir, &name).unwrap();
+            if found.kind == cairn_vfs::FileKind::Directory {
+                empty(fs, found.ino);
+                fs.rmdir(dir, &name).unwrap();
+            } else {
+                fs.unlink(dir, &name).unwrap();
+            }
+            fs.forget(found.ino, 1);
+        }
+    }
+    empty(fs, fs.root());
+}
