@@ -20,10 +20,10 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// True if Cairn serves it.
+    /// True if Cairn may serve it. A mount that root made directly has no subtype in the table.
     #[must_use]
     pub fn is_cairn(&self) -> bool {
-        matches!(self.kind.as_str(), "fuse.cairn" | "fuseblk.cairn")
+        matches!(self.kind.as_str(), "fuse.cairn" | "fuseblk.cairn" | "fuse" | "fuseblk")
     }
 }
 
