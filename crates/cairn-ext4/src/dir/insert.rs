@@ -154,7 +154,7 @@ fn split_leaf(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
         entries.push((settings.hash(version, entry.name)?.major, (entry.ino, entry.file_type, entry.name)));
     }
     entries.sort_by_key(|(hash, _)| *hash);
-    let at = middle(&entries, settings.format.block_size).ok_or_else(|| Corrupt::Directory {
+    let at = middle(&entries, settings.format.block_size).ok_or(Corrupt::Directory {
         ino: settings.ino,
         block: leaf,
         offset: 0,

@@ -229,4 +229,4 @@ fn ino_number(ino: Ino) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

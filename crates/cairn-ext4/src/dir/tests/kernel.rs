@@ -1,0 +1,165 @@
+//! The kernel's directories read by us, ours read by the kernel and judged by e2fsck. Needs root for loop mounts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use cairn_testkit::judge;
+
+use super::image::TestImage;
+use super::*;
+use crate::dir::hash::{LEGACY, TEA};
+
+/// Different lengths, bytes above 127 in one of five.
+fn file_name(n: u32) -> String {
+    match n % 5 {
+        0 => format!("größe-{n}"),
+        1 => format!("{n}"),
+        2 => format!("a name with spaces {n}"),
+        3 => format!("{n:0>60}"),
+        _ => format!("file{n}.txt"),
+    }
+}
+
+fn names_of(directory: &Path) -> BTreeMap<Vec<u8>, u64> {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    entries.map(|entry| (entry.file_name().as_bytes().to_vec(), entry.metadata().unwrap().ino())).collect()
+}
+
+/// Has the kernel make `count` files and compares every name.
+fn read_kernels(count: u32, args: &[&str], tune: &[&str], version: u8) {
+    let image = TestImage::new(256 << 20, &[&["-t", "ext4", "-N", "110000", "-O", "^has_journal"], args].concat());
+    judge::run("tune2fs", tune.iter().map(Path::new).chain([image.path.as_path()]));
+    let expected = image.mounted(|root| {
+        let directory = root.join("d");
+        fs::create_dir(&directory).unwrap();
+        for n in 0..count {
+            File::create(directory.join(file_name(n))).unwrap();
+        }
+        for n in (0..count).step_by(7) {
+            fs::remove_file(directory.join(file_name(n))).unwrap();
+        }
+        names_of(&directory)
+    });
+    let open = image.open();
+    let dir = open.directory("/d");
+    assert!(dir.indexed());
+    let info = read_root(&dir, &dir.settings).unwrap().1;
+    assert_eq!(info.hash_version, version);
+    dir.audit();
+    assert_eq!(dir.names(1000).into_iter().collect::<BTreeMap<_, _>>(), expected);
+    for (name, ino) in &expected {
+        let found = lookup(&dir, name).unwrap().unwrap();
+        assert_eq!((found.ino, found.kind), (Ino(*ino), Some(FileKind::Regular)));
+    }
+    for n in (0..count).step_by(7) {
+        assert!(lookup(&dir, file_name(n).as_bytes()).unwrap().is_none());
+    }
+    assert!(!is_empty(&dir).unwrap());
+}
+
+#[test]
+fn a_hundred_thousand_names_in_small_blocks() {
+    read_kernels(100_000, &["-b", "1024"], &["-E", "hash_alg=half_md4"], HALF_MD4);
+}
+
+#[test]
+fn a_hundred_thousand_names_in_large_blocks() {
+    read_kernels(100_000, &["-b", "4096"], &["-E", "hash_alg=tea"], TEA);
+}
+
+#[test]
+fn every_hash_version_and_seed() {
+    let seed = ["-b", "1024", "-E", "hash_seed=01234567-89ab-cdef-0123-456789abcdef"];
+    for (name, version) in [("legacy", LEGACY), ("half_md4", HALF_MD4), ("tea", TEA)] {
+        let tune = format!("hash_alg={name}");
+        read_kernels(6000, &seed, &["-E", &tune], version);
+    }
+}
+
+#[test]
+fn unsigned_hashes_and_no_checksums() {
+    let image = TestImage::new(64 << 20, &["-t", "ext4", "-b", "1024", "-O", "^has_journal,^metadata_csum"]);
+    judge::run("debugfs", ["-w", "-R", "ssv flags 2", image.path.to_str().unwrap()]);
+    let expected = image.mounted(|root| {
+        let directory = root.join("d");
+        fs::create_dir(&directory).unwrap();
+        for n in 0..2000 {
+            File::create(directory.join(file_name(n))).unwrap();
+        }
+        names_of(&directory)
+    });
+    let open = image.open();
+    let dir = open.directory("/d");
+    assert!(dir.settings.hash.unsigned && dir.settings.format.seed == InodeSeed(None));
+    dir.audit();
+    assert!(expected.keys().all(|name| lookup(&dir, name).unwrap().is_some()));
+}
+
+/// Has the kernel make a directory with blocks to spare, writes it anew, and lets e2fsck and the kernel judge.
+fn rewrite(args: &[&str], count: u32) {
+    let image = TestImage::new(128 << 20, &[&["-t", "ext4", "-O", "^has_journal"], args].concat());
+    let expected = image.mounted(|root| {
+        let directory = root.join("d");
+        fs::create_dir(&directory).unwrap();
+        for n in 0..count {
+            File::create(directory.join(file_name(n))).unwrap();
+        }
+        let files = names_of(&directory);
+        for n in 0..count * 2 {
+            fs::hard_link(directory.join(file_name(n % count)), directory.join(format!("{n:0>120}"))).unwrap();
+        }
+        for n in 0..count * 2 {
+            fs::remove_file(directory.join(format!("{n:0>120}"))).unwrap();
+        }
+        files
+    });
+    let open = image.open();
+    let mut dir = open.directory("/d");
+    dir.spare = Mutex::new(std::mem::take(&mut *dir.used.lock()).into_iter().rev().collect());
+    dir.indexed.store(false, Ordering::Relaxed);
+    init_empty(&dir, &dir.handle(), Ino(2)).unwrap();
+    // Other names first, so that gaps and splits are everywhere.
+    for n in 0..count {
+        dir.add(format!("passing {n}").as_bytes(), 11);
+    }
+    for (name, ino) in &expected {
+        dir.add(name, *ino);
+    }
+    for n in 0..count {
+        remove(&dir, &dir.handle(), format!("passing {n}").as_bytes()).unwrap();
+    }
+    dir.audit();
+    let ino = dir.settings.ino;
+    let mut inode = open.inode(ino);
+    let blocks = dir.count();
+    inode.size = blocks * u64::from(open.layout.block_size);
+    inode.flags.set(crate::format::InodeFlags::INDEX, dir.indexed());
+    open.write_inode(ino, &inode);
+    open.cache.write_back().unwrap();
+    let unused = dir.spare.lock().len() as u64;
+    drop((dir, open));
+    let punch = format!("punch <{ino}> {blocks} {}", blocks + unused);
+    judge::run("debugfs", ["-w", "-R", punch.as_str(), image.path.to_str().unwrap()]);
+    judge::assert_clean(&image.path);
+    let seen = image.mounted(|root| {
+        for name in expected.keys() {
+            let path = root.join("d").join(std::ffi::OsStr::from_bytes(name));
+            assert!(fs::symlink_metadata(&path).is_ok(), "the kernel does not find {path:?}");
+        }
+        names_of(&root.join("d"))
+    });
+    assert_eq!(seen, expected);
+    judge::assert_clean(&image.path);
+}
+
+#[test]
+fn directories_we_write_are_clean() {
+    rewrite(&["-b", "1024"], 3000);
+    rewrite(&["-b", "4096"], 8000);
+    rewrite(&["-b", "1024", "-O", "^metadata_csum,^filetype"], 2000);
+    rewrite(&["-b", "1024", "-O", "^dir_index"], 600);
+    rewrite(&["-b", "2048"], 30);
+}
