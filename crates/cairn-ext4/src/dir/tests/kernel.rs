@@ -163,3 +163,35 @@ fn directories_we_write_are_clean() {
     rewrite(&["-b", "1024", "-O", "^dir_index"], 600);
     rewrite(&["-b", "2048"], 30);
 }
+
+#[test]
+fn the_kernels_inline_directories_and_files_are_read() {
+    let image = TestImage::new(32 << 20, &["-t", "ext4", "-I", "512", "-O", "inline_data,^has_journal"]);
+    let contents: Vec<u8> = (0..150).collect();
+    image.mounted(|root| {
+        fs::create_dir(root.join("d")).unwrap();
+        for n in 0..8 {
+            File::create(root.join(format!("d/inline {n}"))).unwrap();
+        }
+        fs::remove_file(root.join("d/inline 3")).unwrap();
+        fs::write(root.join("f"), &contents).unwrap();
+    });
+    let open = image.open();
+    let ino = open.ino("/d");
+    let inode = open.inode(ino);
+    assert!(inode.flags.contains(crate::format::InodeFlags::INLINE_DATA));
+    let settings = open.settings(ino, &inode);
+    let tail = crate::xattr::inline_data::tail_range(&inode.extra, ino).unwrap();
+    assert!(!tail.is_empty());
+    let dir = inline::InlineDir { head: &inode.block, tail: &inode.extra[tail] };
+    let mut names = BTreeSet::new();
+    dir.readdir(&settings, 0, &mut |entry| names.insert(String::from_utf8(entry.name).unwrap())).unwrap();
+    let files = [0, 1, 2, 4, 5, 6, 7].map(|n| format!("inline {n}"));
+    assert_eq!(names, files.iter().cloned().chain([".".into(), "..".into()]).collect());
+    assert_eq!(dir.parent(), Ino(2));
+    assert_eq!(dir.lookup(&settings, b"inline 7").unwrap().unwrap().ino, open.ino("\"/d/inline 7\""));
+    let ino = open.ino("/f");
+    let inode = open.inode(ino);
+    let read = crate::xattr::inline_data::read(&inode.block, &inode.extra, ino, inode.size).unwrap();
+    assert_eq!(read, contents);
+}
