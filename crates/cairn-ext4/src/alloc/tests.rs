@@ -89,13 +89,11 @@ impl Model {
                     self.claims.push((claim, 0));
                 }
             }
-            Op::Promised { goal, want } => {
-                if space.reserve(want.into(), false).is_ok() {
-                    let claim = space.claim_reserved(Pba(goal), want).expect("a promised claim finds a place");
-                    space.release(u64::from(want - claim.len));
-                    self.own(&claim);
-                    self.claims.push((claim.clone(), claim.len.into()));
-                }
+            Op::Promised { goal, want } if space.reserve(want.into(), false).is_ok() => {
+                let claim = space.claim_reserved(Pba(goal), want).expect("a promised claim finds a place");
+                space.release(u64::from(want - claim.len));
+                self.own(&claim);
+                self.claims.push((claim.clone(), claim.len.into()));
             }
             Op::Mark(which) if !self.claims.is_empty() => {
                 let (claim, promised) = self.claims.swap_remove(which % self.claims.len());
