@@ -35,10 +35,10 @@ impl Credits {
     pub const fn for_layout(_layout: &Layout) -> Self {
         // A block taken or freed: its bitmap and its group's descriptor.
         let block = 2;
-        // An extent tree of depth 5 that splits at each level, growing by one block a level.
-        let tree = 5 * (1 + block) + 1;
-        // A leaf, its new half, the index blocks above and a new root.
-        let directory = 4 * (1 + block) + 2;
+        // An extent tree of depth 5 that splits at each level: the node, its new half, and what the new block costs.
+        let tree = 5 * (2 + block) + 3;
+        // What one insertion changes or appends (see `dir::ADD_BLOCKS`), with the bitmaps of the appended blocks.
+        let directory = crate::dir::ADD_BLOCKS + crate::dir::ADD_APPENDS * block;
         let attributes = 1;
         let orphan = 2;
         let xattr = 2 * (1 + block) + attributes + 1;

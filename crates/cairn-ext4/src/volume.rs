@@ -8,21 +8,22 @@ use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{DaemonHandle, Runtime};
-use cairn_base::{Ino, Pba};
+use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::file::PageCache;
+use cairn_cache::mapper::Run;
 use cairn_jbd2::Journal;
-use cairn_vfs::{Error as VfsError, VolumeStats};
 use cairn_vfs::inode_table::InodeTable;
+use cairn_vfs::{Error as VfsError, VolumeStats};
 
-use crate::alloc::Space;
+use crate::alloc::{Claim, Space};
 use crate::corrupt::Corrupt;
-use crate::dir::hash::HashSettings;
 use crate::credits::Credits;
+use crate::dir::hash::HashSettings;
 use crate::error::{Error, Result};
-use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::features::Incompat;
+use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
 use crate::groups::GroupTable;
 use crate::inode::{Inode, Location, State};
@@ -190,6 +191,35 @@ impl Volume {
         BlockMap::new(context, state.record.flags.contains(InodeFlags::EXTENTS))
     }
 
+    /// Marks claimed blocks in use and maps them, or gives them back. The caller updates the status cache and stores the inode.
+    pub fn map_claim(
+        &self,
+        handle: &Handle,
+        inode: &Inode,
+        state: &mut State,
+        claim: Claim,
+        start: FileBlock,
+        unwritten: bool,
+    ) -> Result<()> {
+        if let Err(error) = self.space.mark(handle, &claim) {
+            self.space.unclaim(claim);
+            return Err(error);
+        }
+        let run = Run { start, len: u64::from(claim.len) };
+        let source = self.space.for_mapping();
+        let map = self.map_with(inode, state, &source);
+        match map.insert(handle, &mut state.record.block, run, claim.start, unwritten) {
+            Ok(grown) => {
+                self.account(state, grown);
+                Ok(())
+            }
+            Err(error) => {
+                self.space.unmark(handle, claim)?;
+                Err(error)
+            }
+        }
+    }
+
     /// Gives a record an empty block map of the volume's kind.
     pub fn init_block_map(&self, record: &mut Record) {
         if self.layout.features.incompat(Incompat::EXTENTS) {
@@ -271,7 +301,9 @@ impl Volume {
         let layout = &self.layout;
         let free = self.space.available(true);
         let uuid = layout.uuid;
-        let half = |at: usize| uuid.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |raw| u64::from_le_bytes(*raw));
+        let half = |at: usize| {
+            uuid.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |raw| u64::from_le_bytes(*raw))
+        };
         VolumeStats {
             block_size: layout.block_size,
             blocks: layout.blocks_count.saturating_sub(self.groups.overhead()),

@@ -25,11 +25,15 @@ use crate::transaction::{CheckpointList, Running};
 pub struct JournalOptions {
     /// A transaction is committed at the latest this long after its first handle.
     pub commit_interval: Duration,
+    /// The volume's metadata has checksums, so the log gets them, too (third layout); `None` leaves the log as it is.
+    pub checksums: Option<bool>,
+    /// The volume's block numbers have 64 bits, however small it is now.
+    pub wide: bool,
 }
 
 impl Default for JournalOptions {
     fn default() -> Self {
-        Self { commit_interval: Duration::from_secs(5) }
+        Self { commit_interval: Duration::from_secs(5), checksums: None, wide: false }
     }
 }
 
@@ -103,11 +107,8 @@ impl Journal {
         if superblock.blocks < MIN_BLOCKS {
             return bad("s_maxlen", u64::from(superblock.blocks), "at least 1024 blocks");
         }
-        // Revokes are always written; 64-bit tags where the volume has such addresses.
-        superblock.incompat |= Incompat::REVOKE;
-        if buffers.device().geometry().size / u64::from(area.block_size) > u64::from(u32::MAX) {
-            superblock.incompat |= Incompat::BITS_64;
-        }
+        let needs_wide = buffers.device().geometry().size / u64::from(area.block_size) > u64::from(u32::MAX);
+        choose_features(&mut superblock, &options, needs_wide);
         superblock.start = superblock.first;
         let next_tid = superblock.sequence;
         write_superblock(&area, &superblock)?;
@@ -207,7 +208,7 @@ impl Journal {
             Some(running) => running.needs_with(&self.layout, credits),
             None => log_space::needed(&self.layout, credits, 0) + 1,
         };
-        if needs.saturating_add(state.committing_needs) > state.log.free() {
+        if needs.saturating_add(state.committing_needs).saturating_add(RESERVE) > state.log.free() {
             return Admission::LogFull;
         }
         let first = state.running.is_none();
@@ -462,6 +463,19 @@ impl Journal {
         self.state.lock().log.free()
     }
 }
+
+/// The log is empty, so its layout can still change: revokes are always written, the rest follows the volume as in Linux.
+fn choose_features(superblock: &mut Superblock, options: &JournalOptions, needs_wide: bool) {
+    superblock.incompat |= Incompat::REVOKE;
+    superblock.incompat.set(Incompat::BITS_64, superblock.incompat.contains(Incompat::BITS_64) || options.wide || needs_wide);
+    let Some(checksums) = options.checksums else { return };
+    superblock.incompat.remove(Incompat::CSUM_V2);
+    superblock.incompat.set(Incompat::CSUM_V3, checksums);
+    superblock.compat.remove(Compat::CHECKSUM);
+}
+
+/// Log blocks that admission leaves free, for operations that change more than they asked for.
+const RESERVE: u32 = 32;
 
 /// `-EIO`, as Linux stores it in `s_errno`.
 const ABORT_ERRNO: u32 = (-5_i32).cast_unsigned();

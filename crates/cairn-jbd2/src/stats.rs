@@ -11,6 +11,8 @@ pub struct JournalStats {
     pub requested: Counter,
     /// Handles started.
     pub handles: Counter,
+    /// Blocks changed beyond what their handle had asked for.
+    pub overdrafts: Counter,
     /// Copies of blocks logged.
     pub blocks_logged: Counter,
     /// Log blocks written in all: copies, descriptors, revokes, commit records.

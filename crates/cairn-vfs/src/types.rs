@@ -296,8 +296,8 @@ bitflags::bitflags! {
         const SYNC = 8;
         /// Clear set-user-id and set-group-id (the writer is not privileged).
         const KILL_PRIVILEGES = 16;
-        /// The kernel's writeback cache sends this, not a process: the size is never extended beyond what was set,
-        /// and times are not touched.
+        /// The kernel's writeback cache sends this, not a process: it keeps the times itself, so they are not touched
+        /// (the size still grows as with any write).
         const WRITEBACK = 32;
     }
 }

@@ -29,10 +29,9 @@ pub fn now(volume: &Volume) -> Timestamp {
 #[must_use]
 pub fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp {
-            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-            nanoseconds: since.subsec_nanos(),
-        },
+        Ok(since) => {
+            Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() }
+        }
         Err(before) => {
             let before = before.duration();
             let borrow = i64::from(before.subsec_nanos() > 0);
@@ -241,9 +240,7 @@ impl Ownership {
             bits |= u32::from(SET_GID);
         }
         let (bits, access, default) = match parent_default {
-            Some(acl) if kind != FileKind::Symlink => {
-                Acl::inherit(acl, kind.mode_bits() | bits)
-            }
+            Some(acl) if kind != FileKind::Symlink => Acl::inherit(acl, kind.mode_bits() | bits),
             _ if kind == FileKind::Symlink => (0o777, None, None),
             _ => (bits & !(caller.umask & 0o777), None, None),
         };

@@ -85,7 +85,10 @@ impl DirBlocks for Blocks<'_> {
         };
         match known.mapping_from(block).place {
             Place::Mapped(pba) => Ok(self.volume.buffers.get(pba)?),
-            _ => Err(Corrupt::Directory { ino: self.inode.ino, block, offset: 0, what: "hole in a directory", value: 0 }.into()),
+            _ => {
+                Err(Corrupt::Directory { ino: self.inode.ino, block, offset: 0, what: "hole in a directory", value: 0 }
+                    .into())
+            }
         }
     }
 
@@ -132,7 +135,14 @@ pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<O
 }
 
 /// Adds a name that is not there.
-pub fn add(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
+pub fn add(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Arc<Inode>,
+    name: &[u8],
+    ino: Ino,
+    kind: FileKind,
+) -> Result<()> {
     to_blocks(volume, handle, inode)?;
     dir::add(&Blocks { volume, inode }, handle, name, ino, kind)
 }

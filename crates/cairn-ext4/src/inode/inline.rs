@@ -10,10 +10,12 @@ use cairn_block::BlockDeviceExt;
 use cairn_cache::mapper::Run;
 use cairn_vfs::Error as VfsError;
 
+use crate::alloc::Claim;
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::format::xattr::{self, OwnedAttribute, Place, Value};
 use crate::inode::{Inode, State};
+use crate::txn::Handle;
 use crate::volume::Volume;
 
 /// Prefix index of `system.`.
@@ -91,30 +93,37 @@ pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
         return inode.store(volume, &handle, &mut state);
     }
     let claim = volume.space.claim(volume.group_goal(inode.ino), blocks)?;
-    let moved = (|| {
-        if claim.len < blocks {
-            return Err(VfsError::NoSpace.into());
+    let start = claim.start;
+    let handle = match put_aside(volume, &claim, bytes, blocks) {
+        Ok(handle) => handle,
+        Err(error) => {
+            volume.space.unclaim(claim);
+            return Err(error);
         }
-        let mut padded = bytes;
-        padded.resize(blocks as usize * block_size, 0);
-        volume.device.write_at(claim.start.get() * block_size as u64, padded)?;
-        let handle = volume.begin(volume.credits.map_extent)?;
-        let mut state = inode.state.write();
-        let state = &mut *state;
-        leave(volume, inode, state)?;
-        volume.space.mark(&handle, &claim)?;
-        let run = Run { start: FileBlock(0), len: u64::from(blocks) };
-        let source = volume.space.for_mapping();
-        let delta = volume.map_with(inode, state, &source).insert(&handle, &mut state.record.block, run, claim.start, false)?;
-        state.status.set_mapped(run, claim.start);
-        volume.account(state, delta);
-        inode.store(volume, &handle, state)?;
-        state.data_changed_in = handle.tid();
-        inode.note_written();
-        Ok(())
-    })();
-    if moved.is_err() {
-        volume.space.unclaim(claim);
+    };
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    let before = state.record.clone();
+    leave(volume, inode, state)?;
+    if let Err(error) = volume.map_claim(&handle, inode, state, claim, FileBlock(0), false) {
+        // Nothing was stored: the contents are still where they were.
+        state.record = before;
+        return Err(error);
     }
-    moved
+    state.status.set_mapped(Run { start: FileBlock(0), len: u64::from(blocks) }, start);
+    inode.store(volume, &handle, state)?;
+    state.data_changed_in = handle.tid();
+    inode.note_written();
+    Ok(())
+}
+
+/// Writes the contents to their new place, before anything points there.
+fn put_aside(volume: &Volume, claim: &Claim, mut bytes: Vec<u8>, blocks: u32) -> Result<Handle> {
+    if claim.len < blocks {
+        return Err(VfsError::NoSpace.into());
+    }
+    let block_size = volume.layout.block_size as usize;
+    bytes.resize(blocks as usize * block_size, 0);
+    volume.device.write_at(claim.start.get() * block_size as u64, bytes)?;
+    volume.begin(volume.credits.map_extent)
 }

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
 use crate::status::Extent as Known;
+use crate::txn::Handle;
 use crate::volume::Volume;
 
 /// Maps one inode's data. Made for each call; holds nothing but references.
@@ -117,8 +118,7 @@ impl FileMapper for InodeMapper<'_> {
             }
         };
         let run = Run { start: run.start, len };
-        let ticket =
-            Ticket { volume: self.volume.clone(), inode: self.inode.clone(), run, start, work: Some(work) };
+        let ticket = Ticket { volume: self.volume.clone(), inode: self.inode.clone(), run, start, work: Some(work) };
         Ok(Placement { run, start, ticket: Box::new(ticket) })
     }
 }
@@ -162,22 +162,20 @@ impl WriteTicket for Ticket {
         if matches!(work, Work::Overwrite) && !self.raises_size(file_end) {
             return Ok(());
         }
-        let claim = match &work {
-            Work::Fresh(claim) => Some(claim.clone()),
-            _ => None,
-        };
-        let done = self.map(&work, file_end);
-        if let (Err(_), Some(claim)) = (&done, claim) {
-            self.volume.space.unclaim(claim);
+        match self.volume.begin(self.volume.credits.map_extent) {
+            Ok(handle) => Ok(self.map(&handle, work, file_end)?),
+            Err(error) => {
+                self.give_up(work);
+                Err(error.into())
+            }
         }
-        Ok(done?)
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(Work::Fresh(claim)) = self.work.take() {
-            self.volume.space.unclaim(claim);
+        if let Some(work) = self.work.take() {
+            self.give_up(work);
         }
     }
 }
@@ -193,32 +191,35 @@ impl Ticket {
         (self.run.start.get()..self.run.start.get() + self.run.len).contains(&block.get())
     }
 
-    fn map(&self, work: &Work, file_end: u64) -> Result<()> {
-        let credits = self.volume.credits.map_extent;
-        let handle = self.volume.begin(credits)?;
+    /// The data was not written, or cannot be mapped: the blocks go back, their promise stays with the dirty data.
+    fn give_up(&self, work: Work) {
+        if let Work::Fresh(claim) = work {
+            self.volume.space.unclaim(claim);
+        }
+    }
+
+    fn map(&self, handle: &Handle, work: Work, file_end: u64) -> Result<()> {
         let mut state = self.inode.state.write();
         let state = &mut *state;
-        let source = self.volume.space.for_mapping();
-        let map = self.volume.map_with(&self.inode, state, &source);
         match work {
             Work::Overwrite => {}
             Work::Convert => {
-                let grown = map.convert_written(&handle, &mut state.record.block, self.run)?;
+                let source = self.volume.space.for_mapping();
+                let map = self.volume.map_with(&self.inode, state, &source);
+                let grown = map.convert_written(handle, &mut state.record.block, self.run)?;
                 state.status.set_mapped(self.run, self.start);
                 self.volume.account(state, grown);
             }
             Work::Fresh(claim) => {
-                self.volume.space.mark(&handle, claim)?;
-                let grown = map.insert(&handle, &mut state.record.block, self.run, self.start, false)?;
-                self.volume.account(state, grown);
+                self.volume.map_claim(handle, &self.inode, state, claim.clone(), self.run.start, false)?;
                 let promised = state.status.undelay(self.run);
                 state.status.set_mapped(self.run, self.start);
                 state.delayed -= promised;
-                self.volume.space.release_claimed(claim, promised);
+                self.volume.space.release_claimed(&claim, promised);
             }
         }
         self.raise_size(state, file_end);
-        self.inode.store(&self.volume, &handle, state)?;
+        self.inode.store(&self.volume, handle, state)?;
         state.data_changed_in = handle.tid();
         Ok(())
     }

@@ -97,29 +97,21 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
         other => other?,
     };
     let run = Run { start: hole.start, len: u64::from(claim.len) };
-    let mapped = (|| {
-        let handle = volume.begin(volume.credits.map_extent)?;
-        let mut state = inode.state.write();
-        let state = &mut *state;
-        volume.space.mark(&handle, &claim)?;
-        let source = volume.space.for_mapping();
-        let delta = volume.map_with(inode, state, &source).insert(&handle, &mut state.record.block, run, claim.start, true)?;
-        state.status.set_unwritten(run, claim.start);
-        volume.account(state, delta);
-        inode.store(volume, &handle, state)?;
-        state.data_changed_in = handle.tid();
-        Ok(())
-    })();
-    match mapped {
-        Ok(()) => {
-            volume.space.release_claimed(&claim, 0);
-            Ok(run.len)
-        }
+    let handle = match volume.begin(volume.credits.map_extent) {
+        Ok(handle) => handle,
         Err(error) => {
             volume.space.unclaim(claim);
-            Err(error)
+            return Err(error);
         }
-    }
+    };
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    let start = claim.start;
+    volume.map_claim(&handle, inode, state, claim, run.start, true)?;
+    state.status.set_unwritten(run, start);
+    inode.store(volume, &handle, state)?;
+    state.data_changed_in = handle.tid();
+    Ok(run.len)
 }
 
 /// Size and times after an allocation.
@@ -219,7 +211,9 @@ fn insert(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Re
     check_shift(volume, inode, offset, len)?;
     let size = inode.size();
     if offset >= size {
-        return Err(VfsError::Invalid("the range starts beyond the end of the file: truncate or allocate instead").into());
+        return Err(
+            VfsError::Invalid("the range starts beyond the end of the file: truncate or allocate instead").into()
+        );
     }
     if size + len > volume.max_file_size(inode) {
         return Err(VfsError::TooLarge.into());

@@ -17,7 +17,11 @@ use crate::volume::Volume;
 /// `truncate(2)`, both ways.
 pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     if inode.kind != FileKind::Regular {
-        let error = if inode.kind == FileKind::Directory { VfsError::IsDirectory } else { VfsError::Invalid("not a regular file") };
+        let error = if inode.kind == FileKind::Directory {
+            VfsError::IsDirectory
+        } else {
+            VfsError::Invalid("not a regular file")
+        };
         return Err(error.into());
     }
     if size > volume.max_file_size(inode) {
