@@ -16,7 +16,7 @@ use cairn_jbd2::{Journal, JournalArea, JournalOptions};
 use crate::Ext4;
 use crate::alloc::Space;
 use crate::error::{Error, Result};
-use crate::format::features::{Access, Compat};
+use crate::format::features::{Access, Compat, Incompat, RoCompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
@@ -56,7 +56,11 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
 }
 
 /// Opens a volume; see [`Ext4::open`].
-pub(crate) fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Volume>> {
+pub(crate) fn open(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &MountOptions,
+) -> Result<Arc<Volume>> {
     let Some(probe) = probe(&*device)? else {
         return Err(Error::NotExt4 { found: found_magic(&*device) });
     };
@@ -74,13 +78,22 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, opti
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
     let groups = Arc::new(GroupTable::open(&buffers, &layout)?);
-    let parts = Parts { device: device.clone(), buffers: buffers.clone(), layout, superblock, groups, runtime: runtime.clone() };
+    let parts = Parts {
+        device: device.clone(),
+        buffers: buffers.clone(),
+        layout,
+        superblock,
+        groups,
+        runtime: runtime.clone(),
+    };
     let hash = directory::hash_settings(&superblock.read(&buffers)?);
     if writable {
         superblock.mark(&parts, Mark::Mounted, true)?;
     }
     let journal = match journal_area {
-        Some(area) if writable => Some(Journal::open(journal_options(options), buffers.clone(), area, runtime.clone())?),
+        Some(area) if writable => {
+            Some(Journal::open(journal_options(options, &parts.layout), buffers.clone(), area, runtime.clone())?)
+        }
         _ => None,
     };
     let txn = journal.clone().map_or_else(|| Txn::Direct(buffers.clone()), Txn::Journaled);
@@ -113,8 +126,12 @@ fn read_only_reason(layout: &Layout, device: &dyn BlockDevice, options: &MountOp
     }
 }
 
-fn journal_options(options: &MountOptions) -> JournalOptions {
-    JournalOptions { commit_interval: options.commit_interval, ..JournalOptions::default() }
+fn journal_options(options: &MountOptions, layout: &Layout) -> JournalOptions {
+    JournalOptions {
+        commit_interval: options.commit_interval,
+        checksums: Some(layout.features.ro_compat(RoCompat::METADATA_CSUM)),
+        wide: layout.features.incompat(Incompat::BITS_64),
+    }
 }
 
 /// Where the journal's blocks are, read straight from its inode.

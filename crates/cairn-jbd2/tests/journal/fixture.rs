@@ -74,7 +74,7 @@ pub fn open(
 ) -> cairn_jbd2::Result<(Arc<BufferCache>, Arc<Journal>)> {
     recover(&area(device.clone()), device)?;
     let buffers = BufferCache::new(device.clone(), BLOCK, Budget::new(4 << 20));
-    let options = JournalOptions { commit_interval: Duration::from_secs(5) };
+    let options = JournalOptions { commit_interval: Duration::from_secs(5), ..JournalOptions::default() };
     let journal = Journal::open(options, buffers.clone(), area(device.clone()), runtime)?;
     Ok((buffers, journal))
 }
