@@ -77,7 +77,9 @@ impl Info {
 
 fn kind(superblock: &Superblock) -> &'static str {
     let features = superblock.features();
-    let newer = features.incompat.difference(Incompat::FILETYPE | Incompat::RECOVER | Incompat::META_BG | Incompat::JOURNAL_DEV);
+    let newer = features
+        .incompat
+        .difference(Incompat::FILETYPE | Incompat::RECOVER | Incompat::META_BG | Incompat::JOURNAL_DEV);
     if !newer.is_empty() || features.has_group_checksums() {
         "ext4"
     } else if features.compat(Compat::HAS_JOURNAL) {

@@ -31,9 +31,9 @@ pub mod status;
 pub mod superblock;
 pub mod symlink;
 pub mod txn;
-pub mod xattr;
 mod vfs;
 pub mod volume;
+pub mod xattr;
 pub mod xattr_ops;
 
 use std::sync::Arc;

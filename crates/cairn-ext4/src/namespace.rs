@@ -106,8 +106,7 @@ pub fn create(
         return Err(VfsError::TooManyLinks.into());
     }
     let default_acl = xattr_ops::default_acl(volume, parent)?;
-    let ownership =
-        Ownership::of_new(volume, &parent.state.read(), default_acl.as_ref(), kind, permissions, caller);
+    let ownership = Ownership::of_new(volume, &parent.state.read(), default_acl.as_ref(), kind, permissions, caller);
     let mut handle = volume.begin(volume.credits.create)?;
     let inode = make::inode(volume, &mut handle, parent, new, &ownership)?;
     if let Err(error) = directory::add(volume, &handle, parent, name, inode.ino, kind) {

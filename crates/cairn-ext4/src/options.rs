@@ -129,7 +129,17 @@ mod tests {
 
     #[test]
     fn wrong_options_are_named() {
-        for bad in ["commit=", "commit=x", "commit=901", "cache=1", "cache=K", "cache=", "cache=99999999999999G", "frob", "noload"] {
+        for bad in [
+            "commit=",
+            "commit=x",
+            "commit=901",
+            "cache=1",
+            "cache=K",
+            "cache=",
+            "cache=99999999999999G",
+            "frob",
+            "noload",
+        ] {
             let message = MountOptions::parse(bad).unwrap_err().to_string();
             assert!(message.contains(bad.split('=').next().unwrap()), "{bad}: {message}");
         }

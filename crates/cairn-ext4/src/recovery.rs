@@ -24,7 +24,11 @@ use crate::volume::Volume;
 const MAX_SYSTEM_EXTENTS: usize = 1 << 20;
 
 /// Extents of a system file (journal, orphan file), read straight from its record: volume structures need not be open.
-pub(crate) fn file_extents(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Vec<(FileBlock, Pba, u64)>> {
+pub(crate) fn file_extents(
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    ino: Ino,
+) -> Result<Vec<(FileBlock, Pba, u64)>> {
     let record = raw_record(layout, buffers, ino)?;
     let seed = layout.checksum.for_inode(ino, record.generation);
     let context = MapContext { ino, seed, layout, buffers, source: &NoSource };
@@ -111,7 +115,11 @@ fn orphan_list(volume: &Arc<Volume>) -> Result<Vec<Ino>> {
     while next != 0 {
         let ino = Ino(u64::from(next));
         if next > volume.layout.inodes_count || !seen.insert(next) {
-            return Err(Corrupt::Orphan { what: "orphan list leaves the volume or runs in a circle", value: u64::from(next) }.into());
+            return Err(Corrupt::Orphan {
+                what: "orphan list leaves the volume or runs in a circle",
+                value: u64::from(next),
+            }
+            .into());
         }
         let record = volume.read_record(ino)?;
         members.push(ino);

@@ -39,9 +39,11 @@ impl Txn {
     pub fn begin(&self, credits: u32) -> Result<Handle> {
         Ok(match self {
             Self::Journaled(journal) => Handle::Journaled(journal.begin(credits)?),
-            Self::Direct(buffers) => {
-                Handle::Direct(DirectHandle { buffers: buffers.clone(), hooks: Mutex::default(), credits: AtomicU32::new(credits) })
-            }
+            Self::Direct(buffers) => Handle::Direct(DirectHandle {
+                buffers: buffers.clone(),
+                hooks: Mutex::default(),
+                credits: AtomicU32::new(credits),
+            }),
         })
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use cairn_base::Ino;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode,
-    RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
+    Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use crate::Ext4;
@@ -45,23 +45,33 @@ impl FileSystem for Ext4 {
         }
     }
 
-    fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32, caller: &Caller) -> Result<Attributes> {
+    fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new: NewInode<'_>,
+        permissions: u32,
+        caller: &Caller,
+    ) -> Result<Attributes> {
         let parent = self.inode(parent)?;
-        let inode = self.done(self.volume.with_space(|| namespace::create(&self.volume, &parent, name, &new, permissions, caller)))?;
+        let inode = self.done(
+            self.volume.with_space(|| namespace::create(&self.volume, &parent, name, &new, permissions, caller)),
+        )?;
         Ok(self.attributes(&inode))
     }
 
     fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
         let parent = self.inode(parent)?;
-        let inode = self.done(self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller)))?;
+        let inode =
+            self.done(self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller)))?;
         Ok(self.attributes(&inode))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let inode = self.done(self.volume.acquire(ino))?;
-        let linked = self
-            .inode(parent)
-            .and_then(|parent| self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name))));
+        let linked = self.inode(parent).and_then(|parent| {
+            self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)))
+        });
         if let Err(error) = linked {
             self.forget(ino, 1);
             return Err(error);
@@ -82,8 +92,7 @@ impl FileSystem for Ext4 {
     fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
         self.done(
-            self.volume
-                .with_space(|| namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode)),
+            self.volume.with_space(|| namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode)),
         )
     }
 
@@ -156,7 +165,14 @@ impl FileSystem for Ext4 {
         self.done(data::seek(&self.volume, &inode, offset, what))
     }
 
-    fn extents(&self, ino: Ino, offset: u64, len: u64, sync: bool, emit: &mut dyn FnMut(FileExtent) -> bool) -> Result<()> {
+    fn extents(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        sync: bool,
+        emit: &mut dyn FnMut(FileExtent) -> bool,
+    ) -> Result<()> {
         let inode = self.inode(ino)?;
         self.done(data::extents(&self.volume, &inode, offset, len, sync, emit))
     }

@@ -222,7 +222,13 @@ pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownershi
 }
 
 /// After chmod: the access ACL's owner, mask and other entries follow the mode.
-pub fn follow_mode(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State, permissions: u32) -> Result<()> {
+pub fn follow_mode(
+    volume: &Arc<Volume>,
+    handle: &Handle,
+    inode: &Inode,
+    state: &mut State,
+    permissions: u32,
+) -> Result<()> {
     if has_none(state) || inode.kind == FileKind::Symlink {
         return Ok(());
     }

@@ -32,7 +32,8 @@ const FORMATS: &[(&str, &[&str])] = &[
 ];
 
 fn open(image: &Path, options: &str) -> Arc<Ext4> {
-    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image, OpenOptions::write()).expect("the image opens"));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(FileDevice::open(image, OpenOptions::write()).expect("the image opens"));
     let options = MountOptions::parse(options).expect("valid options");
     Ext4::open(device, Arc::new(Threads::new()), &options).expect("the volume opens")
 }

@@ -32,7 +32,14 @@ pub trait FileSystem: Send + Sync {
 
     /// Makes an entry of any kind; takes a reference. `permissions` are those asked for (`0o7777`); umask, default ACL, and the
     /// set-group-id bit of the parent are applied here.
-    fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>, permissions: u32, caller: &Caller) -> Result<Attributes>;
+    fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new: NewInode<'_>,
+        permissions: u32,
+        caller: &Caller,
+    ) -> Result<Attributes>;
 
     /// Makes an unnamed regular file (`O_TMPFILE`) that `link` may name later; takes a reference.
     fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes>;
@@ -89,7 +96,14 @@ pub trait FileSystem: Send + Sync {
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
 
     /// Extents that overlap the range, as long as `emit` returns true. Delayed blocks are written out first if `sync`.
-    fn extents(&self, ino: Ino, offset: u64, len: u64, sync: bool, emit: &mut dyn FnMut(FileExtent) -> bool) -> Result<()>;
+    fn extents(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        sync: bool,
+        emit: &mut dyn FnMut(FileExtent) -> bool,
+    ) -> Result<()>;
 
     /// Copies within the volume; returns the bytes copied (fewer at the end of the source).
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64>;

@@ -209,7 +209,10 @@ const WRITABLE_RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
     (Incompat::MMP, "Cairn does not take part in multiple-mount protection; remove it with `tune2fs -O ^mmp`"),
     (Incompat::ENCRYPT, "encrypted files cannot be read without their keys; mount with Linux to write"),
-    (Incompat::EA_INODE, "attribute values in inodes of their own are read but not maintained; mount with Linux to write"),
+    (
+        Incompat::EA_INODE,
+        "attribute values in inodes of their own are read but not maintained; mount with Linux to write",
+    ),
     (Incompat::CASEFOLD, "case-insensitive names are not maintained; mount with Linux to write"),
 ];
 

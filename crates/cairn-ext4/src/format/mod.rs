@@ -5,16 +5,16 @@
 
 pub mod dir_entry;
 pub mod extent;
-pub mod htree;
-pub mod xattr;
 pub mod features;
 pub mod group_desc;
-pub mod inode;
+pub mod htree;
 pub mod indirect;
+pub mod inode;
 pub mod layout;
 pub mod orphan;
 pub mod superblock;
 pub mod time;
+pub mod xattr;
 
 pub use features::{Access, Compat, Features, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};

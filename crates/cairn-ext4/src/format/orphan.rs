@@ -1,7 +1,7 @@
 //! Blocks of the orphan file. Source: "Orphan file" in the kernel's ext4 documentation.
 
-use cairn_base::{Ino, Pba};
 use cairn_base::checksum::crc32c;
+use cairn_base::{Ino, Pba};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -38,18 +38,23 @@ fn checksum(seed: InodeSeed, pba: Pba, entries: &[u8]) -> Option<u32> {
 /// # Errors
 /// Wrong magic or checksum.
 pub fn decode(block: &[u8], pba: Pba, seed: InodeSeed) -> Result<Vec<Ino>, Corrupt> {
-    let (entries, tail) =
-        RawOrphanTail::read_from_suffix(block).map(|(entries, tail)| (entries, tail)).map_err(|_| Corrupt::Orphan {
-            what: "block too small",
-            value: block.len() as u64,
-        })?;
+    let (entries, tail) = RawOrphanTail::read_from_suffix(block)
+        .map_err(|_| Corrupt::Orphan { what: "block too small", value: block.len() as u64 })?;
     if tail.ob_magic.get() != MAGIC {
-        return Err(Corrupt::Orphan { what: "orphan file block without its magic", value: u64::from(tail.ob_magic.get()) });
+        return Err(Corrupt::Orphan {
+            what: "orphan file block without its magic",
+            value: u64::from(tail.ob_magic.get()),
+        });
     }
     if let Some(computed) = checksum(seed, pba, entries)
         && computed != tail.ob_checksum.get()
     {
-        return Err(Corrupt::Checksum { what: "orphan file block", place: pba.get(), stored: tail.ob_checksum.get(), computed });
+        return Err(Corrupt::Checksum {
+            what: "orphan file block",
+            place: pba.get(),
+            stored: tail.ob_checksum.get(),
+            computed,
+        });
     }
     let (words, _) = entries.as_chunks::<4>();
     Ok(words.iter().map(|word| Ino(u64::from(u32::from_le_bytes(*word)))).collect())

@@ -186,7 +186,7 @@ fn zero_range(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, s
 fn check_shift(volume: &Volume, inode: &Inode, offset: u64, len: u64) -> Result<()> {
     extents_only(volume, inode)?;
     let block_size = u64::from(volume.layout.block_size);
-    if offset % block_size != 0 || len % block_size != 0 {
+    if !offset.is_multiple_of(block_size) || !len.is_multiple_of(block_size) {
         return Err(VfsError::Invalid("offset and length must be multiples of the block size").into());
     }
     Ok(())

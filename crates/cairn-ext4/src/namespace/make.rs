@@ -41,7 +41,9 @@ pub fn check(new: &NewInode<'_>) -> Result<()> {
     match new {
         NewInode::Symlink(b"") => Err(VfsError::NotFound.into()),
         NewInode::Symlink(target) if target.len() > SYMLINK_MAX => Err(VfsError::NameTooLong.into()),
-        NewInode::Symlink(target) if target.contains(&0) => Err(VfsError::Invalid("a symlink target holds no NUL").into()),
+        NewInode::Symlink(target) if target.contains(&0) => {
+            Err(VfsError::Invalid("a symlink target holds no NUL").into())
+        }
         _ => Ok(()),
     }
 }

@@ -6,7 +6,9 @@ use cairn_base::Ino;
 use cairn_vfs::{Error as VfsError, FileKind, RenameMode};
 
 use super::locks::{lock_names, peek, still};
-use super::{check_directory, check_name, check_parent, check_victim, drop_directory, drop_link, parent_of, touch_parent};
+use super::{
+    check_directory, check_name, check_parent, check_victim, drop_directory, drop_link, parent_of, touch_parent,
+};
 use crate::error::Result;
 use crate::inode::{Inode, attributes, directory};
 use crate::txn::Handle;
@@ -153,7 +155,13 @@ fn replace(
     }
 }
 
-fn exchange(volume: &Arc<Volume>, from: &Side<'_>, inode: &Arc<Inode>, to: &Side<'_>, other: &Arc<Inode>) -> Result<()> {
+fn exchange(
+    volume: &Arc<Volume>,
+    from: &Side<'_>,
+    inode: &Arc<Inode>,
+    to: &Side<'_>,
+    other: &Arc<Inode>,
+) -> Result<()> {
     check_victim(other)?;
     let is_directory = |inode: &Inode| i32::from(check_directory(inode).is_ok());
     let difference = is_directory(inode) - is_directory(other);
