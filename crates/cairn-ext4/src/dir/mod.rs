@@ -159,9 +159,11 @@ pub fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, k
     let settings = dir.settings();
     let format = &settings.format;
     let buffer = dir.get(found.location.block)?;
+    // Asked before the buffer is locked: the answer takes the inode's lock.
+    let in_root = found.location.block == FileBlock(0) && uses_index(dir, &settings);
     let mut bytes = handle.write(&buffer)?;
     dir_entry::retarget_at(&mut bytes, found.location.offset, ino_number(ino), format.file_type(kind));
-    if found.location.block == FileBlock(0) && uses_index(dir, &settings) {
+    if in_root {
         htree::seal_node(&mut bytes, NodeKind::Root, format);
     } else {
         dir_entry::seal_leaf(&mut bytes, format);

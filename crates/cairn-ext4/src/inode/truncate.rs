@@ -61,7 +61,8 @@ fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     inode.cache.truncate(&mapper, inode.size(), size)?;
     inode.state.write().size = size;
     // The orphan record makes recovery finish the job if it takes more than one transaction.
-    let mut handle = volume.begin(volume.credits.orphan + volume.credits.attributes)?;
+    let credits = &volume.credits;
+    let mut handle = volume.begin(credits.orphan + credits.attributes + credits.remove_step)?;
     {
         let mut state = inode.state.write();
         let state = &mut *state;
