@@ -18,6 +18,7 @@ mod area;
 mod checkpoint;
 mod commit;
 mod error;
+pub mod fast_commit;
 pub mod format;
 mod handle;
 mod home;
@@ -29,7 +30,8 @@ mod transaction;
 
 pub use area::JournalArea;
 pub use error::{Error, Result};
+pub use fast_commit::{FastCommit, fast_commits};
 pub use handle::Handle;
 pub use journal::{Journal, JournalOptions};
-pub use recovery::{Recovered, recover, replay_in_memory};
+pub use recovery::{Recovered, recover, recover_with, replay_in_memory};
 pub use stats::JournalStats;

@@ -42,6 +42,18 @@ pub struct Recovered {
 /// # Errors
 /// The device failed, or the journal superblock is damaged. A log that is not whole at its end stops there; damage before it is an error.
 pub fn recover(area: &JournalArea, home: &Arc<dyn cairn_block::BlockDevice>) -> Result<Recovered> {
+    recover_with(area, home, || Ok(()))
+}
+
+/// Like [`recover`], with more to be written home before the log is declared empty: what fast commits change.
+///
+/// # Errors
+/// As [`recover`], or `more` failed: then the log is as it was.
+pub fn recover_with(
+    area: &JournalArea,
+    home: &Arc<dyn cairn_block::BlockDevice>,
+    more: impl FnOnce() -> Result<(), cairn_block::Error>,
+) -> Result<Recovered> {
     let mut superblock = read_superblock(area)?;
     if superblock.start == 0 {
         return Ok(Recovered { next: superblock.sequence, ..Recovered::default() });
@@ -51,6 +63,7 @@ pub fn recover(area: &JournalArea, home: &Arc<dyn cairn_block::BlockDevice>) -> 
     let mut sorted: Vec<_> = blocks.into_iter().collect();
     sorted.sort_by_key(|(pba, _)| *pba);
     crate::home::write(&**home, area.block_size, sorted.iter().map(|(pba, image)| (*pba, image.clone())))?;
+    more()?;
     home.flush()?;
     // Only now may the log be declared empty. Its next transaction must not look like a continuation of the old log.
     superblock.start = 0;
@@ -97,6 +110,11 @@ pub(crate) fn write_superblock(area: &JournalArea, superblock: &Superblock) -> R
     let mut block = superblock.encode();
     block.resize(area.block_size as usize, 0);
     area.write(0, vec![Bytes::from(block)], Durability { preflush: false, fua: true })
+}
+
+/// The number after the last whole transaction.
+pub(crate) fn end_of_log(area: &JournalArea, superblock: &Superblock) -> Result<Tid> {
+    Log::new(area, superblock).find_end()
 }
 
 fn collect(area: &JournalArea, superblock: &Superblock) -> Result<(Images, Recovered)> {
