@@ -40,13 +40,15 @@ fn commit(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool, unflushed: 
                 let state = inode.state.read();
                 if data_only { state.data_changed_in } else { state.changed_in }
             };
-            if journal.is_committed(tid) {
-                if unflushed {
-                    volume.device.flush()?;
-                }
-                return Ok(());
+            // Only a commit whose flush is yet to come covers data written until now: one that is under way may have flushed
+            // before, and one that is over has.
+            let covers_data = journal.is_running(tid);
+            if !journal.is_committed(tid) {
+                journal.commit_and_wait(tid)?;
             }
-            journal.commit_and_wait(tid)?;
+            if unflushed && !covers_data {
+                volume.device.flush()?;
+            }
         }
         Txn::Direct(buffers) => {
             buffers.write_back()?;

@@ -380,6 +380,11 @@ impl Journal {
         state.running.as_ref().map_or(state.committed, |running| running.tid)
     }
 
+    /// True if the transaction still takes handles or waits for them: its flush is yet to come.
+    pub fn is_running(&self, tid: Tid) -> bool {
+        self.state.lock().running.as_ref().is_some_and(|running| running.tid == tid)
+    }
+
     /// True if the transaction is durable.
     pub fn is_committed(&self, tid: Tid) -> bool {
         self.state.lock().committed.is_at_or_after(tid)
@@ -467,7 +472,9 @@ impl Journal {
 /// The log is empty, so its layout can still change: revokes are always written, the rest follows the volume as in Linux.
 fn choose_features(superblock: &mut Superblock, options: &JournalOptions, needs_wide: bool) {
     superblock.incompat |= Incompat::REVOKE;
-    superblock.incompat.set(Incompat::BITS_64, superblock.incompat.contains(Incompat::BITS_64) || options.wide || needs_wide);
+    superblock
+        .incompat
+        .set(Incompat::BITS_64, superblock.incompat.contains(Incompat::BITS_64) || options.wide || needs_wide);
     let Some(checksums) = options.checksums else { return };
     superblock.incompat.remove(Incompat::CSUM_V2);
     superblock.incompat.set(Incompat::CSUM_V3, checksums);
