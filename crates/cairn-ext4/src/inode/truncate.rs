@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, State};
 use crate::map::Progress;
+use crate::space::{BlockSource, Freed};
 use crate::txn::Handle;
 use crate::volume::Volume;
 
@@ -106,9 +107,38 @@ pub(super) fn clear_orphan(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mu
     inode.store(volume, handle, &mut state)
 }
 
+/// Blocks of journaled contents that one step frees: each needs a record in the log, and so many fit into one log block.
+const JOURNALED_STEP: u64 = 64;
+
 /// Frees the blocks of a run, storing the inode after each step and going to a new transaction when one is full.
 /// Call with `data` exclusive (or the inode unreachable) and the run's folios gone.
 pub(super) fn remove_blocks(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run: Run) -> Result<()> {
+    if inode.kind == FileKind::Regular {
+        return remove_run(volume, inode, handle, run);
+    }
+    let end = {
+        let blocks = inode.state.read().record.size.div_ceil(u64::from(volume.layout.block_size));
+        run.start.get().saturating_add(run.len).min(blocks.max(run.start.get()))
+    };
+    // What is mapped beyond the end (damage, or another system's preallocation) goes first.
+    let beyond = Run { start: FileBlock(end), len: run.start.get().saturating_add(run.len) - end };
+    remove_run(volume, inode, handle, beyond)?;
+    let mut to = end;
+    while to > run.start.get() {
+        let from = to.saturating_sub(JOURNALED_STEP).max(run.start.get());
+        continue_in(handle, volume.credits.remove_step)?;
+        remove_run(volume, inode, handle, Run { start: FileBlock(from), len: to - from })?;
+        to = from;
+    }
+    Ok(())
+}
+
+/// Credits for one more step, in this transaction or the next.
+fn continue_in(handle: &mut Handle, credits: u32) -> Result<()> {
+    if handle.extend(credits)? { Ok(()) } else { handle.restart(credits) }
+}
+
+fn remove_run(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run: Run) -> Result<()> {
     loop {
         let progress = {
             let mut state = inode.state.write();
@@ -121,21 +151,34 @@ pub(super) fn remove_blocks(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &m
         if progress == Progress::Done {
             return Ok(());
         }
-        let more = volume.credits.remove_step;
-        if !handle.extend(more)? {
-            handle.restart(more)?;
-        }
+        continue_in(handle, volume.credits.remove_step)?;
     }
 }
 
 fn remove_step(volume: &Arc<Volume>, inode: &Inode, handle: &Handle, state: &mut State, run: Run) -> Result<Progress> {
     let source = volume.space.for_mapping();
-    let map = volume.map_with(inode, state, &source);
+    let journaled = JournaledContents(&source);
+    let source: &dyn BlockSource = if inode.kind == FileKind::Regular { &source } else { &journaled };
+    let map = volume.map_with(inode, state, source);
     let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
     let (progress, delta) = map.remove(handle, &mut state.record.block, run, budget)?;
     state.status.forget(run);
     volume.account(state, delta);
     Ok(progress)
+}
+
+/// Frees contents that went through the journal (directories, link targets): without a revoke record, recovery would write an old
+/// entry block over whatever has the block by then.
+struct JournaledContents<'a>(&'a dyn BlockSource);
+
+impl BlockSource for JournaledContents<'_> {
+    fn allocate(&self, handle: &Handle, goal: cairn_base::Pba) -> Result<cairn_base::Pba> {
+        self.0.allocate(handle, goal)
+    }
+
+    fn free(&self, handle: &Handle, start: cairn_base::Pba, count: u64, _: Freed) -> Result<()> {
+        self.0.free(handle, start, count, Freed::Metadata)
+    }
 }
 
 /// Writes back everything from `from` on and empties the cache there, for operations that move blocks.
