@@ -105,5 +105,22 @@ fn wait(mount: &Mount) -> Outcome {
     locked.map_err(|error| {
         let message = format!("{image}: unmounted, but waiting for the daemon failed: {}", plain(&error));
         Failure::new(Status::Io, message)
-    })
+    })?;
+    drop(file);
+    if mount.read_only { Ok(()) } else { check_clean(&image) }
+}
+
+/// The daemon is gone, and with it whatever it had to say: the superblock tells whether its last writes succeeded.
+fn check_clean(image: &ImageSpec) -> Outcome {
+    match cairn::inspect(image) {
+        Ok(cairn::Info::Ext4(info)) if matches!(info.state, "needs recovery" | "not clean") => {
+            let message = format!(
+                "{image}: unmounted, but the volume is not clean ({}): its last writes failed; mount it again to recover, or run e2fsck",
+                info.state
+            );
+            Err(Failure::new(Status::Io, message))
+        }
+        // Somebody else has it already, or it cannot be read any more: nothing to say about the unmount.
+        _ => Ok(()),
+    }
 }
