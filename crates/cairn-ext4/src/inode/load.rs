@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 
 use cairn_base::Ino;
 use cairn_cache::file::CacheError;
+use cairn_cache::mapper::MapError;
 use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
 use cairn_vfs::{Error as VfsError, FileKind};
 
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::inode::Inode;
+use crate::inode::{Inode, State};
 use crate::inode::mapper::InodeMapper;
 use crate::volume::Volume;
 
@@ -34,6 +35,7 @@ impl Flushable for Flusher {
         }
         let mapper = InodeMapper::new(&volume, &inode);
         inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode)?;
+        crate::inode::data::settle_size(&volume, &inode).map_err(MapError::from)?;
         Ok(Flushed::Written)
     }
 }
@@ -41,7 +43,8 @@ impl Flushable for Flusher {
 /// True if an inode can leave memory without losing anything.
 pub fn can_evict(inode: &Inode) -> bool {
     let idle = !inode.cache.has_dirty() && inode.opens.load(Ordering::Relaxed) == 0;
-    idle && inode.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0 && state.delayed == 0)
+    let stored = |state: &State| !state.dirty && (inode.kind != FileKind::Regular || state.record.size == state.size);
+    idle && inode.state.try_read().is_some_and(|state| stored(&state) && state.record.links > 0 && state.delayed == 0)
 }
 
 impl Volume {
@@ -97,7 +100,16 @@ impl Volume {
     /// Takes in an inode that was just made, with a reference.
     pub fn adopt(self: &Arc<Self>, inode: Inode) -> Result<Arc<Inode>> {
         let ino = inode.ino;
-        let inode = self.inodes.get_or_try_insert(ino, || Ok::<_, crate::Error>(inode))?;
+        let mut fresh = false;
+        let inode = self.inodes.get_or_try_insert(ino, || {
+            fresh = true;
+            Ok::<_, crate::Error>(inode)
+        })?;
+        if !fresh {
+            // The bitmap gave out a number that is in use.
+            let (field, value, expected) = ("i_mode", u64::from(inode.state.read().record.mode), "0 in a free inode");
+            return Err(Corrupt::Inode { ino, field, value, expected }.into());
+        }
         self.inodes.acquire(ino);
         self.own(&inode);
         Ok(inode)

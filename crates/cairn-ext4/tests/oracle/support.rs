@@ -1,0 +1,42 @@
+//! Volumes in memory, opened and judged.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{assert_clean, mke2fs};
+
+/// A fresh volume made by mke2fs.
+pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    mke2fs(file.path(), size, args);
+    Arc::new(read_image(file.path()).unwrap())
+}
+
+/// Opens a volume that must open.
+#[track_caller]
+pub fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<Ext4> {
+    try_open(device.clone(), options).expect("the volume opens")
+}
+
+/// Opens what may not be a volume.
+pub fn try_open(device: Arc<dyn BlockDevice>, options: &str) -> cairn_ext4::error::Result<Arc<Ext4>> {
+    let options = MountOptions::parse(options).expect("valid options");
+    Ext4::open(device, Arc::new(Threads::new()), &options)
+}
+
+/// Asserts that e2fsck finds nothing on an unmounted volume.
+#[track_caller]
+pub fn judge(device: &MemoryDevice) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write_image(device, file.path()).unwrap();
+    assert_clean(file.path());
+}
+
+/// True if the long runs were asked for.
+pub fn deep() -> bool {
+    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
+}
