@@ -24,6 +24,7 @@ use crate::groups::GroupTable;
 use crate::space::{BlockSource, Freed};
 use crate::txn::Handle;
 
+mod adopt;
 mod blocks;
 pub(crate) mod free_map;
 mod inodes;

@@ -13,6 +13,7 @@ pub mod credits;
 pub mod dir;
 pub mod error;
 pub mod extent;
+mod fast_commit;
 pub mod format;
 pub mod fsync;
 pub mod groups;

@@ -1,6 +1,7 @@
 //! Opening and closing a volume: what is checked, what is recovered, and in which order things reach the disk.
 //!
-//! Opening for writing: superblock → features → journal replay → descriptors → "mounted" mark → journal → orphans.
+//! Opening for writing: superblock → features → replay of the journal and its fast commits → descriptors → "mounted" mark
+//! → journal → orphans.
 //! Opening read-only writes nothing: an unclean journal's blocks are laid over the device in memory.
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use cairn_jbd2::{Journal, JournalArea, JournalOptions};
 use crate::Ext4;
 use crate::alloc::Space;
 use crate::error::{Error, Result};
+use crate::fast_commit::Place;
 use crate::format::features::{Access, Compat, Incompat, RoCompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{self as format, Superblock};
@@ -23,7 +25,7 @@ use crate::groups::GroupTable;
 use crate::inode::directory;
 use crate::options::MountOptions;
 use crate::orphan::{OrphanFile, Orphans};
-use crate::recovery;
+use crate::recovery::{self, Replayed};
 use crate::superblock::{LiveSuperblock, Mark};
 use crate::txn::Txn;
 use crate::volume::{Parts, Volume};
@@ -71,10 +73,13 @@ pub(crate) fn open(
     let buffers = BufferCache::new(device.clone(), layout.block_size, budget.clone());
     let journal_area = journal_area(&probe.superblock, &layout, &buffers, &device)?;
     // Recovery may change everything that was read so far, the superblock included.
-    let (buffers, layout) = match &journal_area {
-        Some(area) if !options.no_load => recovery::replay(area, &device, buffers, &budget, layout, writable)?,
-        _ => (buffers, layout),
+    let place = Place { device: &device, budget: &budget, runtime: &runtime };
+    let Replayed { buffers, layout, refused } = match &journal_area {
+        Some(area) if !options.no_load => recovery::replay(area, &place, buffers, layout, writable)?,
+        _ => Replayed { buffers, layout, refused: None },
     };
+    let stopped = stopped.or(refused);
+    let writable = stopped.is_none();
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
     let groups = Arc::new(GroupTable::open(&buffers, &layout)?);
@@ -156,9 +161,11 @@ fn journal_area(
     Ok(Some(JournalArea { device: device.clone(), block_size: layout.block_size, extents }))
 }
 
-type FoundSlots = Vec<(Ino, crate::orphan::Slot)>;
+/// Orphans that were found, with their slots.
+pub(crate) type FoundSlots = Vec<(Ino, crate::orphan::Slot)>;
 
-fn open_orphan_file(parts: &Parts) -> Result<(Option<OrphanFile>, FoundSlots)> {
+/// The orphan file, and what its slots hold.
+pub(crate) fn open_orphan_file(parts: &Parts) -> Result<(Option<OrphanFile>, FoundSlots)> {
     if !parts.layout.features.compat(Compat::ORPHAN_FILE) {
         return Ok((None, Vec::new()));
     }

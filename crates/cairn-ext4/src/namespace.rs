@@ -237,7 +237,7 @@ fn drop_directory(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Resul
 }
 
 /// A directory's entries changed: its times move, and its link count with its subdirectories.
-fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode, subdirectories: i32) -> Result<()> {
+pub(crate) fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode, subdirectories: i32) -> Result<()> {
     let mut state = parent.state.write();
     let now = attributes::now(volume);
     state.record.mtime = now;

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use cairn_base::{FileBlock, Ino, Pba};
-use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
-use cairn_cache::budget::Budget;
 use cairn_cache::mapper::Run;
-use cairn_jbd2::JournalArea;
+use cairn_jbd2::{FastCommit, JournalArea};
 
 use crate::corrupt::Corrupt;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fast_commit::{self, Place};
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
 use crate::inode::truncate;
@@ -62,33 +61,84 @@ fn raw_record(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<R
     Ok(Record::decode(raw, ino, layout)?)
 }
 
-/// Replays an unclean journal: to the device if the volume is writable, else over the device in memory. What was read before
-/// may be stale afterwards, so buffers and layout are made anew.
+/// What a replay leaves.
+pub(crate) struct Replayed {
+    /// Buffers that show it.
+    pub buffers: Arc<BufferCache>,
+    /// The layout, which may have changed.
+    pub layout: Layout,
+    /// Why the volume must not be written although it could be.
+    pub refused: Option<Arc<str>>,
+}
+
+/// Replays an unclean journal, fast commits included: to the device if the volume is writable, else over the device in
+/// memory. What was read before may be stale afterwards, so buffers and layout are made anew.
 pub(crate) fn replay(
     area: &JournalArea,
-    device: &Arc<dyn BlockDevice>,
+    place: &Place<'_>,
     buffers: Arc<BufferCache>,
-    budget: &Arc<Budget>,
     layout: Layout,
     writable: bool,
-) -> Result<(Arc<BufferCache>, Layout)> {
+) -> Result<Replayed> {
+    let commits = cairn_jbd2::fast_commits(area)?;
+    if !commits.is_empty() {
+        return replay_fast_commits(area, place, &layout, &commits, writable);
+    }
     let fresh = if writable {
-        let done = cairn_jbd2::recover(area, device)?;
+        let done = cairn_jbd2::recover(area, place.device)?;
         if done.transactions == 0 {
-            return Ok((buffers, layout));
+            return Ok(Replayed { buffers, layout, refused: None });
         }
         tracing::info!(transactions = done.transactions, blocks = done.blocks, "journal replayed");
-        BufferCache::new(device.clone(), layout.block_size, budget.clone())
+        BufferCache::new(place.device.clone(), layout.block_size, place.budget.clone())
     } else {
-        let overlay = cairn_jbd2::replay_in_memory(area)?;
-        if overlay.is_empty() {
-            return Ok((buffers, layout));
-        }
-        BufferCache::with_overlay(device.clone(), layout.block_size, budget.clone(), overlay)
+        overlaid(area, place, layout.block_size)?
     };
-    let superblock = LiveSuperblock::new(layout.block_size).read(&fresh)?;
-    let layout = Layout::new(&superblock, device.geometry().size)?;
-    Ok((fresh, layout))
+    let layout = layout_of(&fresh, place)?;
+    Ok(Replayed { buffers: fresh, layout, refused: None })
+}
+
+/// The log's last state with the fast commits after it. If they do not fit, the volume stays as the log has it, read-only.
+fn replay_fast_commits(
+    area: &JournalArea,
+    place: &Place<'_>,
+    layout: &Layout,
+    commits: &[FastCommit],
+    writable: bool,
+) -> Result<Replayed> {
+    let buffers = overlaid(area, place, layout.block_size)?;
+    let layout = layout_of(&buffers, place)?;
+    match fast_commit::apply(place, &buffers, layout, commits) {
+        Ok(()) if writable => {
+            let done = cairn_jbd2::recover_with(area, place.device, || buffers.write_back())?;
+            tracing::info!(transactions = done.transactions, fast_commits = commits.len(), "journal replayed");
+            let buffers = BufferCache::new(place.device.clone(), layout.block_size, place.budget.clone());
+            let layout = layout_of(&buffers, place)?;
+            Ok(Replayed { buffers, layout, refused: None })
+        }
+        Ok(()) => Ok(Replayed { buffers, layout, refused: None }),
+        Err(error @ (Error::Device(_) | Error::Journal(_))) => Err(error),
+        Err(error) => {
+            let reason = format!(
+                "the last changes, made by fast commits, cannot be replayed and are not shown ({error}); \
+                 run `e2fsck` or mount with Linux once"
+            );
+            let buffers = overlaid(area, place, layout.block_size)?;
+            Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
+        }
+    }
+}
+
+/// Buffers that show the replayed log over the device.
+fn overlaid(area: &JournalArea, place: &Place<'_>, block_size: u32) -> Result<Arc<BufferCache>> {
+    let overlay = cairn_jbd2::replay_in_memory(area)?;
+    Ok(BufferCache::with_overlay(place.device.clone(), block_size, place.budget.clone(), overlay))
+}
+
+fn layout_of(buffers: &Arc<BufferCache>, place: &Place<'_>) -> Result<Layout> {
+    let block_size = buffers.block_size();
+    let superblock = LiveSuperblock::new(block_size).read(buffers)?;
+    Ok(Layout::new(&superblock, place.device.geometry().size)?)
 }
 
 /// Finishes what the orphan records tell: nameless inodes are deleted, others cut to their size.
@@ -108,7 +158,7 @@ pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> R
 }
 
 /// The list that starts in the superblock, head first.
-fn orphan_list(volume: &Arc<Volume>) -> Result<Vec<Ino>> {
+pub(crate) fn orphan_list(volume: &Arc<Volume>) -> Result<Vec<Ino>> {
     let mut next = volume.superblock.read(&volume.buffers)?.raw.s_last_orphan.get();
     let mut members = Vec::new();
     let mut seen = std::collections::HashSet::new();

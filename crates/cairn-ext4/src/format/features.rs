@@ -303,9 +303,6 @@ impl Features {
         for name in names_of(left.bits(), RO_COMPAT_NAMES, 'R') {
             reasons.push(format!("feature {name}: Cairn does not know how to keep it; mount with Linux to write"));
         }
-        if self.compat(Compat::FAST_COMMIT) && self.incompat(Incompat::RECOVER) {
-            reasons.push("feature fast_commit: the journal may hold fast commits; run `e2fsck` to replay them".into());
-        }
         reasons
     }
 

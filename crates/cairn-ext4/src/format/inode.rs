@@ -263,6 +263,33 @@ impl Inode {
         }
     }
 
+    /// This record with the first bytes of another version of it laid over, as a fast commit holds them. The space in use
+    /// stays: whoever applies fast commits counts it anew.
+    pub fn overlaid(&self, bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
+        let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
+        let mut whole = vec![0; layout.inode_size as usize];
+        self.encode(ino, layout, &mut whole);
+        let Some(place) = whole.get_mut(..bytes.len()).filter(|place| place.len() >= GOOD_OLD_SIZE) else {
+            return Err(wrong("record length", bytes.len() as u64, "beyond the inode size"));
+        };
+        place.copy_from_slice(bytes);
+        let room = whole.len() - GOOD_OLD_SIZE;
+        let extra_isize = if room > 0 { widen(&whole).i_extra_isize.get() } else { 0 };
+        if usize::from(extra_isize) > room || !extra_isize.is_multiple_of(4) {
+            return Err(wrong("i_extra_isize", extra_isize.into(), "beyond the record or not a multiple of 4"));
+        }
+        let mut inode = Self::from_raw(whole, layout, extra_isize);
+        if inode.size > i64::MAX.cast_unsigned() {
+            return Err(wrong("i_size", inode.size, "beyond 2^63"));
+        }
+        if inode.file_acl != self.file_acl {
+            return Err(wrong("i_file_acl", inode.file_acl.get(), "changed by a fast commit, which never do that"));
+        }
+        inode.blocks_512 = self.blocks_512;
+        inode.dtime = 0;
+        Ok(inode)
+    }
+
     /// Writes the record, which has `layout.inode_size` bytes, and its checksum.
     ///
     /// # Panics

@@ -45,7 +45,8 @@ fn head(tid: u32) -> Vec<u8> {
 
 #[test]
 fn all_operations_are_read_in_order() {
-    let extent = [words(&[12, 3]), 0x8005_u16.to_le_bytes().to_vec(), 1_u16.to_le_bytes().to_vec(), words(&[9])].concat();
+    let extent =
+        [words(&[12, 3]), 0x8005_u16.to_le_bytes().to_vec(), 1_u16.to_le_bytes().to_vec(), words(&[9])].concat();
     let raw = vec![0x5a; 160];
     let name = |name: &str| [words(&[2, 12]), name.as_bytes().to_vec()].concat();
     let records = [

@@ -1,0 +1,155 @@
+//! Applying the journal's fast commits: changes of names, records and mappings that Linux logged one by one.
+//!
+//! They are applied in memory, to buffers over the replayed log, by a bare volume without a journal; nobody else sees it.
+//! Only when all of them fit are the buffers written home, and only then is the log declared empty: a crash in between
+//! starts over, and every operation may be repeated.
+//!
+//! Linux records neither times nor link counts of existing directories: both are worked out here.
+
+mod names;
+mod records;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+use cairn_cache::file::{PageCache, PageCacheOptions};
+use cairn_jbd2::fast_commit::{FastCommit, Operation};
+use cairn_vfs::Error as VfsError;
+
+use crate::alloc::Space;
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::layout::Layout;
+use crate::groups::GroupTable;
+use crate::inode::{Inode, directory};
+use crate::options::MountOptions;
+use crate::orphan::Orphans;
+use crate::superblock::LiveSuperblock;
+use crate::txn::Txn;
+use crate::volume::{Parts, Volume};
+
+/// What a bare volume is made of.
+pub(crate) struct Place<'a> {
+    /// The device.
+    pub device: &'a Arc<dyn BlockDevice>,
+    /// Shared with the volume to come.
+    pub budget: &'a Arc<Budget>,
+    /// Clock and randomness.
+    pub runtime: &'a Arc<dyn Runtime>,
+}
+
+/// Applies fast commits to buffers that show the volume as the last whole transaction left it. Nothing is written to the
+/// device; after an error the buffers are good for nothing.
+///
+/// # Errors
+/// A fast commit does not fit the volume, or the device failed.
+pub(crate) fn apply(
+    place: &Place<'_>,
+    buffers: &Arc<BufferCache>,
+    layout: Layout,
+    commits: &[FastCommit],
+) -> Result<()> {
+    let volume = bare_volume(place, buffers, layout)?;
+    let mut replay = Replay { volume: &volume, touched: BTreeSet::new() };
+    let operations = || commits.iter().flat_map(|commit| &commit.operations);
+    // Before anything else is allocated: blocks for trees and directories must not come from what files already hold.
+    for operation in operations() {
+        if let Operation::AddRange { pba, len, .. } = operation {
+            let handle = volume.begin(volume.credits.create)?;
+            volume.space.adopt_blocks(&handle, *pba, u64::from(*len))?;
+        }
+    }
+    operations().try_for_each(|operation| replay.operation(operation))?;
+    replay.finish()
+}
+
+fn bare_volume(place: &Place<'_>, buffers: &Arc<BufferCache>, layout: Layout) -> Result<Arc<Volume>> {
+    let layout = Arc::new(layout);
+    let superblock = LiveSuperblock::new(layout.block_size);
+    let groups = Arc::new(GroupTable::open(buffers, &layout)?);
+    let parts = Parts {
+        device: place.device.clone(),
+        buffers: buffers.clone(),
+        layout: layout.clone(),
+        superblock,
+        groups: groups.clone(),
+        runtime: place.runtime.clone(),
+    };
+    let hash = directory::hash_settings(&superblock.read(buffers)?);
+    let options = PageCacheOptions::new(layout.block_size);
+    let pages = PageCache::new(place.device.clone(), place.budget.clone(), options, place.runtime.clone());
+    let space = Arc::new(Space::new(groups, layout, place.runtime.clone()));
+    let (orphan_file, slots) = crate::mount::open_orphan_file(&parts)?;
+    let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
+    let volume = Arc::new(Volume::new(parts, pages, txn, None, space, orphans, MountOptions::default(), hash, None));
+    let listed = crate::recovery::orphan_list(&volume)?;
+    volume.orphans.adopt(slots, listed);
+    Ok(volume)
+}
+
+/// The application in progress.
+struct Replay<'a> {
+    volume: &'a Arc<Volume>,
+    /// Inodes whose record came from a fast commit.
+    touched: BTreeSet<Ino>,
+}
+
+/// An operation that does not fit the volume.
+fn misfit(ino: Ino, value: u64, what: &'static str) -> Error {
+    Corrupt::Inode { ino, field: "fast commit", value, expected: what }.into()
+}
+
+impl Replay<'_> {
+    fn operation(&mut self, operation: &Operation) -> Result<()> {
+        match operation {
+            Operation::AddRange { ino, start, pba, len, unwritten } => {
+                self.add_range(*ino, *start, u64::from(*len), *pba, *unwritten)
+            }
+            Operation::DeleteRange { ino, start, len } => self.delete_range(*ino, *start, u64::from(*len)),
+            Operation::Create(name) => self.create(name),
+            Operation::Link(name) => self.link(name),
+            Operation::Unlink(name) => self.unlink(name),
+            Operation::Inode { ino, raw } => self.record(*ino, raw),
+        }
+    }
+
+    /// An inode, if its number is in use and holds one.
+    fn find(&self, ino: Ino) -> Result<Option<Arc<Inode>>> {
+        let reserved = ino.get() < u64::from(self.volume.layout.first_ino) && ino != crate::ROOT_INO;
+        if reserved || self.volume.layout.inode_group(ino).is_none() {
+            return Err(misfit(ino, ino.get(), "not the number of a file"));
+        }
+        if let Some(inode) = self.volume.inodes.get(ino) {
+            return Ok(Some(inode));
+        }
+        if !self.volume.groups.inode_in_use(ino)? {
+            return Ok(None);
+        }
+        match self.volume.inode(ino) {
+            Ok(inode) => Ok(Some(inode)),
+            Err(Error::Vfs(VfsError::Stale)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn expect(&self, ino: Ino) -> Result<Arc<Inode>> {
+        self.find(ino)?.ok_or_else(|| misfit(ino, ino.get(), "names an inode that does not exist"))
+    }
+
+    /// What was removed while it was open has no name and no user now.
+    fn finish(&self) -> Result<()> {
+        for ino in &self.touched {
+            let Some(inode) = self.volume.inodes.get(*ino) else { continue };
+            let nameless = inode.state.read().record.links == 0;
+            if nameless && !self.volume.orphans.contains(*ino) {
+                crate::inode::delete::delete(self.volume, &inode)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Names that came and went.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_jbd2::fast_commit::Name;
+use cairn_vfs::FileKind;
+
+use super::{Replay, misfit};
+use crate::error::Result;
+use crate::inode::{Inode, delete, directory};
+use crate::namespace;
+
+impl Replay<'_> {
+    fn directory(&self, ino: Ino) -> Result<Arc<Inode>> {
+        let parent = self.expect(ino)?;
+        if parent.kind != FileKind::Directory {
+            return Err(misfit(ino, ino.get(), "names something that is not a directory as one"));
+        }
+        Ok(parent)
+    }
+
+    /// Adds a name; false if it is already there.
+    fn add_name(&self, name: &Name, inode: &Arc<Inode>) -> Result<bool> {
+        let volume = self.volume;
+        namespace::check_name(&name.name)?;
+        let parent = self.directory(name.parent)?;
+        if let Some((there, _)) = directory::lookup(volume, &parent, &name.name)? {
+            let same = there == inode.ino;
+            return if same { Ok(false) } else { Err(misfit(inode.ino, there.get(), "takes a name that is in use")) };
+        }
+        let handle = volume.begin(volume.credits.create)?;
+        directory::add(volume, &handle, &parent, &name.name, inode.ino, inode.kind)?;
+        namespace::touch_parent(volume, &handle, &parent, i32::from(inode.kind == FileKind::Directory))?;
+        Ok(true)
+    }
+
+    fn set_links(&self, inode: &Inode, change: impl FnOnce(u32) -> u32) -> Result<u32> {
+        let handle = self.volume.begin(self.volume.credits.attributes)?;
+        let mut state = inode.state.write();
+        state.record.links = change(state.record.links);
+        inode.store(self.volume, &handle, &mut state)?;
+        Ok(state.record.links)
+    }
+
+    /// The first name of a new inode. A directory has no blocks yet.
+    pub(super) fn create(&mut self, name: &Name) -> Result<()> {
+        let inode = self.expect(name.ino)?;
+        if inode.kind != FileKind::Directory {
+            self.add_name(name, &inode)?;
+            return self.set_links(&inode, |_| 1).map(drop);
+        }
+        if inode.size() == 0 {
+            let handle = self.volume.begin(self.volume.credits.create)?;
+            directory::init(self.volume, &handle, &inode, name.parent)?;
+        }
+        self.add_name(name, &inode).map(drop)
+    }
+
+    /// One more name.
+    pub(super) fn link(&mut self, name: &Name) -> Result<()> {
+        let inode = self.expect(name.ino)?;
+        if inode.kind == FileKind::Directory {
+            return Err(misfit(name.ino, name.parent.get(), "links a directory"));
+        }
+        if self.add_name(name, &inode)? {
+            self.set_links(&inode, |links| (links + 1).min(u32::from(u16::MAX)))?;
+            let handle = self.volume.begin(self.volume.credits.orphan)?;
+            let mut state = inode.state.write();
+            // A nameless file that was still open when the log ended.
+            if self.volume.orphans.remove(self.volume, &handle, inode.ino)? {
+                state.record.dtime = 0;
+            }
+            inode.store(self.volume, &handle, &mut state)?;
+        }
+        Ok(())
+    }
+
+    /// One name less; the last one takes the inode with it.
+    pub(super) fn unlink(&mut self, name: &Name) -> Result<()> {
+        let volume = self.volume;
+        namespace::check_name(&name.name)?;
+        let parent = self.directory(name.parent)?;
+        match directory::lookup(volume, &parent, &name.name)? {
+            Some((ino, _)) if ino == name.ino => {}
+            // Removed already, or given to another inode since.
+            _ => return Ok(()),
+        }
+        let inode = self.expect(name.ino)?;
+        let is_directory = inode.kind == FileKind::Directory;
+        if is_directory && !directory::is_empty(volume, &inode)? {
+            return Err(misfit(name.ino, name.parent.get(), "removes a directory that is not empty"));
+        }
+        {
+            let handle = volume.begin(volume.credits.unlink)?;
+            directory::remove(volume, &handle, &parent, &name.name)?;
+            namespace::touch_parent(volume, &handle, &parent, -i32::from(is_directory))?;
+        }
+        let left = self.set_links(&inode, |links| if is_directory { 0 } else { links.saturating_sub(1) })?;
+        if left == 0 {
+            delete::delete(volume, &inode)?;
+        }
+        Ok(())
+    }
+}

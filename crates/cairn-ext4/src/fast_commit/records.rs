@@ -1,0 +1,190 @@
+//! Inode records and block maps.
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino, Pba};
+use cairn_cache::mapper::Run;
+use cairn_vfs::FileKind;
+
+use super::{Replay, misfit};
+use crate::error::Result;
+use crate::format::extent::MAX_FILE_BLOCKS;
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::inode::{Inode, State, delete, has_block_map};
+use crate::map::Progress;
+use crate::status::{ExtentStatus, State as Mapped};
+use crate::txn::Handle;
+
+/// Flags that say how contents are stored.
+const STORAGE: InodeFlags = InodeFlags::EXTENTS.union(InodeFlags::INDEX).union(InodeFlags::INLINE_DATA);
+/// Byte offset of `i_generation`.
+const GENERATION_AT: usize = 0x64;
+
+impl Replay<'_> {
+    /// An inode's record as the fast commit has it, with the block map that is there.
+    pub(super) fn record(&mut self, ino: Ino, raw: &[u8]) -> Result<()> {
+        self.touched.insert(ino);
+        let generation =
+            raw.get(GENERATION_AT..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word));
+        let found = match self.find(ino)? {
+            Some(inode) if inode.state.read().record.generation != generation => {
+                // The number was used again after the last user of a nameless inode went.
+                if inode.state.read().record.links > 0 {
+                    return Err(misfit(ino, u64::from(generation), "gives an inode in use another generation"));
+                }
+                delete::delete(self.volume, &inode)?;
+                None
+            }
+            found => found,
+        };
+        match found {
+            Some(inode) => self.update(&inode, raw),
+            None => self.make(ino, generation, raw),
+        }
+    }
+
+    fn update(&self, inode: &Arc<Inode>, raw: &[u8]) -> Result<()> {
+        let handle = self.volume.begin(self.volume.credits.attributes)?;
+        let mut guard = inode.state.write();
+        let state = &mut *guard;
+        let before = &state.record;
+        let mut new = before.overlaid(raw, inode.ino, &self.volume.layout)?;
+        if FileKind::from_mode(u32::from(new.mode)) != Some(inode.kind) {
+            return Err(misfit(inode.ino, u64::from(new.mode), "changes the kind of an inode"));
+        }
+        if inode.kind == FileKind::Directory {
+            // Its names are changed one by one, and what follows from them with them.
+            (new.size, new.links, new.block) = (before.size, before.links, before.block);
+            new.flags = (new.flags - STORAGE) | (before.flags & STORAGE);
+        } else {
+            choose_map(inode.ino, before, &mut new)?;
+        }
+        state.size = new.size;
+        state.record = new;
+        state.status = ExtentStatus::default();
+        inode.store(self.volume, &handle, state)
+    }
+
+    fn make(&self, ino: Ino, generation: u32, raw: &[u8]) -> Result<()> {
+        let volume = self.volume;
+        let blank = Record::new(generation, &volume.layout);
+        let mut new = blank.overlaid(raw, ino, &volume.layout)?;
+        let kind = FileKind::from_mode(u32::from(new.mode))
+            .ok_or_else(|| misfit(ino, u64::from(new.mode), "makes an inode of no known kind"))?;
+        if kind == FileKind::Directory {
+            (new.size, new.links) = (0, 2);
+            new.flags -= STORAGE;
+            volume.init_block_map(&mut new);
+        } else {
+            choose_map(ino, &blank, &mut new)?;
+        }
+        let handle = volume.begin(volume.credits.create)?;
+        volume.space.adopt_inode(&handle, ino, kind == FileKind::Directory)?;
+        let inode = volume.adopt(Inode::new(volume, ino, volume.locate(ino)?, kind, new))?;
+        inode.store(volume, &handle, &mut inode.state.write())
+    }
+
+    /// Maps blocks that are marked in use, whatever was there before.
+    pub(super) fn add_range(&mut self, ino: Ino, start: FileBlock, len: u64, pba: Pba, unwritten: bool) -> Result<()> {
+        let inode = self.expect(ino)?;
+        let handle = self.volume.begin(self.volume.credits.create)?;
+        let end = start.get() + len;
+        if len == 0 || end > MAX_FILE_BLOCKS || pba.get() <= self.volume.layout.first_data_block {
+            return Err(misfit(ino, len, "maps an impossible range"));
+        }
+        let mut guard = inode.state.write();
+        let state = &mut *guard;
+        if !has_block_map(&state.record) {
+            return Err(misfit(ino, start.get(), "maps blocks of an inode that has none"));
+        }
+        let mut at = start.get();
+        while at < end {
+            let target = Pba(pba.get() + (at - start.get()));
+            at +=
+                self.add_part(&inode, &handle, state, Run { start: FileBlock(at), len: end - at }, target, unwritten)?;
+        }
+        state.status = ExtentStatus::default();
+        inode.store(self.volume, &handle, state)
+    }
+
+    /// Maps the start of a run, as far as it is of one kind now; returns how far.
+    fn add_part(
+        &self,
+        inode: &Inode,
+        handle: &Handle,
+        state: &mut State,
+        run: Run,
+        pba: Pba,
+        unwritten: bool,
+    ) -> Result<u64> {
+        let end = run.start.get() + run.len;
+        let found = self.volume.map_of(inode, state).lookup(&state.record.block, run.start)?;
+        let Some(part) = found.clip(run.start.get(), end).filter(|part| part.len > 0) else {
+            return Err(misfit(inode.ino, run.start.get(), "maps blocks that a file cannot have"));
+        };
+        let here = Run { start: run.start, len: part.len };
+        let (mapped, is_unwritten) = match part.state {
+            Mapped::Mapped(there) => (Some(there), false),
+            Mapped::Unwritten(there) => (Some(there), true),
+            _ => (None, false),
+        };
+        if mapped == Some(pba) {
+            if is_unwritten != unwritten {
+                let map = self.volume.map_of(inode, state);
+                let block = &mut state.record.block;
+                let delta = if unwritten {
+                    map.mark_unwritten(handle, block, here)?
+                } else {
+                    map.convert_written(handle, block, here)?
+                };
+                self.volume.account(state, delta);
+            }
+            return Ok(here.len);
+        }
+        if mapped.is_some() {
+            self.remove(inode, handle, state, here)?;
+        }
+        let delta = self.volume.map_of(inode, state).insert(handle, &mut state.record.block, here, pba, unwritten)?;
+        self.volume.account(state, delta);
+        Ok(here.len)
+    }
+
+    /// Makes a hole.
+    pub(super) fn delete_range(&mut self, ino: Ino, start: FileBlock, len: u64) -> Result<()> {
+        let inode = self.expect(ino)?;
+        let handle = self.volume.begin(self.volume.credits.remove_step)?;
+        let mut guard = inode.state.write();
+        let state = &mut *guard;
+        if len == 0 || !has_block_map(&state.record) {
+            return Ok(());
+        }
+        self.remove(&inode, &handle, state, Run { start, len })?;
+        state.status = ExtentStatus::default();
+        inode.store(self.volume, &handle, state)
+    }
+
+    fn remove(&self, inode: &Inode, handle: &Handle, state: &mut State, run: Run) -> Result<()> {
+        loop {
+            let map = self.volume.map_of(inode, state);
+            let (progress, delta) = map.remove(handle, &mut state.record.block, run, u32::MAX)?;
+            self.volume.account(state, delta);
+            if progress == Progress::Done {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Fast commits tell ranges, not maps: the map stays, or starts empty. What is not a map is taken as it is.
+fn choose_map(ino: Ino, before: &Record, new: &mut Record) -> Result<()> {
+    let extents = new.flags.contains(InodeFlags::EXTENTS);
+    let same = has_block_map(new) && extents == before.flags.contains(InodeFlags::EXTENTS);
+    match (has_block_map(before), has_block_map(new)) {
+        (true, _) if same => new.block = before.block,
+        (true, _) => return Err(misfit(ino, u64::from(new.flags.bits()), "changes how contents are stored")),
+        (false, true) if extents => crate::extent::initialize(&mut new.block),
+        (false, true) => new.block = [0; 60],
+        (false, false) => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Fast commits that the kernel logged, replayed by Cairn: judged by what was there when the image was taken, by e2fsck,
+//! and by the kernel's own replay.
+
+use std::fs::{self, File, OpenOptions as FsOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::file::{FileDevice, OpenOptions};
+use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::judge::{KernelMount, assert_clean, debugfs, mke2fs};
+use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_path, digest_volume};
+use cairn_vfs::FileSystem;
+
+/// Times of directories are not in fast commits.
+const COMPARED: SnapshotOptions = SnapshotOptions { times: false, sectors: true, directory_links: true };
+/// The kernel's replay forgets to count links of directories and the blocks of new ones.
+const BY_KERNEL: SnapshotOptions = SnapshotOptions { times: false, sectors: false, directory_links: false };
+
+const FORMATS: &[(&str, &[&str])] = &[
+    ("1K", &["-t", "ext4", "-b", "1024", "-O", "fast_commit"]),
+    ("4K", &["-t", "ext4", "-b", "4096", "-O", "fast_commit"]),
+    ("no csum", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,^metadata_csum,uninit_bg"]),
+    ("orphan_file, csum_seed", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,metadata_csum_seed,orphan_file"]),
+];
+
+fn open(image: &Path, options: &str) -> Arc<Ext4> {
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(FileDevice::open(image, OpenOptions::write()).expect("the image opens"));
+    let options = MountOptions::parse(options).expect("valid options");
+    Ext4::open(device, Arc::new(Threads::new()), &options).expect("the volume opens")
+}
+
+fn append(path: &Path, bytes: &[u8]) {
+    let mut file = FsOptions::new().create(true).append(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// What is committed whole before the fast commits begin.
+fn prepare(root: &Path) {
+    fs::create_dir(root.join("old")).unwrap();
+    for (name, len) in
+        [("grows", 5000), ("victim", 50_000), ("cut", 300_000), ("renamed", 3000), ("replaced", 9000), ("twin", 700)]
+    {
+        append(&root.join("old").join(name), &vec![name.as_bytes()[0]; len]);
+    }
+    fs::create_dir(root.join("gone")).unwrap();
+    fs::hard_link(root.join("old/twin"), root.join("old/other")).unwrap();
+    // A file in many pieces, whose tree has blocks of its own.
+    let pieces = File::create(root.join("old/pieces")).unwrap();
+    for piece in 0..40 {
+        pieces.write_all_at(b"piece", piece * 8192).unwrap();
+    }
+    rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
+}
+
+/// Changes that fast commits can tell, an fsync after each.
+fn change(root: &Path) {
+    let old = root.join("old");
+    // The first fsync after a whole commit may still be a whole one.
+    append(&old.join("grows"), &[1; 70_000]);
+    append(&old.join("new"), &[2; 10_000]);
+    append(&old.join("grows"), &[3; 7_000]);
+    fs::rename(old.join("renamed"), root.join("elsewhere")).unwrap();
+    append(&root.join("elsewhere"), b"more");
+    fs::rename(old.join("new"), old.join("replaced")).unwrap();
+    append(&old.join("replaced"), b"and more");
+    fs::remove_file(old.join("victim")).unwrap();
+    fs::remove_file(old.join("other")).unwrap();
+    append(&old.join("twin"), b"alone");
+    let cut = FsOptions::new().write(true).open(old.join("cut")).unwrap();
+    cut.set_len(30_001).unwrap();
+    cut.sync_all().unwrap();
+    let pieces = FsOptions::new().write(true).open(old.join("pieces")).unwrap();
+    for piece in 40..60 {
+        pieces.write_all_at(b"later", piece * 8192).unwrap();
+    }
+    pieces.sync_all().unwrap();
+    fs::create_dir_all(root.join("dir/below")).unwrap();
+    append(&root.join("dir/below/file"), &[4; 100]);
+    fs::hard_link(root.join("dir/below/file"), root.join("dir/link")).unwrap();
+    append(&root.join("dir/below/file"), &[5; 100]);
+    fs::remove_dir(root.join("gone")).unwrap();
+    append(&old.join("grows"), b"!");
+    let reserved = File::create(root.join("reserved")).unwrap();
+    rustix::fs::fallocate(&reserved, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    reserved.sync_all().unwrap();
+    reserved.write_all_at(&[6; 4096], 1 << 16).unwrap();
+    reserved.sync_all().unwrap();
+    for n in 0..30 {
+        append(&root.join(format!("dir/many-{n}")), &vec![7; n * 100]);
+    }
+}
+
+/// An image whose journal ends in fast commits, and what the kernel showed at that moment.
+fn crashed(dir: &Path, args: &[&str], change: fn(&Path)) -> (PathBuf, Snapshot, Snapshot) {
+    let (live, image) = (dir.join("live"), dir.join("image"));
+    mke2fs(&live, 128 << 20, args);
+    let mount = KernelMount::new(&live, "");
+    prepare(mount.path());
+    change(mount.path());
+    // Direct from the page cache of the image file: what the kernel sent to the device so far.
+    fs::copy(&live, &image).unwrap();
+    let shown = digest_path(mount.path(), COMPARED).unwrap();
+    let roughly = digest_path(mount.path(), BY_KERNEL).unwrap();
+    mount.unmount();
+    let log = debugfs(&image, "logdump");
+    let area = log.split("*** Fast Commit Area ***").nth(1).unwrap_or_default();
+    assert!(area.contains("tag TAIL"), "the kernel logged no fast commits:\n{log}");
+    // The last whole commit must not have swallowed what is to be tested.
+    for tag in ["CREAT_DENTRY", "ADD_ENTRY", "DEL_ENTRY", "ADD_RANGE", "DEL_RANGE", "INODE"] {
+        assert!(area.contains(&format!("tag {tag},")), "no {tag} in:\n{area}");
+    }
+    (image, shown, roughly)
+}
+
+#[test]
+fn cairn_shows_what_the_kernel_fast_committed() {
+    for (name, args) in FORMATS {
+        let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+        let (image, shown, roughly) = crashed(dir.path(), args, change);
+        let before = fs::read(&image).unwrap();
+        let fs = open(&image, "ro");
+        assert_eq!(fs.read_only_reason().as_deref(), Some("mounted with ro"), "{name}");
+        shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
+        drop(fs);
+        assert!(before == std::fs::read(&image).unwrap(), "{name}: a read-only open writes nothing");
+        let theirs = dir.path().join("theirs");
+        std::fs::copy(&image, &theirs).unwrap();
+        let mount = KernelMount::new(&theirs, "");
+        digest_path(mount.path(), BY_KERNEL).unwrap().assert_same(&roughly);
+        mount.unmount();
+        let fs = open(&image, "");
+        assert_eq!(fs.read_only_reason(), None, "{name}");
+        shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
+        fs.unmount().unwrap();
+        drop(fs);
+        assert_clean(&image);
+        let mount = KernelMount::new(&image, "");
+        digest_path(mount.path(), COMPARED).unwrap().assert_same(&shown);
+        mount.unmount();
+        assert_clean(&image);
+    }
+}
