@@ -8,7 +8,7 @@ use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 
 use crate::error::Result;
-use crate::inode::Inode;
+use crate::inode::{Inode, State};
 use crate::inode::mapper::InodeMapper;
 use crate::volume::Volume;
 
@@ -113,6 +113,26 @@ pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_si
 pub fn write_back(volume: &Arc<Volume>, inode: &Arc<Inode>, range: std::ops::Range<u64>, mode: Mode) -> Result<()> {
     let mapper = InodeMapper::new(volume, inode);
     inode.cache.write_back(&mapper, range, inode.size(), mode)?;
+    Ok(())
+}
+
+/// All data is on the device: the size on disk follows the size as readers see it. A file can grow without a write, or while other
+/// parts of it are dirty whose write-back does not reach the new end. Call with `data` held.
+pub fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    let lags = |state: &State| {
+        state.record.size < state.size && state.delayed == 0 && state.pending_tail.is_none() && !state.deleted
+    };
+    if !lags(&inode.state.read()) || inode.cache.has_dirty() {
+        return Ok(());
+    }
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    if lags(&state) {
+        state.record.size = state.size;
+        state.pending_size = 0;
+        inode.store(volume, &handle, &mut state)?;
+        state.data_changed_in = handle.tid();
+    }
     Ok(())
 }
 

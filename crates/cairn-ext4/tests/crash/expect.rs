@@ -1,0 +1,158 @@
+//! What a path must hold after a power cut, and what was found there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_vfs::{FileKind, FileSystem, IoFlags};
+
+use crate::pattern;
+
+/// What was promised of a path.
+#[derive(Clone, Debug)]
+pub enum Expect {
+    /// Nothing is there.
+    Gone,
+    /// A directory.
+    Directory,
+    /// A symbolic link to this.
+    Symlink(Vec<u8>),
+    /// A file that starts with these bytes (and ends with them unless `prefix`), and its attribute if that was promised.
+    File { id: u16, bytes: Arc<Vec<u8>>, prefix: bool, xattr: Option<Option<Vec<u8>>> },
+    /// One of these: a change of the name was not yet durable.
+    OneOf(Vec<Expect>),
+}
+
+/// What was found at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Directory,
+    Symlink(Vec<u8>),
+    File { bytes: Vec<u8>, xattr: Option<Vec<u8>> },
+}
+
+/// The attribute that the workloads set.
+pub const XATTR: &[u8] = b"user.state";
+
+impl Expect {
+    /// True if the contents of file `id` are part of the promise.
+    pub fn mentions(&self, id: u16) -> bool {
+        match self {
+            Self::File { id: other, .. } => *other == id,
+            Self::OneOf(all) => all.iter().any(|one| one.mentions(id)),
+            _ => false,
+        }
+    }
+
+    /// The promise that is left when file `id` grows at its end.
+    pub fn appended(&self, id: u16) -> Self {
+        match self {
+            Self::File { id: other, bytes, xattr, .. } if *other == id => {
+                Self::File { id, bytes: bytes.clone(), prefix: true, xattr: xattr.clone() }
+            }
+            Self::OneOf(all) => Self::OneOf(all.iter().map(|one| one.appended(id)).collect()),
+            other => other.clone(),
+        }
+    }
+
+    /// Compares.
+    pub fn check(&self, found: Option<&Found>) -> Result<(), String> {
+        match (self, found) {
+            (Self::Gone, None) | (Self::Directory, Some(Found::Directory)) => Ok(()),
+            (Self::Symlink(target), Some(Found::Symlink(other))) if target == other => Ok(()),
+            (Self::File { id, bytes, prefix, xattr }, Some(Found::File { bytes: there, xattr: value })) => {
+                if xattr.as_ref().is_some_and(|promised| promised != value) {
+                    return Err(format!("attribute {value:?}, promised was {xattr:?}"));
+                }
+                if there.len() < bytes.len() || (there.len() > bytes.len() && !prefix) {
+                    return Err(format!("{} bytes, promised were {} (prefix: {prefix})", there.len(), bytes.len()));
+                }
+                if let Some(at) = (0..bytes.len()).find(|at| there[*at] != bytes[*at]) {
+                    return Err(format!("byte {at} of {} is not what was made durable", bytes.len()));
+                }
+                pattern::check(*id, there, bytes.len())
+            }
+            (Self::OneOf(all), found) => {
+                let failures: Vec<String> = all.iter().filter_map(|one| one.check(found).err()).collect();
+                if failures.len() < all.len() { Ok(()) } else { Err(format!("none of: {}", failures.join("; "))) }
+            }
+            (promised, found) => Err(format!("{} instead of {}", describe(found), promised.describe())),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::File { id, bytes, .. } => format!("file {id:#x} of {} bytes", bytes.len()),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+fn describe(found: Option<&Found>) -> String {
+    match found {
+        None => "nothing".into(),
+        Some(Found::File { bytes, .. }) => format!("a file of {} bytes", bytes.len()),
+        Some(other) => format!("{other:?}"),
+    }
+}
+
+/// Reads everything: every name, every byte, every attribute. Files of the workloads hold their own bytes only.
+pub fn read_all(fs: &dyn FileSystem) -> Result<BTreeMap<String, Found>, String> {
+    let mut all = BTreeMap::new();
+    let mut left = vec![(String::new(), fs.root())];
+    while let Some((path, dir)) = left.pop() {
+        for name in names(fs, dir).map_err(|error| format!("listing /{path}: {error}"))? {
+            let full = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            let found = read_one(fs, dir, &full, &name, &mut left).map_err(|error| format!("/{full}: {error}"))?;
+            all.insert(full, found);
+        }
+    }
+    Ok(all)
+}
+
+fn names(fs: &dyn FileSystem, dir: Ino) -> cairn_vfs::Result<Vec<String>> {
+    let mut names = Vec::new();
+    fs.readdir(dir, 0, &mut |entry| {
+        names.push(String::from_utf8_lossy(&entry.name).into_owned());
+        true
+    })?;
+    names.retain(|name| name != "." && name != ".." && name != "lost+found");
+    Ok(names)
+}
+
+fn read_one(
+    fs: &dyn FileSystem,
+    dir: Ino,
+    full: &str,
+    name: &str,
+    left: &mut Vec<(String, Ino)>,
+) -> Result<Found, String> {
+    let text = |error: cairn_vfs::Error| error.to_string();
+    let attributes = fs.lookup(dir, name.as_bytes()).map_err(text)?;
+    let ino = attributes.ino;
+    let found = match attributes.kind {
+        FileKind::Directory => {
+            left.push((full.to_owned(), ino));
+            Found::Directory
+        }
+        FileKind::Symlink => Found::Symlink(fs.readlink(ino).map_err(text)?),
+        _ => {
+            let mut bytes = vec![0; usize::try_from(attributes.size).map_err(|error| error.to_string())?];
+            let got = fs.read(ino, 0, &mut bytes, IoFlags::empty()).map_err(text)?;
+            if got != bytes.len() {
+                return Err(format!("{got} of {} bytes read", bytes.len()));
+            }
+            if let Some(id) = pattern::owner(&bytes) {
+                pattern::check(id, &bytes, bytes.len())?;
+            }
+            let xattr = match fs.getxattr(ino, XATTR) {
+                Ok(value) => Some(value),
+                Err(cairn_vfs::Error::NoAttribute) => None,
+                Err(error) => return Err(text(error)),
+            };
+            Found::File { bytes, xattr }
+        }
+    };
+    fs.forget(ino, 1);
+    Ok(found)
+}

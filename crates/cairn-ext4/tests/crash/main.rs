@@ -1,0 +1,81 @@
+//! The crash search: seeded workloads on a recording device, power cuts at every flush and between, two recoveries
+//! each, and the proof that the search would notice a missing flush. Then devices that fail.
+//!
+//! `CAIRN_DEEP=1` looks at many times as many states.
+
+mod expect;
+
+mod pattern;
+mod run;
+mod search;
+mod worker;
+
+use std::sync::Arc;
+
+use run::{Careless, Workload};
+use search::{depth, judge_cairn, search};
+
+const K4: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4"];
+const K4_ORPHANS: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "orphan_file,metadata_csum_seed"];
+const K1: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1"];
+const K1_ORPHANS: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "orphan_file"];
+const K1_NO_SUMS: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum,^64bit,uninit_bg"];
+const EXT3: &[&str] = &["-t", "ext3", "-b", "1024", "-J", "size=1"];
+
+/// Random subsets of unflushed writes a workload.
+const RANDOM: usize = 14;
+
+fn workload(seed: u64, mke2fs: &'static [&'static str], workers: u16) -> Workload {
+    let megabytes = if mke2fs.contains(&"4096") { 16 } else { 8 };
+    let steps = if workers == 1 { 60 } else { 24 };
+    // Half of the small logs wrap: each lap takes about 20 blocks of 1,024.
+    let laps = if megabytes == 8 && seed % 2 == 1 { 44 } else { 0 };
+    Workload { seed, mke2fs, megabytes, steps, workers, laps }
+}
+
+fn search_all(workloads: &[Workload]) {
+    let (mut states, mut by_e2fsck, mut promises) = (0, 0, 0);
+    for base in workloads {
+        for more in 0..depth() as u64 {
+            let workload = Workload { seed: base.seed + more * 1000, ..*base };
+            let seen = search(&workload, RANDOM).unwrap_or_else(|error| panic!("{error}"));
+            states += seen.states;
+            by_e2fsck += seen.by_e2fsck;
+            promises += seen.promises;
+        }
+    }
+    println!("{states} crash states, {by_e2fsck} also by e2fsck, {promises} promises kept");
+    assert!(promises > states, "too little was promised to test anything: {promises} promises in {states} states");
+}
+
+#[test]
+fn one_thread_on_large_blocks() {
+    let kinds = [K4, K4_ORPHANS];
+    let all: Vec<_> = (0..8).map(|seed| workload(seed, kinds[seed as usize % 2], 1)).collect();
+    search_all(&all);
+}
+
+#[test]
+fn one_thread_on_small_blocks_with_a_wrapping_log() {
+    let kinds = [K1, K1_ORPHANS, K1_NO_SUMS, EXT3, K1_NO_SUMS, K1];
+    let all: Vec<_> = (10..22).map(|seed| workload(seed, kinds[seed as usize % 6], 1)).collect();
+    search_all(&all);
+}
+
+#[test]
+fn three_threads_contending() {
+    let kinds = [K4_ORPHANS, K1, K1_NO_SUMS, K4, K1_ORPHANS];
+    let all: Vec<_> = (30..36).map(|seed| workload(seed, kinds[seed as usize % 5], 3)).collect();
+    search_all(&all);
+}
+
+#[test]
+fn the_search_notices_a_device_that_does_not_flush() {
+    let found = (50..54).any(|seed| {
+        let dir = run::shm();
+        let run = run::run(&workload(seed, K1, 1), dir.path(), |device| Arc::new(Careless(device)));
+        let cuts = run.crash.random_cuts(40, seed);
+        cuts.into_iter().any(|cut| judge_cairn(&run, cut, dir.path()).is_err())
+    });
+    assert!(found, "flushes were dropped and nothing was noticed");
+}

@@ -1,0 +1,155 @@
+//! Running a workload on a recording device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::simulated::Simulated;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{Batch, BlockDevice, Completion, Geometry};
+use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::crash::{CrashLog, Promises, Recording, read_image};
+use cairn_testkit::judge::mke2fs;
+use cairn_vfs::{Caller, FileSystem, NewInode};
+
+use crate::expect::Expect;
+use crate::worker::Worker;
+
+/// A kind of volume and what is done to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    pub seed: u64,
+    pub mke2fs: &'static [&'static str],
+    pub megabytes: u64,
+    pub steps: u32,
+    /// 1 runs in the simulator; more are threads that contend.
+    pub workers: u16,
+    /// Synced operations before the part that is cut, so that the log wraps in it.
+    pub laps: u32,
+}
+
+/// A finished run.
+pub struct Run {
+    pub crash: CrashLog,
+    /// Cuts before this moment are not looked at.
+    pub from: u64,
+    pub promises: Vec<Promises<String, Expect>>,
+}
+
+/// Says that it flushed, and did not.
+pub struct Careless(pub Arc<dyn BlockDevice>);
+
+impl BlockDevice for Careless {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, mut batch: Batch) -> Completion {
+        batch.durability.preflush = false;
+        batch.durability.fua = false;
+        self.0.submit(batch)
+    }
+
+    fn flush(&self) -> cairn_block::Result<()> {
+        Ok(())
+    }
+}
+
+/// A directory for images in memory.
+pub fn shm() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").expect("a directory in /dev/shm")
+}
+
+/// A fresh volume.
+pub fn format(dir: &Path, args: &[&str], megabytes: u64) -> MemoryDevice {
+    let image = dir.join("fresh");
+    mke2fs(&image, megabytes << 20, args);
+    read_image(&image).expect("the image is there")
+}
+
+/// Opens a volume.
+pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &str) -> Result<Arc<Ext4>, String> {
+    let options = MountOptions::parse(options).expect("valid options");
+    Ext4::open(device, runtime, &options).map_err(|error| format!("opening: {error}"))
+}
+
+type Wrap = fn(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>;
+
+/// Runs a workload; `wrap` stands between volume and recorder.
+pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
+    let recording = Arc::new(Recording::start(format(dir, workload.mke2fs, workload.megabytes)));
+    let simulated = (workload.workers == 1).then(|| Simulated::new(workload.seed));
+    let runtime: Arc<dyn Runtime> = match &simulated {
+        Some(simulated) => simulated.clone(),
+        None => Arc::new(Threads::new()),
+    };
+    let fs = open(wrap(recording.device()), runtime, "").expect("a fresh volume opens");
+    let shared = shared_directories(&fs);
+    run_laps(&fs, workload.laps);
+    let from = recording.moment();
+    let mut workers: Vec<Worker> =
+        (1..=workload.workers).map(|number| Worker::new(&fs, &recording, workload.seed, number, &shared)).collect();
+    match &simulated {
+        Some(simulated) => run_alone(&mut workers[0], simulated, workload),
+        None => run_together(&mut workers, workload),
+    }
+    let promises = workers.into_iter().map(Worker::finish).collect();
+    // Half of the runs end properly, the others as if the power went.
+    if workload.seed.is_multiple_of(2) {
+        fs.unmount().expect("the volume closes");
+    } else {
+        fs.shutdown(false).expect("the volume stops");
+    }
+    drop(fs);
+    let crash = loop_until_owned(recording);
+    Run { crash, from, promises }
+}
+
+fn loop_until_owned(recording: Arc<Recording>) -> CrashLog {
+    let recording = Arc::try_unwrap(recording).unwrap_or_else(|_| panic!("nobody else holds the recording"));
+    recording.finish()
+}
+
+fn run_alone(worker: &mut Worker, simulated: &Simulated, workload: &Workload) {
+    for step in 0..workload.steps {
+        worker.step().unwrap_or_else(|error| panic!("{workload:?}, step {step}: {error}"));
+        if step % 3 == 0 {
+            simulated.some_steps(3);
+        }
+    }
+}
+
+fn run_together(workers: &mut [Worker], workload: &Workload) {
+    std::thread::scope(|scope| {
+        for worker in workers {
+            scope.spawn(move || {
+                for step in 0..workload.steps {
+                    worker.step().unwrap_or_else(|error| panic!("{workload:?}, step {step}: {error}"));
+                }
+            });
+        }
+    });
+}
+
+fn shared_directories(fs: &Arc<Ext4>) -> Vec<(String, cairn_base::Ino)> {
+    let mut all = vec![(String::new(), fs.root())];
+    for name in ["d0", "d1"] {
+        let made =
+            fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT).expect("a directory");
+        all.push((name.to_owned(), made.ino));
+    }
+    fs.sync().expect("the device works");
+    all
+}
+
+/// Moves the head of the log on.
+fn run_laps(fs: &Arc<Ext4>, laps: u32) {
+    for _ in 0..laps {
+        let made = fs.create(fs.root(), b"lap", NewInode::Directory, 0o755, &Caller::ROOT).expect("a directory");
+        fs.sync().expect("the device works");
+        fs.rmdir(fs.root(), b"lap").expect("an empty directory");
+        fs.forget(made.ino, 1);
+        fs.sync().expect("the device works");
+    }
+}

@@ -1,0 +1,122 @@
+//! Looking at crash states: recovery by Cairn and by e2fsck, each judged by e2fsck and by what was promised.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::runtime::simulated::Simulated;
+use cairn_testkit::crash::{Cut, Volatile, read_image, write_image};
+use cairn_testkit::judge::{e2fsck_check, e2fsck_preen};
+use cairn_vfs::FileSystem;
+
+use crate::expect::read_all;
+use crate::run::{Run, Workload, open, run};
+
+/// States that were looked at.
+#[derive(Default, Debug)]
+pub struct Seen {
+    pub states: usize,
+    pub by_e2fsck: usize,
+    pub promises: usize,
+}
+
+/// How much is looked at; `CAIRN_DEEP=1` multiplies it.
+pub fn depth() -> usize {
+    if std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1") { 20 } else { 1 }
+}
+
+/// The cuts of a run: both extremes at every flush, and seeded subsets between.
+fn cuts(run: &Run, random: usize, seed: u64) -> Vec<Cut> {
+    let mut cuts: Vec<Cut> = run.crash.barrier_cuts();
+    cuts.retain(|cut| cut.moment >= run.from);
+    // Of the four states around a barrier these two differ from the neighbours' most.
+    let completed = run.crash.barriers();
+    cuts.retain(|cut| (cut.volatile == Volatile::Kept) == !completed.contains(&(cut.moment + 1)) || depth() > 1);
+    let mut more = run.crash.random_cuts(random * 4, seed);
+    more.retain(|cut| cut.moment >= run.from);
+    more.truncate(random);
+    cuts.extend(more);
+    cuts
+}
+
+/// Runs a workload and looks at its crash states. The first that must not be is the error.
+pub fn search(workload: &Workload, random: usize) -> Result<Seen, String> {
+    let dir = crate::run::shm();
+    let run = run(workload, dir.path(), |device| device);
+    let mut seen = Seen::default();
+    for (number, cut) in cuts(&run, random, workload.seed).into_iter().enumerate() {
+        let named = |error: String| format!("seed {} ({workload:?}), {cut}: {error}", workload.seed);
+        seen.promises += judge_cairn(&run, cut, dir.path()).map_err(named)?;
+        seen.states += 1;
+        // All flush boundaries, every fourth of the rest.
+        if !matches!(cut.volatile, Volatile::Random(_)) || number % 4 == 0 {
+            judge_e2fsck(&run, cut, dir.path()).map_err(named)?;
+            seen.by_e2fsck += 1;
+        }
+    }
+    Ok(seen)
+}
+
+/// What was promised before the cut is there.
+fn keep_promises(run: &Run, cut: Cut, fs: &dyn FileSystem) -> Result<usize, String> {
+    let found = read_all(fs)?;
+    let mut kept = 0;
+    for promises in &run.promises {
+        for (path, expect) in promises.at(cut.moment) {
+            expect.check(found.get(path)).map_err(|error| format!("/{path}: {error}"))?;
+            kept += 1;
+        }
+    }
+    Ok(kept)
+}
+
+/// Cairn recovers, reads everything and closes; e2fsck finds nothing.
+pub fn judge_cairn(run: &Run, cut: Cut, dir: &Path) -> Result<usize, String> {
+    let device = run.crash.device(cut);
+    let shared = Arc::new(device);
+    let fs = open(shared.clone(), Simulated::new(1), "")?;
+    let kept = keep_promises(run, cut, &*fs).map_err(|error| format!("after recovery: {error}"))?;
+    fs.unmount().map_err(|error| format!("closing after recovery: {error}"))?;
+    drop(fs);
+    let image = dir.join("recovered");
+    write_image(&*shared, &image).map_err(|error| error.to_string())?;
+    clean(&image, "after recovery by cairn")?;
+    Ok(kept)
+}
+
+/// e2fsck recovers (as a boot would), finds nothing more, and Cairn reads what was promised.
+fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
+    let image = dir.join("preened");
+    run.crash.write_image(cut, &image).map_err(|error| error.to_string())?;
+    let verdict = e2fsck_preen(&image);
+    if verdict.status > 1 || verdict.status < 0 {
+        return Err(format!("e2fsck -p exits {}:\n{}", verdict.status, verdict.output));
+    }
+    clean_after_preen(&image)?;
+    let device = Arc::new(read_image(&image).map_err(|error| error.to_string())?);
+    let fs = open(device, Simulated::new(2), "ro")?;
+    keep_promises(run, cut, &*fs).map_err(|error| format!("after e2fsck -p: {error}"))?;
+    Ok(())
+}
+
+/// After replaying a journal e2fsck 1.47 leaves the orphan file and its mark as they were, of Linux's volumes as of ours, and then
+/// finds fault with them. Nothing else may be wrong.
+fn clean_after_preen(image: &Path) -> Result<(), String> {
+    let verdict = e2fsck_check(image);
+    let lines: Vec<&str> = verdict.output.lines().collect();
+    let mut asked = lines.windows(2).filter(|pair| pair[1].ends_with("? no")).map(|pair| pair[0]);
+    if verdict.status == 4 && asked.all(|complaint| complaint.to_lowercase().contains("orphan file")) {
+        return Ok(());
+    }
+    clean(image, "after e2fsck -p")
+}
+
+/// `e2fsck -fn` finds nothing.
+pub fn clean(image: &Path, when: &str) -> Result<(), String> {
+    let verdict = e2fsck_check(image);
+    if verdict.is_clean() {
+        return Ok(());
+    }
+    let kept = std::env::temp_dir().join("cairn-crash-failure.img");
+    let _ = std::fs::copy(image, &kept);
+    Err(format!("{when}: e2fsck -fn exits {} (image kept in {}):\n{}", verdict.status, kept.display(), verdict.output))
+}

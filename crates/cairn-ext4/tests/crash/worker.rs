@@ -1,0 +1,468 @@
+//! One thread's share of a workload: seeded operations, a model of what it made, and what was promised when.
+//!
+//! Each worker owns its names and files; directories, groups, inode tables and the journal are everybody's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_ext4::Ext4;
+use cairn_testkit::crash::{Promises, Recording};
+use cairn_vfs::{
+    AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode,
+};
+
+use crate::expect::{Expect, XATTR};
+use crate::pattern::{self, MOVING, WORD};
+
+/// Largest size of a file.
+const SIZE_MAX: u64 = 48 << 10;
+/// Most files at once.
+const FILES_MAX: usize = 16;
+
+/// A file as it is now.
+struct File {
+    ino: Ino,
+    bytes: Vec<u8>,
+    version: u16,
+    xattr: Option<Vec<u8>>,
+    names: BTreeSet<String>,
+    /// A name or attribute changed after the last change of contents: `fdatasync` need not cover it.
+    renamed: bool,
+}
+
+/// One thread of a workload.
+pub struct Worker {
+    fs: Arc<Ext4>,
+    recording: Arc<Recording>,
+    random: fastrand::Rng,
+    number: u16,
+    next_id: u16,
+    next_name: u32,
+    files: BTreeMap<u16, File>,
+    /// Directories and links.
+    others: BTreeMap<String, Expect>,
+    /// Names given up since the last sync.
+    gone: BTreeSet<String>,
+    directories: BTreeMap<String, Ino>,
+    /// Unlinked, but still referred to.
+    unlinked: Vec<(u16, File)>,
+    current: BTreeMap<String, Expect>,
+    promises: Promises<String, Expect>,
+}
+
+impl Worker {
+    /// The `number`-th worker (1 to 7) of a run. `directories` exist and are shared.
+    pub fn new(fs: &Arc<Ext4>, recording: &Arc<Recording>, seed: u64, number: u16, shared: &[(String, Ino)]) -> Self {
+        Self {
+            fs: fs.clone(),
+            recording: recording.clone(),
+            random: fastrand::Rng::with_seed(seed.wrapping_mul(31).wrapping_add(number.into())),
+            number,
+            next_id: 0,
+            next_name: 0,
+            files: BTreeMap::new(),
+            others: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            directories: shared.iter().cloned().collect(),
+            unlinked: Vec::new(),
+            current: BTreeMap::new(),
+            promises: Promises::new(),
+        }
+    }
+
+    /// What was promised.
+    pub fn finish(self) -> Promises<String, Expect> {
+        for (_, file) in &self.unlinked {
+            self.fs.forget(file.ino, 1);
+        }
+        self.promises
+    }
+
+    /// One seeded operation.
+    pub fn step(&mut self) -> Result<()> {
+        match self.random.u8(..40) {
+            _ if self.files.is_empty() => self.create(),
+            0..=3 => self.create(),
+            4..=8 => self.append(),
+            9..=13 => self.overwrite(),
+            14 | 15 => self.truncate(),
+            16..=18 => self.rename(),
+            19 => self.link(),
+            20 | 21 => self.unlink(),
+            22 => self.write_unlinked(),
+            23 => self.make_directory(),
+            24 => self.remove_directory(),
+            25 => self.symlink(),
+            26 | 27 => self.attribute(),
+            28 | 29 => self.preallocate(),
+            30 => self.punch(),
+            31 => self.shift(),
+            32..=35 => self.fsync(false),
+            36 | 37 => self.fsync(true),
+            _ => self.sync(),
+        }
+    }
+
+    // --- promises ---
+
+    fn promise(&mut self, path: &str, expect: Option<Expect>) {
+        let moment = self.recording.moment();
+        match expect {
+            Some(expect) => {
+                self.current.insert(path.to_owned(), expect.clone());
+                self.promises.kept(path.to_owned(), expect, moment);
+            }
+            None => {
+                if self.current.remove(path).is_some() {
+                    self.promises.changing(path.to_owned(), moment);
+                }
+            }
+        }
+    }
+
+    fn mentioning(&self, id: u16) -> Vec<String> {
+        self.current.iter().filter(|(_, expect)| expect.mentions(id)).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The contents of a file are about to change.
+    fn changing(&mut self, id: u16) {
+        for path in self.mentioning(id) {
+            self.promise(&path, None);
+        }
+    }
+
+    /// A path will hold `new` soon, and what it held may still be there.
+    fn either(&mut self, path: &str, new: Option<Expect>) {
+        let both = match (self.current.get(path).cloned(), new) {
+            (Some(old), Some(new)) => Some(Expect::OneOf(vec![old, new])),
+            _ => None,
+        };
+        self.promise(path, both);
+    }
+
+    // --- choices ---
+
+    fn pick_file(&mut self) -> u16 {
+        let at = self.random.usize(..self.files.len());
+        *self.files.keys().nth(at).expect("within")
+    }
+
+    fn new_name(&mut self) -> (Ino, String, String) {
+        let at = self.random.usize(..self.directories.len());
+        let (dir, ino) = self.directories.iter().nth(at).map(|(dir, ino)| (dir.clone(), *ino)).expect("within");
+        self.next_name += 1;
+        // Long names fill blocks, so that directories grow.
+        let name = format!("{}-{}-{}", self.number, self.next_name, "n".repeat(self.random.usize(..60)));
+        let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
+        (ino, name, path)
+    }
+
+    fn place(&self, path: &str) -> (Ino, String) {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        (self.directories[dir], name.to_owned())
+    }
+
+    fn words(&mut self, most: u64) -> u64 {
+        self.random.u64(1..=(most / WORD).max(1)) * WORD
+    }
+
+    // --- operations ---
+
+    fn create(&mut self) -> Result<()> {
+        if self.files.len() >= FILES_MAX {
+            return self.unlink();
+        }
+        let (dir, name, path) = self.new_name();
+        self.next_id += 1;
+        let moving = if self.random.u8(..6) == 0 { MOVING } else { 0 };
+        let id = moving | self.number << 12 | self.next_id;
+        let ino = self.fs.create(dir, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
+        let names = BTreeSet::from([path]);
+        self.files.insert(id, File { ino, bytes: Vec::new(), version: 0, xattr: None, names, renamed: true });
+        Ok(())
+    }
+
+    fn write(&mut self, id: u16, offset: u64, len: u64) -> Result<()> {
+        let file = self.files.get_mut(&id).expect("a file");
+        file.version += 1;
+        let data = pattern::fill(id, file.version, offset, len);
+        let flags = if self.random.u8(..8) == 0 { IoFlags::DSYNC } else { IoFlags::empty() };
+        let mut done = 0;
+        while done < data.len() {
+            done += self.fs.write(file.ino, offset + done as u64, &data[done..], flags)?;
+        }
+        let at = usize::try_from(offset).expect("small");
+        let size = file.bytes.len().max(at + data.len());
+        file.bytes.resize(size, 0);
+        file.bytes[at..at + data.len()].copy_from_slice(&data);
+        Ok(())
+    }
+
+    fn append(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        let size = self.files[&id].bytes.len() as u64;
+        if size >= SIZE_MAX {
+            return self.truncate();
+        }
+        for path in self.mentioning(id) {
+            let left = self.current[&path].appended(id);
+            self.promise(&path, Some(left));
+        }
+        let len = self.words(12 << 10);
+        self.write(id, size, len)
+    }
+
+    fn overwrite(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        let size = self.files[&id].bytes.len() as u64;
+        self.changing(id);
+        // Now and then far behind the end.
+        let reach = if self.random.u8(..5) == 0 { SIZE_MAX } else { size.max(WORD) };
+        let offset = self.words(reach) - WORD;
+        let len = self.words(10 << 10);
+        self.write(id, offset, len)
+    }
+
+    fn truncate(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        self.changing(id);
+        let size = self.words(SIZE_MAX) - WORD;
+        let file = self.files.get_mut(&id).expect("a file");
+        self.fs.setattr(file.ino, &SetAttributes { size: Some(size), ..SetAttributes::default() })?;
+        file.bytes.resize(usize::try_from(size).expect("small"), 0);
+        Ok(())
+    }
+
+    fn rename(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        let from = self.files[&id].names.first().expect("a name").clone();
+        let target = self.pick_file();
+        let replace = self.random.bool() && target != id;
+        let (new_dir, new_name, to) = if replace {
+            let to = self.files[&target].names.first().expect("a name").clone();
+            let (dir, name) = self.place(&to);
+            (dir, name, to)
+        } else {
+            self.new_name()
+        };
+        let (dir, name) = self.place(&from);
+        let promised = self.current.get(&from).cloned();
+        self.either(&from, promised.is_some().then_some(Expect::Gone));
+        self.either(&to, promised);
+        self.fs.rename(dir, name.as_bytes(), new_dir, new_name.as_bytes(), RenameMode::Replace)?;
+        if replace {
+            self.drop_name(target, &to);
+        }
+        let file = self.files.get_mut(&id).expect("a file");
+        file.renamed = true;
+        file.names.remove(&from);
+        file.names.insert(to.clone());
+        self.gone.remove(&to);
+        self.gone.insert(from);
+        Ok(())
+    }
+
+    /// A name of a file went away; with the last one the file does, at once or when its reference goes.
+    fn drop_name(&mut self, id: u16, path: &str) {
+        let file = self.files.get_mut(&id).expect("a file");
+        file.names.remove(path);
+        file.renamed = true;
+        if !file.names.is_empty() {
+            return;
+        }
+        let file = self.files.remove(&id).expect("a file");
+        if self.random.bool() {
+            self.unlinked.push((id, file))
+        } else {
+            self.fs.forget(file.ino, 1)
+        }
+        if self.unlinked.len() > 3 {
+            let (_, oldest) = self.unlinked.remove(0);
+            self.fs.forget(oldest.ino, 1);
+        }
+    }
+
+    fn link(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        let (dir, name, path) = self.new_name();
+        let file = self.files.get_mut(&id).expect("a file");
+        self.fs.link(file.ino, dir, name.as_bytes())?;
+        self.fs.forget(file.ino, 1);
+        file.names.insert(path);
+        file.renamed = true;
+        Ok(())
+    }
+
+    fn unlink(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        let path = self.files[&id].names.first().expect("a name").clone();
+        let (dir, name) = self.place(&path);
+        self.either(&path, Some(Expect::Gone));
+        self.fs.unlink(dir, name.as_bytes())?;
+        self.gone.insert(path.clone());
+        self.drop_name(id, &path);
+        Ok(())
+    }
+
+    fn write_unlinked(&mut self) -> Result<()> {
+        let Some((id, file)) = self.unlinked.last_mut() else { return self.unlink() };
+        let id = *id;
+        file.version += 1;
+        let (ino, offset) = (file.ino, file.bytes.len() as u64);
+        let data = pattern::fill(id, file.version, offset, 4096);
+        // A name of it may still be on disk.
+        self.changing(id);
+        self.fs.write(ino, offset, &data, IoFlags::empty())?;
+        Ok(())
+    }
+
+    fn make_directory(&mut self) -> Result<()> {
+        let (dir, name, path) = self.new_name();
+        let ino = self.fs.create(dir, name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino;
+        self.directories.insert(path.clone(), ino);
+        self.others.insert(path, Expect::Directory);
+        Ok(())
+    }
+
+    fn remove_directory(&mut self) -> Result<()> {
+        let mine = format!("{}-", self.number);
+        let own = |path: &&String| path.rsplit('/').next().is_some_and(|name| name.starts_with(&mine));
+        let Some(path) = self.directories.keys().rfind(own).cloned() else { return self.make_directory() };
+        let (dir, name) = self.place(&path);
+        self.either(&path, Some(Expect::Gone));
+        match self.fs.rmdir(dir, name.as_bytes()) {
+            Err(Error::NotEmpty) => return Ok(()),
+            other => other?,
+        }
+        let ino = self.directories.remove(&path).expect("it was there");
+        self.fs.forget(ino, 1);
+        self.others.remove(&path);
+        self.gone.insert(path);
+        Ok(())
+    }
+
+    fn symlink(&mut self) -> Result<()> {
+        let (dir, name, path) = self.new_name();
+        let target = vec![b't'; self.random.usize(1..200)];
+        let ino = self.fs.create(dir, name.as_bytes(), NewInode::Symlink(&target), 0o777, &Caller::ROOT)?.ino;
+        self.fs.forget(ino, 1);
+        self.others.insert(path, Expect::Symlink(target));
+        Ok(())
+    }
+
+    fn attribute(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        self.changing(id);
+        let value = vec![self.random.u8(..); self.random.usize(1..300)];
+        let file = self.files.get_mut(&id).expect("a file");
+        file.renamed = true;
+        if file.xattr.is_some() && self.random.bool() {
+            file.xattr = None;
+            return self.fs.removexattr(file.ino, XATTR);
+        }
+        self.fs.setxattr(file.ino, XATTR, &value, XattrMode::Set)?;
+        file.xattr = Some(value);
+        Ok(())
+    }
+
+    fn preallocate(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        self.changing(id);
+        let (offset, len) = (self.words(SIZE_MAX) - WORD, self.words(16 << 10));
+        let mode = if self.random.bool() { AllocateMode::Extend } else { AllocateMode::KeepSize };
+        let file = self.files.get_mut(&id).expect("a file");
+        match self.fs.allocate(file.ino, mode, offset, len) {
+            // Files of ext3 cannot hold preallocated space.
+            Err(Error::Unsupported(_)) => return Ok(()),
+            other => other?,
+        }
+        let end = usize::try_from(offset + len).expect("small");
+        if mode == AllocateMode::Extend && end > file.bytes.len() {
+            file.bytes.resize(end, 0);
+        }
+        Ok(())
+    }
+
+    fn punch(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        self.changing(id);
+        let (offset, len) = (self.words(SIZE_MAX) - WORD, self.words(16 << 10));
+        let file = self.files.get_mut(&id).expect("a file");
+        let mode =
+            if self.random.bool() { AllocateMode::PunchHole } else { AllocateMode::ZeroRange { keep_size: true } };
+        match self.fs.allocate(file.ino, mode, offset, len) {
+            Err(Error::Unsupported(_)) => return Ok(()),
+            other => other?,
+        }
+        let size = file.bytes.len();
+        let range = |at: u64| usize::try_from(at).expect("small").min(size);
+        file.bytes[range(offset)..range(offset + len)].fill(0);
+        Ok(())
+    }
+
+    /// Collapses or inserts a range of a file whose contents may move.
+    fn shift(&mut self) -> Result<()> {
+        const BLOCK: usize = 4096;
+        let Some(id) = self.files.keys().copied().find(|id| *id >= MOVING) else { return self.punch() };
+        self.changing(id);
+        let file = self.files.get_mut(&id).expect("a file");
+        let blocks = file.bytes.len() / BLOCK;
+        if blocks < 2 {
+            return self.append();
+        }
+        let at = self.random.usize(..blocks - 1) * BLOCK;
+        let insert = self.random.bool() && (file.bytes.len() as u64) < SIZE_MAX;
+        let mode = if insert { AllocateMode::InsertRange } else { AllocateMode::CollapseRange };
+        match self.fs.allocate(file.ino, mode, at as u64, BLOCK as u64) {
+            Err(Error::Unsupported(_)) => return Ok(()),
+            other => other?,
+        }
+        if insert {
+            file.bytes.splice(at..at, vec![0; BLOCK]);
+        } else {
+            file.bytes.drain(at..at + BLOCK);
+        }
+        Ok(())
+    }
+
+    fn expected(&self, id: u16, with_xattr: bool) -> Expect {
+        let file = &self.files[&id];
+        let xattr = with_xattr.then(|| file.xattr.clone());
+        Expect::File { id, bytes: Arc::new(file.bytes.clone()), prefix: false, xattr }
+    }
+
+    fn fsync(&mut self, data_only: bool) -> Result<()> {
+        let id = self.pick_file();
+        let renamed = self.files[&id].renamed;
+        self.fs.fsync(self.files[&id].ino, 0, data_only)?;
+        if data_only && renamed {
+            return Ok(());
+        }
+        let expect = self.expected(id, !data_only);
+        for path in self.files[&id].names.clone() {
+            self.promise(&path, Some(expect.clone()));
+        }
+        self.files.get_mut(&id).expect("a file").renamed = false;
+        Ok(())
+    }
+
+    /// `sync`: everything this worker did is promised.
+    pub fn sync(&mut self) -> Result<()> {
+        self.fs.sync()?;
+        for id in self.files.keys().copied().collect::<Vec<_>>() {
+            let expect = self.expected(id, true);
+            for path in self.files[&id].names.clone() {
+                self.promise(&path, Some(expect.clone()));
+            }
+            self.files.get_mut(&id).expect("a file").renamed = false;
+        }
+        for path in std::mem::take(&mut self.gone) {
+            self.promise(&path, Some(Expect::Gone));
+        }
+        for (path, expect) in self.others.clone() {
+            self.promise(&path, Some(expect));
+        }
+        Ok(())
+    }
+}
