@@ -12,7 +12,6 @@ use crate::area::JournalArea;
 use crate::error::{Error, Result};
 use crate::format::blocks::BlockLayout;
 use crate::format::superblock::{MIN_BLOCKS, Superblock};
-use crate::format::tags::TagLayout;
 use crate::format::{Compat, Incompat};
 use crate::handle::Handle;
 use crate::log_space::{self, LogSpace};
@@ -112,13 +111,7 @@ impl Journal {
         superblock.start = superblock.first;
         let next_tid = superblock.sequence;
         write_superblock(&area, &superblock)?;
-        let layout = BlockLayout {
-            block_size: area.block_size as usize,
-            tags: TagLayout::new(superblock.incompat),
-            incompat: superblock.incompat,
-            seed: superblock.seed(),
-            uuid: superblock.uuid(),
-        };
+        let layout = BlockLayout::of(&superblock);
         let log = LogSpace::new(superblock.first, superblock.end(), next_tid);
         let journal = Arc::new(Self {
             largest: log_space::largest_transaction(&layout, log.blocks()),

@@ -230,9 +230,6 @@ impl Ticket {
         if state.pending_tail.is_some_and(|tail| self.covers(tail)) {
             state.pending_tail = None;
         }
-        if state.pending_tail.is_none() {
-            state.record.size = state.record.size.max(state.pending_size.min(state.size));
-            state.pending_size = 0;
-        }
+        state.settle_size();
     }
 }

@@ -68,6 +68,23 @@ pub struct State {
     pub deleted: bool,
 }
 
+impl State {
+    /// The file gets longer without data. The size on disk follows at once, unless the old last block must be zeroed first.
+    pub(crate) fn grow(&mut self, size: u64) {
+        self.size = size;
+        self.pending_size = self.pending_size.max(size);
+        self.settle_size();
+    }
+
+    /// Lets the size on disk take what it was kept from, once nothing keeps it any more.
+    pub(crate) fn settle_size(&mut self) {
+        if self.pending_tail.is_none() {
+            self.record.size = self.record.size.max(self.pending_size.min(self.size));
+            self.pending_size = 0;
+        }
+    }
+}
+
 /// True if the record maps blocks: a file, a directory, or a link whose target has a block; neither inline nor a device.
 #[must_use]
 pub fn has_block_map(record: &Record) -> bool {
@@ -155,6 +172,7 @@ impl Inode {
     /// Writes the record into its inode table block as part of `handle`.
     pub fn store(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
+        state.settle_size();
         let orphans = &volume.orphans;
         orphans.with_link(self.ino, |link| {
             if let Some(next) = link {

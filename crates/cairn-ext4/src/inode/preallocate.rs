@@ -7,9 +7,9 @@ use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::{AllocateMode, Error as VfsError, FileKind, IoFlags};
 
 use crate::error::Result;
+use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::truncate::{remove_blocks, settle};
-use crate::inode::{Inode, data};
+use crate::inode::truncate::{remove_blocks, reshape, settle, zero_old_tail};
 use crate::volume::Volume;
 
 /// Carries out one `fallocate`. Offsets and lengths are bytes.
@@ -53,19 +53,24 @@ fn outer(volume: &Volume, offset: u64, end: u64) -> (u64, u64) {
     (offset / block_size, end.div_ceil(block_size))
 }
 
-fn preallocate(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
+/// Checks and zeroing before space is given to a range that ends at `end`.
+fn prepare(volume: &Arc<Volume>, inode: &Arc<Inode>, end: u64, size: Option<u64>) -> Result<()> {
     extents_only(volume, inode)?;
-    let old = inode.size();
     if end > volume.max_file_size(inode) {
         return Err(VfsError::TooLarge.into());
     }
+    let old = inode.size();
     if size.is_some_and(|size| size > old) {
-        inode.cache.truncate(&InodeMapper::new(volume, inode), old, end)?;
-        data::note_pending_tail(volume, inode, old, end);
+        zero_old_tail(volume, inode, old, end)?;
     }
+    Ok(())
+}
+
+fn preallocate(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
+    prepare(volume, inode, end, size)?;
     let (first, last) = outer(volume, offset, end);
     fill_holes(volume, inode, first, last)?;
-    finish(volume, inode, size)
+    reshape(volume, inode, size)
 }
 
 /// Gives every hole of the blocks an unwritten extent, one transaction a claim.
@@ -114,25 +119,6 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
     Ok(run.len)
 }
 
-/// Size and times after an allocation.
-fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>, size: Option<u64>) -> Result<()> {
-    let handle = volume.begin(volume.credits.attributes)?;
-    let mut state = inode.state.write();
-    let state = &mut *state;
-    if let Some(size) = size.filter(|size| *size > state.size) {
-        state.size = size;
-        if state.delayed == 0 && state.pending_tail.is_none() && !inode.cache.has_dirty() {
-            state.record.size = size;
-        } else {
-            state.pending_size = state.pending_size.max(size);
-        }
-    }
-    super::attributes::note_modified(volume, state, IoFlags::empty());
-    inode.store(volume, &handle, state)?;
-    state.data_changed_in = handle.tid();
-    Ok(())
-}
-
 /// Zeroes the partial blocks at both ends through the cache; gives the whole blocks between.
 fn zero_edges(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<Option<Run>> {
     let block_size = u64::from(volume.layout.block_size);
@@ -159,19 +145,11 @@ fn punch(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Res
         let mut handle = volume.begin(volume.credits.remove_step)?;
         remove_blocks(volume, inode, &mut handle, run)?;
     }
-    finish(volume, inode, None)
+    reshape(volume, inode, None)
 }
 
 fn zero_range(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
-    extents_only(volume, inode)?;
-    let old = inode.size();
-    if end > volume.max_file_size(inode) {
-        return Err(VfsError::TooLarge.into());
-    }
-    if size.is_some_and(|size| size > old) {
-        inode.cache.truncate(&InodeMapper::new(volume, inode), old, end)?;
-        data::note_pending_tail(volume, inode, old, end);
-    }
+    prepare(volume, inode, end, size)?;
     if let Some(run) = zero_edges(volume, inode, offset, end)? {
         drop_cached(volume, inode, run);
         // Simplest correct order: free the old blocks, then preallocate; both are crash-safe states of "zeros".
@@ -180,7 +158,7 @@ fn zero_range(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, s
     }
     let (first, last) = outer(volume, offset, end);
     fill_holes(volume, inode, first, last)?;
-    finish(volume, inode, size)
+    reshape(volume, inode, size)
 }
 
 fn check_shift(volume: &Volume, inode: &Inode, offset: u64, len: u64) -> Result<()> {

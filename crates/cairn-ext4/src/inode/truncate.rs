@@ -38,17 +38,24 @@ pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<(
 
 /// The new end needs no blocks; the old partial block must be zero beyond the old end first.
 fn grow(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    zero_old_tail(volume, inode, old, size)?;
+    reshape(volume, inode, Some(size))
+}
+
+/// Before the size moves from `old` to `size`: the rest of the old last block becomes zero.
+pub(super) fn zero_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
     inode.cache.truncate(&InodeMapper::new(volume, inode), old, size)?;
     super::data::note_pending_tail(volume, inode, old, size);
+    Ok(())
+}
+
+/// Size (if it grows) and times after the file's shape has changed.
+pub(super) fn reshape(volume: &Arc<Volume>, inode: &Arc<Inode>, size: Option<u64>) -> Result<()> {
     let handle = volume.begin(volume.credits.attributes)?;
     let mut state = inode.state.write();
     let state = &mut *state;
-    state.size = size;
-    if state.delayed == 0 && state.pending_tail.is_none() && !inode.cache.has_dirty() {
-        // Nothing waits for write-back below the new end: the size on disk can follow at once.
-        state.record.size = size;
-    } else {
-        state.pending_size = state.pending_size.max(size);
+    if let Some(size) = size.filter(|size| *size >= state.size) {
+        state.grow(size);
     }
     super::attributes::note_modified(volume, state, IoFlags::empty());
     inode.store(volume, &handle, state)?;

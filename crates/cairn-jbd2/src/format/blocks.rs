@@ -6,6 +6,7 @@ use cairn_base::checksum::crc32c;
 use cairn_base::{Pba, Tid};
 use zerocopy::IntoBytes;
 
+use super::superblock::Superblock;
 use super::tags::{Tag, TagLayout, flag};
 use super::{HEADER, Incompat, RawHeader, kind};
 
@@ -59,6 +60,18 @@ pub struct BlockLayout {
 }
 
 impl BlockLayout {
+    /// As a journal's superblock says.
+    #[must_use]
+    pub fn of(superblock: &Superblock) -> Self {
+        Self {
+            block_size: superblock.block_size as usize,
+            tags: TagLayout::new(superblock.incompat),
+            incompat: superblock.incompat,
+            seed: superblock.seed(),
+            uuid: superblock.uuid(),
+        }
+    }
+
     /// Tags that fit a descriptor block.
     #[must_use]
     pub fn tags_per_block(&self) -> usize {

@@ -9,7 +9,7 @@ use crate::area::JournalArea;
 use crate::error::{Error, Result};
 use crate::format::blocks::{BlockLayout, tail_checksum};
 use crate::format::superblock::Superblock;
-use crate::format::tags::{Tag, TagLayout, flag};
+use crate::format::tags::{Tag, flag};
 use crate::format::{Compat, HEADER, Incompat, MAGIC, RawHeader, kind};
 
 /// Blocks read ahead in one request.
@@ -78,13 +78,7 @@ pub struct Log<'a> {
 impl<'a> Log<'a> {
     /// From the superblock's start.
     pub fn new(area: &'a JournalArea, superblock: &Superblock) -> Self {
-        let layout = BlockLayout {
-            block_size: area.block_size as usize,
-            tags: TagLayout::new(superblock.incompat),
-            incompat: superblock.incompat,
-            seed: superblock.seed(),
-            uuid: superblock.uuid(),
-        };
+        let layout = BlockLayout::of(superblock);
         let (first, end) = (superblock.first, superblock.end());
         Self {
             area,
