@@ -1,0 +1,105 @@
+//! What fsync promises, seen by a second mount of the bytes as they are at that moment.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::memory::MemoryDevice;
+use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::mke2fs;
+use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes};
+
+fn volume(args: &[&str]) -> Arc<MemoryDevice> {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    mke2fs(&image, 16 << 20, args);
+    Arc::new(read_image(&image).expect("the image is readable"))
+}
+
+fn open(device: Arc<MemoryDevice>) -> Arc<Ext4> {
+    Ext4::open(device, Arc::new(Threads::new()), &MountOptions::default()).expect("the volume opens")
+}
+
+fn file(fs: &Ext4, name: &[u8]) -> Ino {
+    fs.create(fs.root(), name, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
+}
+
+fn resize(fs: &Ext4, ino: Ino, size: u64) {
+    fs.setattr(ino, &SetAttributes { size: Some(size), ..SetAttributes::default() }).unwrap();
+}
+
+/// Contents after a crash right now.
+fn after_crash(device: &MemoryDevice, name: &[u8]) -> Vec<u8> {
+    let fs = open(Arc::new(device.fork()));
+    let found = fs.lookup(fs.root(), name).unwrap();
+    let mut bytes = vec![0xee; usize::try_from(found.size).unwrap()];
+    let read = fs.read(found.ino, 0, &mut bytes, IoFlags::empty()).unwrap();
+    assert_eq!(read, bytes.len());
+    bytes
+}
+
+/// The size on disk once waited for a write that was to raise it. With only an overwrite of a mapped block dirty, no write
+/// ever did, and the file was short after a crash although fsync had returned.
+#[test]
+fn a_file_made_longer_over_dirty_data_keeps_its_size() {
+    for args in [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024"]] {
+        let device = volume(args);
+        let fs = open(device.clone());
+        let ino = file(&fs, b"f");
+        fs.write(ino, 0, &[1; 4096], IoFlags::empty()).unwrap();
+        fs.fsync(ino, 0, false).unwrap();
+        fs.write(ino, 0, &[2; 100], IoFlags::empty()).unwrap();
+        resize(&fs, ino, 1 << 20);
+        fs.fsync(ino, 0, false).unwrap();
+        let bytes = after_crash(&device, b"f");
+        assert_eq!(bytes.len(), 1 << 20);
+        assert!(bytes[..100].iter().all(|b| *b == 2) && bytes[100..4096].iter().all(|b| *b == 1));
+        assert!(bytes[4096..].iter().all(|b| *b == 0));
+    }
+}
+
+/// The block with the old end is zeroed beyond it before the size may pass; a hole punched there takes that duty away, and the
+/// size must not wait for ever.
+#[test]
+fn a_hole_over_the_old_end_does_not_hold_the_size_back() {
+    let device = volume(&["-t", "ext4"]);
+    let fs = open(device.clone());
+    let ino = file(&fs, b"f");
+    fs.write(ino, 0, &[1; 100], IoFlags::empty()).unwrap();
+    fs.fsync(ino, 0, false).unwrap();
+    resize(&fs, ino, 50_000);
+    fs.allocate(ino, AllocateMode::PunchHole, 0, 8192).unwrap();
+    fs.fsync(ino, 0, true).unwrap();
+    assert_eq!(after_crash(&device, b"f"), vec![0; 50_000]);
+}
+
+#[test]
+fn what_was_cut_off_does_not_come_back() {
+    let device = volume(&["-t", "ext4"]);
+    let fs = open(device.clone());
+    let ino = file(&fs, b"f");
+    fs.write(ino, 0, &[7; 10_000], IoFlags::empty()).unwrap();
+    fs.fsync(ino, 0, false).unwrap();
+    resize(&fs, ino, 5000);
+    resize(&fs, ino, 9000);
+    fs.fsync(ino, 0, true).unwrap();
+    let bytes = after_crash(&device, b"f");
+    assert_eq!(bytes.len(), 9000);
+    assert!(bytes[..5000].iter().all(|b| *b == 7) && bytes[5000..].iter().all(|b| *b == 0));
+}
+
+#[test]
+fn fdatasync_keeps_overwritten_data_and_new_sizes() {
+    let device = volume(&["-t", "ext4"]);
+    let fs = open(device.clone());
+    let ino = file(&fs, b"f");
+    for round in 1..20_u8 {
+        fs.write(ino, 0, &[round; 5000], IoFlags::empty()).unwrap();
+        fs.write(ino, u64::from(round) * 5000, &[round; 5000], IoFlags::empty()).unwrap();
+        fs.fsync(ino, 0, true).unwrap();
+        let bytes = after_crash(&device, b"f");
+        assert_eq!(bytes.len(), (usize::from(round) + 1) * 5000);
+        assert!(bytes[..5000].iter().chain(&bytes[bytes.len() - 5000..]).all(|b| *b == round));
+    }
+}
