@@ -84,12 +84,23 @@ impl KernelMount {
     /// Something still uses the mount.
     #[track_caller]
     pub fn unmount(mut self) {
-        if let Some(directory) = self.directory.take() {
-            run("umount", [directory.as_path()]);
-            remove(&directory);
+        let directory = self.directory.take().expect("mounted until now");
+        // A program that looks at all mounts may be on this one for a moment.
+        for _ in 0..BUSY_TRIES {
+            let output = command("umount").arg(&directory).output();
+            if output.is_ok_and(|output| output.status.success()) {
+                return remove(&directory);
+            }
+            std::thread::sleep(BUSY_PAUSE);
         }
+        run("umount", [directory.as_path()]);
+        remove(&directory);
     }
 }
+
+/// How often, and after what pause, a busy mount is tried again.
+const BUSY_TRIES: u32 = 20;
+const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 impl Drop for KernelMount {
     fn drop(&mut self) {
