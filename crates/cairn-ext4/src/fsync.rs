@@ -7,7 +7,7 @@ use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::FileKind;
 
 use crate::error::Result;
-use crate::inode::{Inode, State, data};
+use crate::inode::{Inode, data};
 use crate::txn::Txn;
 use crate::volume::Volume;
 
@@ -55,27 +55,6 @@ fn commit(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool, unflushed: 
             buffers.write_back()?;
             volume.device.flush()?;
         }
-    }
-    Ok(())
-}
-
-/// The size on disk follows the data below it; where the last of that data was cut off before it was written, nothing else
-/// brings the size up. Call with `data` held, after write-back.
-fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
-    let behind = |state: &State| {
-        state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
-    };
-    if !behind(&inode.state.read()) {
-        return Ok(());
-    }
-    let handle = volume.begin(volume.credits.attributes)?;
-    let mut state = inode.state.write();
-    let state = &mut *state;
-    if behind(state) {
-        state.record.size = state.size;
-        (state.pending_size, state.pending_tail) = (0, None);
-        inode.store(volume, &handle, state)?;
-        state.data_changed_in = handle.tid();
     }
     Ok(())
 }
