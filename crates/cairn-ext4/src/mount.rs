@@ -78,7 +78,7 @@ pub(crate) fn open(
         Some(area) if !options.no_load => recovery::replay(area, &place, buffers, layout, writable)?,
         _ => Replayed { buffers, layout, refused: None },
     };
-    let stopped = stopped.or(refused);
+    let stopped = refused.or(stopped);
     let writable = stopped.is_none();
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
@@ -94,6 +94,7 @@ pub(crate) fn open(
     let hash = directory::hash_settings(&superblock.read(&buffers)?);
     if writable {
         superblock.mark(&parts, Mark::Mounted, true)?;
+        keep_journal_error(&parts, journal_area.as_ref())?;
     }
     let journal = match journal_area {
         Some(area) if writable => {
@@ -112,6 +113,19 @@ pub(crate) fn open(
         recovery::finish_orphans(&volume, slots)?;
     }
     Ok(volume)
+}
+
+/// A journal that was stopped by an error says so; opening it forgets that. The volume remembers until the next fsck.
+fn keep_journal_error(parts: &Parts, area: Option<&JournalArea>) -> Result<()> {
+    let Some(area) = area else { return Ok(()) };
+    let errno = cairn_jbd2::read_superblock(area)?.errno;
+    if errno == 0 {
+        return Ok(());
+    }
+    tracing::warn!(errno, "the journal was stopped by an error when the volume was last used: check it with e2fsck");
+    parts.superblock.change_directly(parts, |superblock| {
+        superblock.raw.s_state = (superblock.raw.s_state.get() | format::STATE_ERROR).into();
+    })
 }
 
 fn found_magic(device: &dyn BlockDevice) -> u16 {

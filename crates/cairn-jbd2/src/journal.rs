@@ -109,6 +109,8 @@ impl Journal {
         let needs_wide = buffers.device().geometry().size / u64::from(area.block_size) > u64::from(u32::MAX);
         choose_features(&mut superblock, &options, needs_wide);
         superblock.start = superblock.first;
+        // The caller has taken note of an error of the last time: it is not about this time.
+        superblock.errno = 0;
         let next_tid = superblock.sequence;
         write_superblock(&area, &superblock)?;
         let layout = BlockLayout::of(&superblock);

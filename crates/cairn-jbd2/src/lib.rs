@@ -33,5 +33,5 @@ pub use error::{Error, Result};
 pub use fast_commit::{FastCommit, fast_commits};
 pub use handle::Handle;
 pub use journal::{Journal, JournalOptions};
-pub use recovery::{Recovered, recover, recover_with, replay_in_memory};
+pub use recovery::{Recovered, read_superblock, recover, recover_with, replay_in_memory};
 pub use stats::JournalStats;

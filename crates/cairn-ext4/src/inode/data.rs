@@ -8,8 +8,8 @@ use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 
 use crate::error::Result;
-use crate::inode::{Inode, State};
 use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, State};
 use crate::volume::Volume;
 
 /// `FIEMAP_EXTENT_*` of linux/fiemap.h.
@@ -116,21 +116,22 @@ pub fn write_back(volume: &Arc<Volume>, inode: &Arc<Inode>, range: std::ops::Ran
     Ok(())
 }
 
-/// All data is on the device: the size on disk follows the size as readers see it. A file can grow without a write, or while other
-/// parts of it are dirty whose write-back does not reach the new end. Call with `data` held.
+/// The size on disk follows the data below it; where the last of that data was cut off before it was written, nothing else
+/// brings the size up. Call with `data` held, after write-back.
 pub fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
-    let lags = |state: &State| {
-        state.record.size < state.size && state.delayed == 0 && state.pending_tail.is_none() && !state.deleted
+    let behind = |state: &State| {
+        state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
     };
-    if !lags(&inode.state.read()) || inode.cache.has_dirty() {
+    if !behind(&inode.state.read()) {
         return Ok(());
     }
     let handle = volume.begin(volume.credits.attributes)?;
     let mut state = inode.state.write();
-    if lags(&state) {
+    let state = &mut *state;
+    if behind(state) {
         state.record.size = state.size;
-        state.pending_size = 0;
-        inode.store(volume, &handle, &mut state)?;
+        (state.pending_size, state.pending_tail) = (0, None);
+        inode.store(volume, &handle, state)?;
         state.data_changed_in = handle.tid();
     }
     Ok(())
@@ -264,6 +265,8 @@ pub fn copy_range(
 ) -> Result<u64> {
     regular(from)?;
     regular(to)?;
+    // What lies beyond the end of the source is not copied, and so overlaps nothing.
+    let len = len.min(from.size().saturating_sub(from_offset));
     let overlap = from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len);
     if from.ino == to.ino && overlap && len > 0 {
         return Err(VfsError::Invalid("source and target ranges overlap").into());

@@ -11,8 +11,8 @@ use cairn_vfs::{Error as VfsError, FileKind};
 
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::inode::{Inode, State};
 use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, State};
 use crate::volume::Volume;
 
 /// Write-back's view of an inode.

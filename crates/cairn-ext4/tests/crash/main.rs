@@ -4,6 +4,7 @@
 //! `CAIRN_DEEP=1` looks at many times as many states.
 
 mod expect;
+mod fault;
 
 mod pattern;
 mod run;
@@ -12,6 +13,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use cairn_block::wrap::Operation;
 use run::{Careless, Workload};
 use search::{depth, judge_cairn, search};
 
@@ -23,7 +25,7 @@ const K1_NO_SUMS: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", 
 const EXT3: &[&str] = &["-t", "ext3", "-b", "1024", "-J", "size=1"];
 
 /// Random subsets of unflushed writes a workload.
-const RANDOM: usize = 14;
+const RANDOM: usize = 12;
 
 fn workload(seed: u64, mke2fs: &'static [&'static str], workers: u16) -> Workload {
     let megabytes = if mke2fs.contains(&"4096") { 16 } else { 8 };
@@ -78,4 +80,18 @@ fn the_search_notices_a_device_that_does_not_flush() {
         cuts.into_iter().any(|cut| judge_cairn(&run, cut, dir.path()).is_err())
     });
     assert!(found, "flushes were dropped and nothing was noticed");
+}
+
+#[test]
+fn every_failing_write_is_told_and_recovered_from() {
+    let runs = fault::every_fault(K4, 16, Operation::Write, 1) + fault::every_fault(K1_NO_SUMS, 8, Operation::Write, 3);
+    println!("{runs} runs with a failing write");
+    assert!(runs > 20, "too few writes to fail: {runs}");
+}
+
+#[test]
+fn every_failing_flush_is_told_and_recovered_from() {
+    let runs = fault::every_fault(K4, 16, Operation::Flush, 1) + fault::every_fault(K1_NO_SUMS, 8, Operation::Flush, 1);
+    println!("{runs} runs with a failing flush");
+    assert!(runs > 10, "too few flushes to fail: {runs}");
 }
