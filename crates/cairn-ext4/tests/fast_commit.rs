@@ -24,6 +24,8 @@ const FORMATS: &[(&str, &[&str])] = &[
     ("1K", &["-t", "ext4", "-b", "1024", "-O", "fast_commit"]),
     ("4K", &["-t", "ext4", "-b", "4096", "-O", "fast_commit"]),
     ("no csum", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,^metadata_csum,uninit_bg"]),
+    ("inline_data", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,inline_data"]),
+    ("128-byte inodes", &["-t", "ext4", "-b", "4096", "-I", "128", "-O", "fast_commit"]),
     ("orphan_file, csum_seed", &["-t", "ext4", "-b", "4096", "-O", "fast_commit,metadata_csum_seed,orphan_file"]),
 ];
 
@@ -97,7 +99,7 @@ fn change(root: &Path) {
 }
 
 /// An image whose journal ends in fast commits, and what the kernel showed at that moment.
-fn crashed(dir: &Path, args: &[&str], change: fn(&Path)) -> (PathBuf, Snapshot, Snapshot) {
+fn crashed(dir: &Path, args: &[&str], change: fn(&Path), tags: &[&str]) -> (PathBuf, Snapshot, Snapshot) {
     let (live, image) = (dir.join("live"), dir.join("image"));
     mke2fs(&live, 128 << 20, args);
     let mount = KernelMount::new(&live, "");
@@ -112,37 +114,125 @@ fn crashed(dir: &Path, args: &[&str], change: fn(&Path)) -> (PathBuf, Snapshot, 
     let area = log.split("*** Fast Commit Area ***").nth(1).unwrap_or_default();
     assert!(area.contains("tag TAIL"), "the kernel logged no fast commits:\n{log}");
     // The last whole commit must not have swallowed what is to be tested.
-    for tag in ["CREAT_DENTRY", "ADD_ENTRY", "DEL_ENTRY", "ADD_RANGE", "DEL_RANGE", "INODE"] {
+    for tag in tags {
         assert!(area.contains(&format!("tag {tag},")), "no {tag} in:\n{area}");
     }
     (image, shown, roughly)
 }
 
+/// Opens both ways and compares with what the kernel showed; e2fsck and the kernel judge what is left.
+fn check(name: &str, image: &Path, shown: &Snapshot) {
+    let before = fs::read(image).unwrap();
+    let fs = open(image, "ro");
+    assert_eq!(fs.read_only_reason().as_deref(), Some("mounted with ro"), "{name}");
+    shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
+    drop(fs);
+    assert!(before == std::fs::read(image).unwrap(), "{name}: a read-only open writes nothing");
+    let fs = open(image, "");
+    assert_eq!(fs.read_only_reason(), None, "{name}");
+    shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
+    fs.unmount().unwrap();
+    drop(fs);
+    assert_clean(image);
+    let mount = KernelMount::new(image, "");
+    digest_path(mount.path(), COMPARED).unwrap().assert_same(shown);
+    mount.unmount();
+    assert_clean(image);
+}
+
 #[test]
 fn cairn_shows_what_the_kernel_fast_committed() {
+    let tags = ["CREAT_DENTRY", "ADD_ENTRY", "DEL_ENTRY", "ADD_RANGE", "DEL_RANGE", "INODE"];
     for (name, args) in FORMATS {
         let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
-        let (image, shown, roughly) = crashed(dir.path(), args, change);
-        let before = fs::read(&image).unwrap();
-        let fs = open(&image, "ro");
-        assert_eq!(fs.read_only_reason().as_deref(), Some("mounted with ro"), "{name}");
-        shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
-        drop(fs);
-        assert!(before == std::fs::read(&image).unwrap(), "{name}: a read-only open writes nothing");
-        let theirs = dir.path().join("theirs");
-        std::fs::copy(&image, &theirs).unwrap();
-        let mount = KernelMount::new(&theirs, "");
-        digest_path(mount.path(), BY_KERNEL).unwrap().assert_same(&roughly);
-        mount.unmount();
-        let fs = open(&image, "");
-        assert_eq!(fs.read_only_reason(), None, "{name}");
-        shown.assert_same(&digest_volume(&*fs, COMPARED).unwrap());
-        fs.unmount().unwrap();
-        drop(fs);
-        assert_clean(&image);
-        let mount = KernelMount::new(&image, "");
-        digest_path(mount.path(), COMPARED).unwrap().assert_same(&shown);
-        mount.unmount();
-        assert_clean(&image);
+        let (image, shown, roughly) = crashed(dir.path(), args, change, &tags);
+        // Linux 6.18 loses the contents of a file that leaves its inode in a fast commit; Cairn makes no inline directories.
+        if *name == "inline_data" {
+            check_but_sectors(name, &image, &roughly);
+        } else {
+            let theirs = dir.path().join("theirs");
+            fs::copy(&image, &theirs).unwrap();
+            let mount = KernelMount::new(&theirs, "");
+            digest_path(mount.path(), BY_KERNEL).unwrap().assert_same(&roughly);
+            mount.unmount();
+            check(name, &image, &shown);
+        }
     }
+}
+
+/// Trees that grow beyond the inode, directories that grow beyond a block, files removed while they are open.
+fn grow(root: &Path) {
+    let pieces = FsOptions::new().write(true).open(root.join("old/grows")).unwrap();
+    for piece in 2..400 {
+        pieces.write_all_at(b"piece", piece * 8192).unwrap();
+        if piece % 50 == 0 {
+            pieces.sync_all().unwrap();
+        }
+    }
+    pieces.sync_all().unwrap();
+    fs::create_dir(root.join("wide")).unwrap();
+    for n in 0..60 {
+        File::create(root.join(format!("wide/a name long enough to fill blocks quickly {n:0100}"))).unwrap();
+    }
+    let open = File::open(root.join("old/victim")).unwrap();
+    fs::remove_file(root.join("old/victim")).unwrap();
+    fs::remove_file(root.join("old/pieces")).unwrap();
+    append(&root.join("wide/last"), b"last");
+    drop(open);
+    append(&root.join("wide/last"), b"of all");
+}
+
+#[test]
+fn trees_and_directories_grow_in_replay() {
+    for (name, args) in FORMATS {
+        let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+        let (image, _, roughly) = crashed(dir.path(), args, grow, &["CREAT_DENTRY", "DEL_ENTRY", "ADD_RANGE"]);
+        check_but_sectors(name, &image, &roughly);
+    }
+}
+
+/// Replay may build another tree than the kernel had, of more or fewer blocks: only e2fsck judges the counts.
+fn check_but_sectors(name: &str, image: &Path, shown: &Snapshot) {
+    let fs = open(image, "");
+    assert_eq!(fs.read_only_reason(), None, "{name}");
+    let ours = digest_volume(&*fs, COMPARED).unwrap();
+    shown.assert_same(&digest_volume(&*fs, BY_KERNEL).unwrap());
+    fs.unmount().unwrap();
+    drop(fs);
+    assert_clean(image);
+    let mount = KernelMount::new(image, "ro");
+    digest_path(mount.path(), COMPARED).unwrap().assert_same(&ours);
+    mount.unmount();
+}
+
+/// A fast commit that cannot be: the volume is shown as the log left it, nothing is written, and the reason tells what to do.
+#[test]
+fn fast_commits_that_do_not_fit_make_the_volume_read_only() {
+    let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+    let (image, ..) = crashed(dir.path(), &["-t", "ext4", "-b", "4096", "-O", "fast_commit"], change, &["ADD_RANGE"]);
+    let mut bytes = fs::read(&image).unwrap();
+    misdirect(&mut bytes);
+    fs::write(&image, &bytes).unwrap();
+    let fs = open(&image, "");
+    let reason = fs.read_only_reason().expect("the first record names a reserved inode");
+    assert!(reason.contains("e2fsck") && reason.contains("inode 3"), "{reason}");
+    digest_volume(&*fs, COMPARED).unwrap();
+    fs.unmount().unwrap();
+    drop(fs);
+    assert!(bytes == std::fs::read(&image).unwrap(), "nothing was written");
+}
+
+/// Gives the first record after the first head another inode, and its fast commit a checksum that fits.
+fn misdirect(bytes: &mut [u8]) {
+    let head = [9, 0, 8, 0, 0, 0, 0, 0];
+    let start = bytes.windows(8).step_by(4096).position(|window| window == head).expect("a head") * 4096;
+    let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let mut at = start + 12;
+    assert!(matches!(half(bytes, at), 1 | 6), "the first record is an inode's");
+    bytes[at + 4..at + 8].copy_from_slice(&3_u32.to_le_bytes());
+    while half(bytes, at) != 8 {
+        at += 4 + half(bytes, at + 2);
+    }
+    let sum = cairn_base::checksum::crc32c(0, &bytes[start..at + 8]);
+    bytes[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
 }

@@ -10,13 +10,15 @@ use super::{Replay, misfit};
 use crate::error::Result;
 use crate::format::extent::MAX_FILE_BLOCKS;
 use crate::format::inode::{Inode as Record, InodeFlags};
-use crate::inode::{Inode, State, delete, has_block_map};
+use crate::inode::{Inode, State, delete, has_block_map, inline};
 use crate::map::Progress;
 use crate::status::{ExtentStatus, State as Mapped};
 use crate::txn::Handle;
 
 /// Flags that say how contents are stored.
 const STORAGE: InodeFlags = InodeFlags::EXTENTS.union(InodeFlags::INDEX).union(InodeFlags::INLINE_DATA);
+/// Byte offset of `i_flags`.
+const FLAGS_AT: usize = 0x20;
 /// Byte offset of `i_generation`.
 const GENERATION_AT: usize = 0x64;
 
@@ -24,8 +26,7 @@ impl Replay<'_> {
     /// An inode's record as the fast commit has it, with the block map that is there.
     pub(super) fn record(&mut self, ino: Ino, raw: &[u8]) -> Result<()> {
         self.touched.insert(ino);
-        let generation =
-            raw.get(GENERATION_AT..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word));
+        let generation = raw.get(GENERATION_AT..).and_then(<[u8]>::first_chunk).map_or(0, word);
         let found = match self.find(ino)? {
             Some(inode) if inode.state.read().record.generation != generation => {
                 // The number was used again after the last user of a nameless inode went.
@@ -47,6 +48,10 @@ impl Replay<'_> {
         let handle = self.volume.begin(self.volume.credits.attributes)?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
+        let storage = InodeFlags::from_bits_retain(raw.get(FLAGS_AT..).and_then(<[u8]>::first_chunk).map_or(0, word));
+        if inode.kind != FileKind::Directory && !storage.contains(InodeFlags::INLINE_DATA) {
+            self.leave_inline(inode, state)?;
+        }
         let before = &state.record;
         let mut new = before.overlaid(raw, inode.ino, &self.volume.layout)?;
         if FileKind::from_mode(u32::from(new.mode)) != Some(inode.kind) {
@@ -55,6 +60,10 @@ impl Replay<'_> {
         if inode.kind == FileKind::Directory {
             // Its names are changed one by one, and what follows from them with them.
             (new.size, new.links, new.block) = (before.size, before.links, before.block);
+            if new.extra_isize != before.extra_isize {
+                return Err(misfit(inode.ino, new.extra_isize.into(), "changes where a directory's attributes begin"));
+            }
+            new.extra.clone_from(&before.extra);
             new.flags = (new.flags - STORAGE) | (before.flags & STORAGE);
         } else {
             choose_map(inode.ino, before, &mut new)?;
@@ -72,16 +81,30 @@ impl Replay<'_> {
         let kind = FileKind::from_mode(u32::from(new.mode))
             .ok_or_else(|| misfit(ino, u64::from(new.mode), "makes an inode of no known kind"))?;
         if kind == FileKind::Directory {
-            (new.size, new.links) = (0, 2);
-            new.flags -= STORAGE;
-            volume.init_block_map(&mut new);
+            // It starts empty; its names follow.
+            new.links = 2;
+            new.flags -= InodeFlags::INDEX;
         } else {
             choose_map(ino, &blank, &mut new)?;
         }
         let handle = volume.begin(volume.credits.create)?;
         volume.space.adopt_inode(&handle, ino, kind == FileKind::Directory)?;
         let inode = volume.adopt(Inode::new(volume, ino, volume.locate(ino)?, kind, new))?;
-        inode.store(volume, &handle, &mut inode.state.write())
+        let mut guard = inode.state.write();
+        let state = &mut *guard;
+        if kind == FileKind::Directory {
+            state.record.flags.insert(InodeFlags::INLINE_DATA);
+            self.leave_inline(&inode, state)?;
+        }
+        inode.store(volume, &handle, state)
+    }
+
+    /// An inode whose contents moved from the record to blocks starts with an empty map.
+    fn leave_inline(&self, inode: &Inode, state: &mut State) -> Result<()> {
+        if state.record.flags.contains(InodeFlags::INLINE_DATA) {
+            inline::leave(self.volume, inode, state)?;
+        }
+        Ok(())
     }
 
     /// Maps blocks that are marked in use, whatever was there before.
@@ -94,6 +117,7 @@ impl Replay<'_> {
         }
         let mut guard = inode.state.write();
         let state = &mut *guard;
+        self.leave_inline(&inode, state)?;
         if !has_block_map(&state.record) {
             return Err(misfit(ino, start.get(), "maps blocks of an inode that has none"));
         }
@@ -173,6 +197,10 @@ impl Replay<'_> {
             }
         }
     }
+}
+
+fn word(bytes: &[u8; 4]) -> u32 {
+    u32::from_le_bytes(*bytes)
 }
 
 /// Fast commits tell ranges, not maps: the map stays, or starts empty. What is not a map is taken as it is.
