@@ -119,20 +119,21 @@ pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
 pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     volume.check_writable()?;
     check_settable(inode)?;
+    check_kind(inode, name)?;
     let acl = match name {
         ACCESS | DEFAULT => {
             Some(Acl::from_xattr(value).map_err(|_| VfsError::Invalid("malformed access control list"))?)
         }
         _ => None,
     };
+    if inode.kind == FileKind::Symlink && acl.is_some() {
+        return Err(VfsError::Unsupported("symbolic links have no access control lists").into());
+    }
     if name == DEFAULT && inode.kind != FileKind::Directory {
         return match acl {
             Some(Some(_)) => Err(VfsError::AccessDenied.into()),
             _ => Ok(()),
         };
-    }
-    if inode.kind == FileKind::Symlink && acl.is_some() {
-        return Err(VfsError::Unsupported("symbolic links have no access control lists").into());
     }
     let handle = volume.begin(volume.credits.xattr)?;
     let mut guard = inode.state.write();
@@ -148,7 +149,8 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
             if name == ACCESS && complete {
                 drop_if_there(volume, &handle, inode, state, name)?;
             } else {
-                change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?;
+                // Lists are set whether they are there or not, whatever `mode` says: so does Linux.
+                change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, XattrMode::Set))?;
             }
         }
         None => change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?,
@@ -160,11 +162,24 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
 pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     check_settable(inode)?;
+    check_kind(inode, name)?;
     let handle = volume.begin(volume.credits.xattr)?;
     let mut guard = inode.state.write();
     let state = &mut *guard;
-    change(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?;
+    match name {
+        ACCESS | DEFAULT => drop_if_there(volume, &handle, inode, state, name)?,
+        _ => change(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?,
+    }
     finish(volume, &handle, inode, state)
+}
+
+/// Attributes of users are for files and directories: on anything else permission bits do not guard them.
+fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
+    names::parse(name)?;
+    if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok(())
 }
 
 fn check_settable(inode: &Inode) -> Result<()> {

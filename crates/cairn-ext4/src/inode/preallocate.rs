@@ -7,6 +7,7 @@ use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::{AllocateMode, Error as VfsError, FileKind, IoFlags};
 
 use crate::error::Result;
+use crate::format::inode::InodeFlags;
 use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::truncate::{remove_blocks, reshape, settle, zero_old_tail};
@@ -26,7 +27,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
         _ => return Err(VfsError::Invalid("fallocate of an empty or impossible range").into()),
     };
     let _data = inode.data.write();
-    super::attributes::check_write(inode, offset, inode.size())?;
+    check_flags(inode, mode)?;
     if inode.is_inline() {
         super::inline::spill(volume, inode)?;
     }
@@ -38,6 +39,16 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
         AllocateMode::CollapseRange => collapse(volume, inode, offset, len),
         AllocateMode::InsertRange => insert(volume, inode, offset, len),
     }
+}
+
+/// Refuses what the inode's flags forbid: an append-only file may get more space, but nothing in it may change.
+fn check_flags(inode: &Inode, mode: AllocateMode) -> Result<()> {
+    let flags = inode.state.read().record.flags;
+    let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
+    if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !adds) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok(())
 }
 
 fn extents_only(volume: &Volume, inode: &Inode) -> Result<()> {

@@ -65,7 +65,8 @@ fn rename_locked(
     mode: RenameMode,
 ) -> Result<Option<Arc<Inode>>> {
     check_parent(from.parent, true)?;
-    check_parent(to.parent, false)?;
+    // A target goes from its directory as well.
+    check_parent(to.parent, other.is_some_and(|other| other.ino != inode.ino))?;
     match (mode, other) {
         (RenameMode::NoReplace, Some(_)) => return Err(VfsError::Exists.into()),
         (RenameMode::Exchange, None) => return Err(VfsError::NotFound.into()),

@@ -105,6 +105,7 @@ impl State {
 
     fn copy_range(&mut self, (from, from_offset): (Ino, u64), (to, to_offset): (Ino, u64), len: u64) -> Result<u64> {
         let source = self.node(from)?.file()?;
+        self.node(to)?.file()?;
         let len = min(len, source.size().saturating_sub(from_offset));
         let overlaps = from == to && from_offset < to_offset.saturating_add(len) && to_offset < from_offset + len;
         if overlaps && len > 0 {

@@ -24,6 +24,14 @@ fn check_name(name: &[u8]) -> Result<()> {
     Err(Error::Unsupported("extended attributes of this namespace"))
 }
 
+/// Attributes of users are for files and directories.
+fn refuse_kind(kind: FileKind, name: &[u8]) -> Result<()> {
+    if name.starts_with(b"user.") && !matches!(kind, FileKind::Regular | FileKind::Directory) {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}
+
 impl State {
     pub(super) fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         check_name(name)?;
@@ -40,18 +48,19 @@ impl State {
         let node = self.node_mut(ino)?;
         node.refuse_fixed()?;
         let kind = node.kind();
-        if name.starts_with(b"user.") && !matches!(kind, FileKind::Regular | FileKind::Directory) {
-            return Err(Error::NotPermitted);
-        }
+        refuse_kind(kind, name)?;
         if value.len() > MAX_VALUE {
             return Err(Error::TooBig);
         }
+        let is_acl = name == acl::ACCESS || name == acl::DEFAULT;
         match (mode, node.xattrs.contains_key(name)) {
+            // Lists are set whether they are there or not: so does Linux.
+            _ if is_acl => {}
             (XattrMode::Create, true) => return Err(Error::Exists),
             (XattrMode::Replace, false) => return Err(Error::NoAttribute),
             _ => {}
         }
-        if name == acl::ACCESS || name == acl::DEFAULT {
+        if is_acl {
             self.set_acl(ino, name, value)?;
         } else {
             node.xattrs.insert(name.to_vec(), value.to_vec());
@@ -92,6 +101,7 @@ impl State {
         let now = self.now();
         let node = self.node_mut(ino)?;
         node.refuse_fixed()?;
+        refuse_kind(node.kind(), name)?;
         let is_acl = name == acl::ACCESS || name == acl::DEFAULT;
         if node.xattrs.remove(name).is_none() && !is_acl {
             return Err(Error::NoAttribute);
