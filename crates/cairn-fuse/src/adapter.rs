@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use cairn_base::Ino;
 use cairn_vfs::{
     Attributes, Caller, Error, FileSystem, IoFlags, NewInode, OpenMode, Result, Seek, SetAttributes, XattrMode,
 };
@@ -140,6 +141,19 @@ fn write_flags(write: WriteFlags, open: OpenFlags) -> IoFlags {
     flags.set(IoFlags::DIRECT, !from_cache && open.0 & O_DIRECT != 0);
     flags.set(IoFlags::KILL_PRIVILEGES, write.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID));
     flags
+}
+
+/// Pages of the kernel's cache: it takes them for written whatever count it is told, so what does not fit must be an error,
+/// or a later fsync would acknowledge it.
+fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+    let mut done = 0;
+    while done < data.len() {
+        match fs.write(ino, offset + done as u64, &data[done..], flags)? {
+            0 => return Err(Error::NoSpace),
+            count => done += count,
+        }
+    }
+    Ok(done)
 }
 
 impl Filesystem for Adapter {
@@ -382,7 +396,15 @@ impl Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         let flags = write_flags(flags, open_flags);
-        match self.run("write", |fs| fs.write(self.core.ino(node), offset, data, flags)) {
+        let written = self.run("write", |fs| {
+            let ino = self.core.ino(node);
+            if flags.contains(IoFlags::WRITEBACK) {
+                write_all(fs, ino, offset, data, flags)
+            } else {
+                fs.write(ino, offset, data, flags)
+            }
+        });
+        match written {
             // At most MAX_WRITE.
             Ok(count) => reply.written(count as u32),
             Err(error) => reply.error(error),

@@ -1,4 +1,5 @@
-//! What tests need: the oracle model, seeded trees and their digests, crash images, mutated images, foreign judges.
+//! What tests need: the oracle model, seeded trees and their digests, crash images, mutated images, foreign judges and
+//! suites.
 //!
 //! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its seed.
 
@@ -8,4 +9,5 @@ pub mod crash;
 pub mod judge;
 pub mod model;
 pub mod mutate;
+pub mod suites;
 pub mod tree;

@@ -1,6 +1,6 @@
 //! A model mounted for a test.
 //!
-//! Tests that need `/dev/fuse` say so and pass where it is missing (a build container), unless `CAIRN_REQUIRE_FUSE` is set.
+//! The tests need root and `/dev/fuse`; without them they fail and say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,14 +21,13 @@ pub struct Mounted {
     server: Option<JoinHandle<cairn_fuse::Result<()>>>,
 }
 
-/// Whether this machine can mount; says so if not.
-pub fn can_mount() -> bool {
-    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
-    assert!(can || std::env::var_os("CAIRN_REQUIRE_FUSE").is_none(), "no /dev/fuse, or not root");
-    if !can {
-        eprintln!("not tested: no /dev/fuse, or not root");
-    }
-    can
+/// Fails where nothing can be mounted.
+pub fn require_mounting() {
+    assert!(rustix::process::geteuid().is_root(), "these tests need root, to mount: run them with sudo");
+    assert!(
+        Path::new("/dev/fuse").exists(),
+        "/dev/fuse is missing: modprobe fuse; in a container, give it --device /dev/fuse --cap-add SYS_ADMIN"
+    );
 }
 
 impl Mounted {

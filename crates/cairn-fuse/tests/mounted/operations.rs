@@ -17,13 +17,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fixture::{Mounted, can_mount};
+use crate::fixture::{Mounted, require_mounting};
 
 /// The tests of this file, over each way to mount.
 fn each(test: impl Fn(&Mounted)) {
-    if !can_mount() {
-        return;
-    }
+    require_mounting();
     let through = MountOptions { writeback_cache: false, no_open: false, threads: 1, ..MountOptions::new("model") };
     for options in [MountOptions::new("model"), through] {
         let mounted = Mounted::with(&options);
@@ -289,14 +287,16 @@ fn threads_contend_on_one_tree() {
 
 #[test]
 fn a_full_volume_is_reported() {
-    if !can_mount() {
-        return;
-    }
+    require_mounting();
     let mounted = Mounted::of(Model::with_blocks(64), &MountOptions::new("model"));
     let file = File::create(mounted.path("f")).unwrap();
     file.write_all_at(&[1; 64 * 4096], 0).unwrap();
     file.sync_all().unwrap();
     let told = file.write_all_at(&[1; 4096], 64 * 4096).and_then(|()| file.sync_all()).unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::StorageFull);
+    // A write of which only the beginning fits: the kernel must not take the rest for written.
+    file.set_len(60 * 4096).unwrap();
+    let told = file.write_all_at(&[2; 8 * 4096], 60 * 4096).and_then(|()| file.sync_all()).unwrap_err();
     assert_eq!(told.kind(), ErrorKind::StorageFull);
     file.set_len(0).unwrap();
     file.write_all_at(b"fits", 0).unwrap();
@@ -307,9 +307,7 @@ fn a_full_volume_is_reported() {
 
 #[test]
 fn ioctls_of_flags_label_and_shutdown() {
-    if !can_mount() {
-        return;
-    }
+    require_mounting();
     let mounted = Mounted::new();
     let path = mounted.path("f");
     fs::write(&path, "x").unwrap();
@@ -346,9 +344,7 @@ fn special_files_and_statfs() {
 
 #[test]
 fn a_busy_mount_point_is_refused() {
-    if !can_mount() {
-        return;
-    }
+    require_mounting();
     let mounted = Mounted::new();
     let error = cairn_fuse::mount(Arc::new(Model::new()), &mounted.path(""), &MountOptions::new("second"))
         .err()
@@ -359,9 +355,7 @@ fn a_busy_mount_point_is_refused() {
 
 #[test]
 fn many_fsyncs_wait_together() {
-    if !can_mount() {
-        return;
-    }
+    require_mounting();
     // Each fsync waits until 32 are there: they must not be held up by the two threads that read requests.
     let together = Barrier::new(32);
     let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| {
@@ -384,9 +378,7 @@ fn many_fsyncs_wait_together() {
 
 #[test]
 fn a_panic_is_an_error_and_stops_the_volume() {
-    if !can_mount() {
-        return;
-    }
+    require_mounting();
     let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), |call| {
         assert_ne!(call, "listxattr", "this panic belongs to the test");
     });
@@ -399,9 +391,7 @@ fn a_panic_is_an_error_and_stops_the_volume() {
 
 #[test]
 fn a_read_only_mount_refuses_changes() {
-    if !can_mount() {
-        return;
-    }
+    require_mounting();
     let model = Model::new();
     let made = model.create(model.root(), b"d", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
     model.forget(made.ino, 1);
