@@ -23,10 +23,7 @@ fn a_fresh_image_is_clean_and_a_broken_one_is_not() {
 
 #[test]
 fn the_kernel_mounts_what_we_give_it_and_lets_go() {
-    if !is_root() {
-        eprintln!("needs root for loop devices");
-        return;
-    }
+    assert!(is_root(), "this test needs root, for loop devices: run it with sudo");
     let image = image();
     let mount = KernelMount::new(image.path(), "");
     std::fs::write(mount.path().join("hello"), b"world").unwrap();
