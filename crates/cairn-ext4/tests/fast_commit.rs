@@ -11,6 +11,7 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::crash::{Recording, read_image};
 use cairn_testkit::judge::{KernelMount, assert_clean, debugfs, mke2fs};
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_path, digest_volume};
 use cairn_vfs::FileSystem;
@@ -235,4 +236,28 @@ fn misdirect(bytes: &mut [u8]) {
     }
     let sum = cairn_base::checksum::crc32c(0, &bytes[start..at + 8]);
     bytes[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Power fails while the replay is written home: opening again shows the same.
+#[test]
+fn a_cut_during_replay_loses_nothing() {
+    let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+    let args = ["-t", "ext4", "-b", "4096", "-O", "fast_commit"];
+    let (image, _, roughly) = crashed(dir.path(), &args, change, &["ADD_RANGE"]);
+    let recording = Recording::start(read_image(&image).unwrap());
+    let fs = Ext4::open(recording.device(), Arc::new(Threads::new()), &MountOptions::default()).unwrap();
+    fs.unmount().unwrap();
+    drop(fs);
+    let log = recording.finish();
+    for (number, cut) in log.barrier_cuts().into_iter().chain(log.random_cuts(40, 7)).enumerate() {
+        log.write_image(cut, &image).unwrap();
+        let fs = open(&image, "");
+        assert_eq!(fs.read_only_reason(), None, "{cut:?}");
+        digest_volume(&*fs, BY_KERNEL).unwrap().assert_same(&roughly);
+        fs.unmount().unwrap();
+        drop(fs);
+        if number % 8 == 0 {
+            assert_clean(&image);
+        }
+    }
 }
