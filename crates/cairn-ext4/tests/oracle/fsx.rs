@@ -215,7 +215,7 @@ impl<'a> Fsx<'a> {
             830..880 => self.write(IoFlags::DIRECT),
             880..887 => {
                 self.note("fsync".to_owned());
-                self.check(self.fs.fsync(self.ino, 0, self.log.len() % 2 == 0));
+                self.check(self.fs.fsync(self.ino, 0, self.log.len().is_multiple_of(2)));
             }
             887 => self.remount(),
             _ if !self.run.extents => self.read(IoFlags::empty()),

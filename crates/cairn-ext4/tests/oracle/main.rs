@@ -7,4 +7,5 @@ mod bad_input;
 mod contention;
 mod fsx;
 mod hostile;
+mod sequence;
 mod support;
