@@ -1,0 +1,63 @@
+//! Load from several processes at once.
+
+use std::path::Path;
+
+use cairn_testkit::judge;
+
+use crate::fixture::{Volume, deep};
+
+/// Four jobs write and read back: small and unaligned, large, and through memory maps.
+#[test]
+fn fio_verifies_what_it_wrote() {
+    let mut volume = Volume::mounted(512 << 20, "");
+    let directory = format!("--directory={}", volume.root().display());
+    let size = if deep() { "--size=64M" } else { "--size=16M" };
+    let common =
+        ["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--end_fsync=1", "--randseed=7", "--rw=randwrite"];
+    let jobs = [
+        ["--name=small", "--ioengine=psync", "--bsrange=512-16k"],
+        ["--name=large", "--ioengine=psync", "--bsrange=64k-1M"],
+        ["--name=mapped", "--ioengine=mmap", "--bsrange=4k-64k"],
+        ["--name=mapped-small", "--ioengine=mmap", "--bsrange=512-4k"],
+    ];
+    let words = [&directory, size].into_iter().chain(common).chain(jobs.into_iter().flatten());
+    judge::run("fio", words);
+    // Once more from the image.
+    volume.unmount();
+    volume.mount("");
+    let words =
+        [&directory, size].into_iter().chain(common).chain(["--verify_only=1"]).chain(jobs.into_iter().flatten());
+    judge::run("fio", words);
+    volume.unmount();
+}
+
+/// Many small files, with each of the ways to bring them to the disk that fs_mark knows.
+#[test]
+fn fs_mark_runs() {
+    let mut volume = Volume::mounted(512 << 20, "");
+    let before = volume.free();
+    let log = volume.outside("fs_mark");
+    for method in ["0", "1", "3", "5"] {
+        // fs_mark takes no path longer than 40 bytes.
+        let directory = volume.path("m");
+        std::fs::create_dir(&directory).unwrap();
+        let count = if deep() { "5000" } else { "500" };
+        let words = ["-n", count, "-s", "10000", "-t", "4", "-D", "16", "-N", "64", "-L", "2", "-S", method, "-d"];
+        let paths = [directory.as_path(), Path::new("-l"), log.as_path()];
+        judge::run("fs_mark", words.into_iter().map(Path::new).chain(paths));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+    crate::space::wait_for_free(&volume, before);
+    volume.unmount();
+}
+
+#[test]
+fn stress_ng_runs() {
+    let mut volume = Volume::mounted(512 << 20, "");
+    let (root, seconds) = (volume.root(), if deep() { "60s" } else { "20s" });
+    let words = ["--verify", "--hdd-bytes", "64m", "--timeout", seconds, "--temp-path"];
+    let kinds = ["hdd", "dentry", "rename", "link", "symlink", "dir"].map(|kind| [format!("--{kind}"), "1".to_owned()]);
+    let words = words.into_iter().chain([root.to_str().unwrap()]).chain(kinds.iter().flatten().map(String::as_str));
+    judge::run("stress-ng", words);
+    volume.unmount();
+}

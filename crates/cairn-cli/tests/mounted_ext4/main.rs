@@ -1,0 +1,13 @@
+//! ext4 images mounted by the `cairn` program and used through the kernel: suites that others wrote, real load, killed
+//! daemons, full volumes. After each mount e2fsck has the last word.
+//!
+//! Needs root, `/dev/fuse` and loop devices, and the tools that `scripts/install-deps` installs; a test that misses one
+//! fails and says which. `CAIRN_DEEP=1` runs longer.
+
+mod fixture;
+mod kills;
+mod load;
+mod space;
+mod suites;
+mod trees;
+mod user;

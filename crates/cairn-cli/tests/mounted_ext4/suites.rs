@@ -1,0 +1,35 @@
+//! Suites that others wrote.
+
+use cairn_testkit::judge::KernelMount;
+use cairn_testkit::suites::{fsx, pjdfstest, worse};
+
+use crate::fixture::{Volume, deep};
+
+#[test]
+fn pjdfstest_agrees_with_the_kernel() {
+    let judged = Volume::make(64 << 20, &[]);
+    let kernel = KernelMount::new(&judged.image(), "");
+    let expected = pjdfstest(kernel.path());
+    kernel.unmount();
+    let mut volume = Volume::mounted(64 << 20, "");
+    let found = pjdfstest(&volume.root());
+    volume.unmount();
+    let worse = worse(&expected, &found);
+    assert!(worse.is_empty(), "pass on the kernel's ext4, not here: {worse:#?}");
+}
+
+/// Two files at once on each mount, with and without the kernel's write-back cache.
+#[test]
+fn fsx_finds_no_difference() {
+    let operations = if deep() { 500_000 } else { 50_000 };
+    for (options, seeds) in [("", [1, 2]), ("nowriteback_cache", [3, 4])] {
+        let mut volume = Volume::mounted(256 << 20, options);
+        std::thread::scope(|scope| {
+            for seed in seeds {
+                let file = volume.path(&format!("fsx{seed}"));
+                scope.spawn(move || fsx(&file, operations, seed));
+            }
+        });
+        volume.unmount();
+    }
+}

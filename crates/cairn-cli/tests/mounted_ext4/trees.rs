@@ -1,0 +1,72 @@
+//! A large tree copied in, compared with its source, after a remount and as the kernel sees it, and removed again.
+
+use std::path::Path;
+
+use cairn_testkit::judge::{self, KernelMount};
+use cairn_testkit::tree::{PathTarget, Snapshot, SnapshotOptions, TreeSpec, build, digest_path, plan};
+
+use crate::fixture::{CAIRN, Volume};
+
+const FILES: usize = 20_000;
+
+fn digest(path: &Path) -> Snapshot {
+    digest_path(path, SnapshotOptions::default()).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    judge::run("cp", [Path::new("-a"), from, to]);
+}
+
+#[test]
+fn a_large_tree_is_copied_read_by_all_and_removed() {
+    let mut volume = Volume::mounted(2 << 30, "");
+    let source = volume.outside("source");
+    std::fs::create_dir(&source).unwrap();
+    // Attributes are left to the tests of the library: the place of the source may not take them.
+    let spec = TreeSpec { directories: 1500, files: FILES, size_max: 40_000, xattrs: false, ..TreeSpec::small(20) };
+    build(&PathTarget::new(&source), &plan(&spec));
+    let expected = digest(&source);
+    assert!(expected.len() > FILES);
+
+    let before = volume.free();
+    copy(&source, &volume.path("tree"));
+    digest(&volume.path("tree")).assert_same(&expected);
+    volume.unmount();
+    volume.mount("");
+    digest(&volume.path("tree")).assert_same(&expected);
+    volume.unmount();
+    let kernel = KernelMount::new(&volume.image(), "ro");
+    digest(&kernel.path().join("tree")).assert_same(&expected);
+    kernel.unmount();
+
+    volume.mount("");
+    std::fs::remove_dir_all(volume.path("tree")).unwrap();
+    crate::space::wait_for_free(&volume, before);
+    volume.unmount();
+}
+
+/// The daemon in the background, as users start it; what the kernel's mount wrote is read, and the other way round.
+#[test]
+fn the_daemon_works_in_the_background_and_lets_go_of_the_image() {
+    let volume = Volume::make(128 << 20, &[]);
+    for round in 0..3 {
+        judge::run(CAIRN, [Path::new("mount"), &volume.image(), &volume.root()]);
+        let tree = volume.path(&format!("ours{round}"));
+        std::fs::create_dir(&tree).unwrap();
+        build(&PathTarget::new(&tree), &plan(&TreeSpec::small(round)));
+        let seen = digest(&volume.root());
+        judge::run(CAIRN, [Path::new("umount"), &volume.root()]);
+        judge::assert_clean(&volume.image());
+        let kernel = KernelMount::new(&volume.image(), "");
+        digest(kernel.path()).assert_same(&seen);
+        build(&PathTarget::new(kernel.path().join("lost+found")), &plan(&TreeSpec::small(100 + round)));
+        std::fs::rename(kernel.path().join("lost+found"), kernel.path().join(format!("theirs{round}"))).unwrap();
+        std::fs::create_dir(kernel.path().join("lost+found")).unwrap();
+        let seen = digest(kernel.path());
+        kernel.unmount();
+        judge::run(CAIRN, [Path::new("mount"), &volume.image(), &volume.root()]);
+        digest(&volume.root()).assert_same(&seen);
+        judge::run(CAIRN, [Path::new("umount"), &volume.root()]);
+        judge::assert_clean(&volume.image());
+    }
+}

@@ -1,0 +1,52 @@
+//! A mount by an ordinary user, through fusermount3.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use cairn_testkit::judge;
+
+use crate::fixture::{CAIRN, Volume};
+
+/// `nobody`, everywhere.
+const USER: u32 = 65534;
+
+/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody, as it can on most machines: the
+/// program, the image, the mount point, a directory.
+const SCRIPT: &str = r#"
+set -e
+mount -t tmpfs -o mode=755 device "$3"
+mknod "$3/fuse" c 10 229
+chmod 666 "$3/fuse"
+mount --bind "$3/fuse" /dev/fuse
+as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"; }
+as_user "$0" mount "$1" "$2"
+as_user sh -c 'echo hello > "$0"; cat "$0"' "$2/file"
+# Without allow_other not even root gets in.
+if cat "$2/file" 2>/dev/null; then echo "root got in"; fi
+grep -q " $2 .*fuse.cairn" /proc/self/mountinfo || { echo "no such mount:"; cat /proc/self/mountinfo; }
+as_user "$0" umount "$2"
+if grep " $2 " /proc/self/mountinfo; then echo "still mounted"; fi
+"#;
+
+#[test]
+fn an_ordinary_user_mounts_writes_and_unmounts() {
+    let volume = Volume::make(64 << 20, &["-E", &format!("root_owner={USER}:{USER}")]);
+    let helper = fs::metadata(judge::tool("fusermount3")).unwrap();
+    assert!(helper.permissions().mode() & 0o4000 != 0, "fusermount3 is not set-user-id: reinstall the package fuse3");
+    // The user may not be able to reach where cargo builds.
+    let place = tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, device) = (place.path().join("cairn"), place.path().join("device"));
+    fs::copy(CAIRN, &program).unwrap();
+    fs::create_dir(&device).unwrap();
+    for path in [volume.image(), volume.root()] {
+        chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let mut command = judge::command("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT]).args([&program, &volume.image(), &volume.root(), &device]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
+    judge::assert_clean(&volume.image());
+    assert!(judge::debugfs(&volume.image(), "cat /file").contains("hello"));
+}
