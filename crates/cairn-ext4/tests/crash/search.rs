@@ -28,9 +28,15 @@ pub fn depth() -> usize {
 fn cuts(run: &Run, random: usize, seed: u64) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = run.crash.barrier_cuts();
     cuts.retain(|cut| cut.moment >= run.from);
-    // Of the four states around a barrier these two differ from the neighbours' most.
-    let completed = run.crash.barriers();
-    cuts.retain(|cut| (cut.volatile == Volatile::Kept) == !completed.contains(&(cut.moment + 1)) || depth() > 1);
+    if depth() == 1 {
+        // Of the four states around a barrier two say most: nothing unflushed just before it is done, everything just after.
+        let barriers = run.crash.barriers();
+        let end = run.crash.log().end;
+        cuts.retain(|cut| {
+            let before = barriers.contains(&(cut.moment + 1));
+            if cut.volatile == Volatile::Kept { !before } else { before || cut.moment == end }
+        });
+    }
     let mut more = run.crash.random_cuts(random * 4, seed);
     more.retain(|cut| cut.moment >= run.from);
     more.truncate(random);
