@@ -144,9 +144,13 @@ fn layout_of(buffers: &Arc<BufferCache>, place: &Place<'_>) -> Result<Layout> {
 /// Finishes what the orphan records tell: nameless inodes are deleted, others cut to their size.
 pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> Result<()> {
     let listed = orphan_list(volume)?;
-    let all: Vec<Ino> = slots.iter().map(|(ino, _)| *ino).chain(listed.iter().copied()).collect();
+    let in_file: Vec<Ino> = slots.iter().map(|(ino, _)| *ino).collect();
+    let all: Vec<Ino> = in_file.iter().chain(&listed).copied().collect();
     volume.orphans.adopt(slots, listed);
-    for ino in all {
+    for ino in in_file {
+        drop_stale_slot(volume, ino)?;
+    }
+    for ino in all.into_iter().filter(|ino| volume.orphans.contains(*ino)) {
         let inode = volume.inode(ino)?;
         if inode.state.read().record.links == 0 {
             crate::inode::delete::delete(volume, &inode)?;
@@ -154,6 +158,16 @@ pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> R
             truncate::finish(volume, &inode)?;
         }
     }
+    Ok(())
+}
+
+/// e2fsck 1.47 deletes the orphans of a replayed journal and leaves their slots in the orphan file.
+fn drop_stale_slot(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
+    if volume.groups.inode_in_use(ino)? {
+        return Ok(());
+    }
+    let handle = volume.begin(volume.credits.orphan)?;
+    volume.orphans.remove(volume, &handle, ino)?;
     Ok(())
 }
 

@@ -101,6 +101,17 @@ fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     let device = Arc::new(read_image(&image).map_err(|error| error.to_string())?);
     let fs = open(device, Simulated::new(2), "ro")?;
     keep_promises(run, cut, &*fs).map_err(|error| format!("after e2fsck -p: {error}"))?;
+    drop(fs);
+    if !cut.moment.is_multiple_of(3) {
+        return Ok(());
+    }
+    // And it can be used again, whatever e2fsck left in the orphan file.
+    let device = Arc::new(read_image(&image).map_err(|error| error.to_string())?);
+    let fs = open(device.clone(), Simulated::new(3), "").map_err(|error| format!("after e2fsck -p, rw: {error}"))?;
+    fs.unmount().map_err(|error| format!("closing after e2fsck -p: {error}"))?;
+    drop(fs);
+    write_image(&*device, &image).map_err(|error| error.to_string())?;
+    clean(&image, "after e2fsck -p and another mount")?;
     Ok(())
 }
 
