@@ -96,7 +96,9 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
     if let Some(size) = set.size {
         super::truncate::set_size(volume, inode, size)?;
     }
-    let handle = volume.begin(volume.credits.attributes)?;
+    // An access control list follows the permissions, and may lie in its own block.
+    let credits = if set.permissions.is_some() { volume.credits.xattr } else { 0 };
+    let handle = volume.begin(volume.credits.attributes + credits)?;
     let mut state = inode.state.write();
     let now = now(volume);
     apply(&mut state, inode, set, now);
