@@ -207,7 +207,7 @@ impl<'a> Duel<'a> {
 
 #[test]
 fn every_answer_is_the_models() {
-    let (seeds, steps) = if deep() { (400, 20_000) } else { (40, 2_000) };
+    let (seeds, steps) = if deep() { (400, 20_000) } else { (20, 2_000) };
     for seed in 0..seeds {
         let format = &FORMATS[seed as usize % FORMATS.len()];
         let mut duel = Duel::new(format, seed);

@@ -85,6 +85,9 @@ impl Duel<'_> {
 
     fn rename(&mut self) {
         let (dir, name, new_dir, new_name) = (self.dir(), self.name(), self.dir(), self.name());
+        if (dir.model, &name) == (new_dir.model, &new_name) {
+            return;
+        }
         let mode = match self.rng.u8(0..6) {
             0 => RenameMode::NoReplace,
             1 => RenameMode::Exchange,
