@@ -181,7 +181,7 @@ fn put_and_get_keep_whole_trees() {
     let before = digest_path(&source, options).unwrap();
 
     let fs = Model::new();
-    put::copy_in(&fs, &[source.clone()], b"/put", None).unwrap();
+    put::copy_in(&fs, std::slice::from_ref(&source), b"/put", None).unwrap();
     let on_volume = digest_volume(&fs, options).unwrap();
     assert_eq!(on_volume.len(), before.len() + 1, "the tree and the volume's root");
 

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cairn_testkit::judge;
@@ -89,13 +89,27 @@ impl Volume {
 
     /// Unmounts; when that returns, e2fsck must find nothing, although the daemon's process may still be ending.
     pub fn unmount(&mut self) {
-        let daemon = self.daemon.take().expect("it is mounted");
-        let output = Command::new(CAIRN).arg("umount").arg(self.root()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cairn umount: {said}\n{}", self.log());
+        assert!(self.daemon.is_some(), "it is not mounted");
+        self.detach();
         judge::assert_clean(&self.image());
-        let status = reap(daemon);
+        let status = self.daemon.take().expect("asserted above").wait().unwrap();
         assert!(status.success() && self.log().is_empty(), "the daemon ended with {status}: {}", self.log());
+    }
+
+    /// `cairn umount`, patiently.
+    pub fn detach(&self) {
+        let started = Instant::now();
+        loop {
+            let output = Command::new(CAIRN).arg("umount").arg(self.root()).output().unwrap();
+            if output.status.success() {
+                break;
+            }
+            // A process that another test is just starting holds copies of this one's open files until it is itself.
+            let said = String::from_utf8_lossy(&output.stderr);
+            let passing = said.contains("in use") && started.elapsed() < PATIENCE;
+            assert!(passing, "cairn umount: {said}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Kills the daemon as a crash would, and clears its dead mount away.
@@ -127,10 +141,6 @@ impl Drop for Volume {
         let _ = daemon.wait();
         eprintln!("the daemon said: {}", self.log());
     }
-}
-
-fn reap(mut daemon: Child) -> ExitStatus {
-    daemon.wait().unwrap()
 }
 
 /// In memory where possible; others must be able to pass.

@@ -55,7 +55,7 @@ fn the_daemon_works_in_the_background_and_lets_go_of_the_image() {
         std::fs::create_dir(&tree).unwrap();
         build(&PathTarget::new(&tree), &plan(&TreeSpec::small(round)));
         let seen = digest(&volume.root());
-        judge::run(CAIRN, [Path::new("umount"), &volume.root()]);
+        volume.detach();
         judge::assert_clean(&volume.image());
         let kernel = KernelMount::new(&volume.image(), "");
         digest(kernel.path()).assert_same(&seen);
@@ -66,7 +66,7 @@ fn the_daemon_works_in_the_background_and_lets_go_of_the_image() {
         kernel.unmount();
         judge::run(CAIRN, [Path::new("mount"), &volume.image(), &volume.root()]);
         digest(&volume.root()).assert_same(&seen);
-        judge::run(CAIRN, [Path::new("umount"), &volume.root()]);
+        volume.detach();
         judge::assert_clean(&volume.image());
     }
 }
