@@ -209,19 +209,21 @@ impl State {
         (new_parent, new_name): (Ino, &[u8]),
         mode: RenameMode,
     ) -> Result<()> {
-        let ino = self.check_removal(parent, name)?;
+        check_name(name)?;
         check_name(new_name)?;
+        let found = self.directory(parent)?.get(name);
         let target = self.directory(new_parent)?.get(new_name);
-        self.check_grows(new_parent)?;
         match (mode, target) {
-            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
-            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            (RenameMode::NoReplace, Some(_)) if found.is_some() => return Err(Error::Exists),
+            (RenameMode::Exchange, None) if found.is_some() => return Err(Error::NotFound),
+            // Two names of one file: nothing to do, says POSIX, whatever the directories forbid.
+            (_, Some(_)) if target == found => return Ok(()),
             _ => {}
         }
+        let ino = self.check_removal(parent, name)?;
+        self.check_grows(new_parent)?;
         self.refuse_own_subtree(ino, new_parent)?;
         match target {
-            // Two names of one file: nothing to do, says POSIX.
-            Some(target) if target == ino => Ok(()),
             Some(target) if mode == RenameMode::Exchange => {
                 self.exchange((parent, name, ino), (new_parent, new_name, target))
             }
