@@ -1,4 +1,4 @@
-//! The cache: metadata buffers ([`block`]), file folios ([`file`]), mappings ([`mapper`]), write-back ([`writeback`]),
+//! The cache: metadata buffers ([`block`]), file folios ([`mod@file`]), mappings ([`mapper`]), write-back ([`writeback`]),
 //! and one memory [`budget`] for all of them.
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Making a volume, as mke2fs does with today's defaults.
 //!
-//! Everything is decided first ([`plan`]): features, sizes, the place of every structure. Then it is written: zeros for
+//! Everything is decided first (`plan`): features, sizes, the place of every structure. Then it is written: zeros for
 //! inode tables and journal, files, bitmaps, descriptors, and the primary superblock last, so that an interrupted run
 //! leaves no filesystem. Nothing is left to initialise lazily.
 

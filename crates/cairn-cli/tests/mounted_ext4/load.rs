@@ -12,8 +12,15 @@ fn fio_verifies_what_it_wrote() {
     let mut volume = Volume::mounted(512 << 20, "");
     let directory = format!("--directory={}", volume.root().display());
     let size = if deep() { "--size=64M" } else { "--size=16M" };
-    let common =
-        ["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--end_fsync=1", "--randseed=7", "--rw=randwrite"];
+    let common = [
+        "--verify=crc32c",
+        "--verify_state_save=0",
+        "--verify_fatal=1",
+        "--do_verify=1",
+        "--end_fsync=1",
+        "--randseed=7",
+        "--rw=randwrite",
+    ];
     let jobs = [
         ["--name=small", "--ioengine=psync", "--bsrange=512-16k"],
         ["--name=large", "--ioengine=psync", "--bsrange=64k-1M"],

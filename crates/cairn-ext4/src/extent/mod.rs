@@ -1,6 +1,6 @@
 //! Extent trees: looking up, inserting, converting, freeing and moving runs of a file.
 //!
-//! Every change is one shape: descend to a leaf ([`path`]), compute its new entries, and store them ([`store`]), which
+//! Every change is one shape: descend to a leaf (`path`), compute its new entries, and store them (`store`), which
 //! splits, grows, empties and collapses nodes. Each key of an inner node equals its child's first entry, as the kernel
 //! demands. Blocks a change needs are allocated before anything is written, so a full volume leaves the tree as it was.
 //! Locking: the caller holds the inode's MAPPING lock; no buffer is locked while blocks are allocated or freed.
