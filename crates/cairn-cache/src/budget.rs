@@ -22,6 +22,7 @@ pub trait Reclaim: Send + Sync {
 pub struct Budget {
     limit: AtomicU64,
     used: AtomicU64,
+    peak: AtomicU64,
     hooks: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
 
@@ -32,6 +33,7 @@ impl Budget {
         Arc::new(Self {
             limit: AtomicU64::new(limit),
             used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
             hooks: Mutex::new(Rank::LEAF, Vec::new()),
         })
     }
@@ -53,9 +55,18 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Most bytes that were ever in use.
+    #[must_use]
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
     /// Counts `bytes` as used.
     pub fn charge(&self, bytes: u64) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(used, Ordering::Relaxed);
+        }
     }
 
     /// Gives `bytes` back.
@@ -146,6 +157,7 @@ mod tests {
         assert_eq!((budget.used(), budget.over(), budget.has_room(0)), (120, 20, false));
         drop(held);
         assert_eq!((budget.used(), budget.over(), budget.has_room(100)), (0, 0, true));
+        assert_eq!(budget.peak(), 120);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use cairn_base::FileBlock;
 use cairn_block::{Batch, BlockDeviceExt, Durability, Request};
 
+use super::mapping::Via;
 use super::read::{copy_inline, zero_beyond};
 use super::{CacheError, FileCache};
 use crate::mapper::{FileMapper, Place, Run};
@@ -54,7 +55,7 @@ impl FileCache {
         let file = &self.state;
         let first = file.block_of(pos);
         let asked = file.blocks_for((out.len() as u64).min(MAX_TRANSFER));
-        let mapping = self.lookup(mapper, first, asked)?;
+        let mapping = self.lookup(Via::Direct, mapper, first, asked)?;
         let blocks = mapping.run.len.min(asked);
         let n = usize::try_from(file.byte_of(blocks)).map_or(out.len(), |n| n.min(out.len()));
         match mapping.place {
@@ -112,7 +113,7 @@ impl FileCache {
         let file = &self.state;
         let first = file.block_of(offset);
         let asked = file.blocks_for((data.len() as u64).min(MAX_TRANSFER));
-        let run = self.reserve(mapper, first, asked)?.run;
+        let run = self.reserve(Via::Direct, mapper, first, asked)?.run;
         let written = self.direct_place(mapper, first..first + run.len, data);
         if let Err((done, error)) = written {
             let rest = first + done..first + run.len;
@@ -130,13 +131,7 @@ impl FileCache {
         while cursor < blocks.end {
             let done = cursor - blocks.start;
             let run = Run { start: FileBlock(cursor), len: blocks.end - cursor };
-            counters.map_calls.add(1);
-            let placed = mapper.place(run).map_err(|error| (done, error.into()))?;
-            assert!(
-                placed.run.start == run.start && (1..=run.len).contains(&placed.run.len),
-                "placed {:?}",
-                placed.run
-            );
+            let placed = file.place_via(Via::Direct, mapper, run).map_err(|error| (done, error.into()))?;
             let bytes = data.slice(file.bytes_of(done)..file.bytes_of(done + placed.run.len));
             let len = bytes.len() as u64;
             let request = Request::Write { offset: placed.start.get() << file.shift, bufs: vec![bytes] };

@@ -10,15 +10,21 @@
 //! `direct_write`). Nothing above inode.data may be held: the cache calls `reserve`, `place` and tickets, which start
 //! journal handles, and it does so without any lock of its own.
 //!
+//! # Two modes
+//!
+//! [`BufferedMode::PerBlock`] is the same cache at the finest grain: a folio for each page, a mapping for each block.
+//!
 //! # Memory
 //!
 //! A write makes dirty memory that only write-back can free. So a writer calls [`PageCache::balance`] *before it takes
 //! any lock*, and [`FileCache::write`] takes a bounded piece at a time: it returns a short count and is called again.
 
 mod bits;
+mod counters;
 mod direct;
 mod folio;
 mod index;
+mod mapping;
 mod page_cache;
 mod read;
 mod readahead;
@@ -31,13 +37,15 @@ use std::sync::{Arc, Weak};
 
 use cairn_base::FileBlock;
 
-pub use page_cache::{CacheCounters, PageCache, PageCacheOptions};
+pub use counters::CacheCounters;
+pub use mapping::BufferedMode;
+pub use page_cache::{MAX_FOLIO, MIN_FOLIO, PageCache, PageCacheOptions};
 pub use slab::ORDERS;
 
 pub(crate) use folio::Folio;
 pub(crate) use index::FileState;
 
-use crate::mapper::{FileMapper, MapError, Mapping, Run};
+use crate::mapper::{MapError, Run};
 use crate::writeback::{ErrorSequence, Flushable};
 
 /// Why file data could not be had, kept or written.
@@ -120,21 +128,6 @@ impl FileCache {
     /// Waits until no block of `blocks` is being written.
     pub fn wait_writeback(&self, blocks: Range<u64>) {
         self.state.wait_writeback(&blocks);
-    }
-
-    pub(crate) fn lookup(&self, mapper: &dyn FileMapper, start: u64, len: u64) -> Result<Mapping, CacheError> {
-        self.state.cache.counters().map_calls.add(1);
-        let mapping = mapper.lookup(Run { start: FileBlock(start), len })?;
-        assert!(mapping.run.start.get() == start && mapping.run.len > 0, "lookup of {start} gave {:?}", mapping.run);
-        Ok(mapping)
-    }
-
-    pub(crate) fn reserve(&self, mapper: &dyn FileMapper, start: u64, len: u64) -> Result<Mapping, CacheError> {
-        self.state.cache.counters().map_calls.add(1);
-        let mapping = mapper.reserve(Run { start: FileBlock(start), len })?;
-        let run = mapping.run;
-        assert!(run.start.get() == start && (1..=len).contains(&run.len), "reserve of {start}+{len} gave {run:?}");
-        Ok(mapping)
     }
 }
 

@@ -7,17 +7,19 @@
 //! Locking: the queue is of rank CACHE and never held together with another lock.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::Runtime;
-use cairn_base::stats::{Counter, Gauge};
+use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
 
+use super::counters::CacheCounters;
 use super::folio::{Folio, FolioState};
-use super::slab::{MAX_SLAB, ORDERS, PAGE, RawSlab, Slab, SlabPool, order_of};
+use super::mapping::BufferedMode;
+use super::slab::{MAX_SLAB, PAGE, RawSlab, Slab, SlabPool, order_of};
 use crate::budget::{Budget, Reclaim};
 use crate::writeback::DirtyFiles;
 
@@ -26,7 +28,9 @@ use crate::writeback::DirtyFiles;
 pub struct PageCacheOptions {
     /// The filesystem's block size in bytes, a power of two.
     pub block_size: u32,
-    /// Largest folio in bytes, 4 KiB to 2 MiB.
+    /// How coarsely buffered I/O works; see [`PageCache::set_mode`].
+    pub mode: BufferedMode,
+    /// Largest folio in bytes, a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`]; see [`PageCache::set_max_folio`].
     pub max_folio: usize,
     /// Most bytes read ahead of a sequential reader.
     pub max_readahead: usize,
@@ -44,7 +48,8 @@ impl PageCacheOptions {
     pub fn new(block_size: u32) -> Self {
         Self {
             block_size,
-            max_folio: MAX_SLAB,
+            mode: BufferedMode::default(),
+            max_folio: MAX_FOLIO,
             max_readahead: 2 << 20,
             dirty_background_percent: 15,
             dirty_percent: 40,
@@ -53,33 +58,14 @@ impl PageCacheOptions {
     }
 }
 
-/// What the cache of a volume has done.
-#[derive(Debug, Default)]
-pub struct CacheCounters {
-    /// Folios now cached, by order (0 is 4 KiB).
-    pub folios_by_order: [Gauge; ORDERS],
-    /// Questions to file mappers (lookup, reserve, place).
-    pub map_calls: Counter,
-    /// Bytes read through the cache by its users.
-    pub read_bytes: Counter,
-    /// Bytes written into the cache by its users.
-    pub written_bytes: Counter,
-    /// Bytes read from the device for files.
-    pub device_read_bytes: Counter,
-    /// Bytes of files written to the device.
-    pub device_written_bytes: Counter,
-    /// Copies to readers that needed no I/O.
-    pub hits: Counter,
-    /// Look-ups that found nothing cached.
-    pub misses: Counter,
-    /// Device batches of write-back.
-    pub writeback_batches: Counter,
-    /// Times a writer had to write back before it could go on.
-    pub throttles: Counter,
-    /// Folios thrown out for want of memory.
-    pub evictions: Counter,
-    /// Folios copied because their memory was on its way to the device.
-    pub copies: Counter,
+/// Smallest `max_folio`.
+pub const MIN_FOLIO: usize = PAGE;
+/// Largest `max_folio`.
+pub const MAX_FOLIO: usize = MAX_SLAB;
+
+fn valid_folio(bytes: usize) -> usize {
+    assert!(bytes.is_power_of_two() && (MIN_FOLIO..=MAX_FOLIO).contains(&bytes), "folios of {bytes} bytes");
+    bytes
 }
 
 #[derive(Default)]
@@ -98,7 +84,9 @@ pub struct PageCache {
     pub(crate) pool: Arc<SlabPool>,
     pub(crate) dirty: DirtyFiles,
     clock: Mutex<Clock>,
-    counters: CacheCounters,
+    counters: Arc<CacheCounters>,
+    per_block: AtomicBool,
+    max_folio: AtomicUsize,
 }
 
 impl PageCache {
@@ -115,11 +103,14 @@ impl PageCache {
     ) -> Arc<Self> {
         let block_size = options.block_size as usize;
         assert!(block_size.is_power_of_two() && block_size <= MAX_SLAB, "block size {block_size}");
+        let counters = Arc::new(CacheCounters::default());
         let cache = Arc::new(Self {
-            pool: SlabPool::new(budget.clone()),
+            pool: SlabPool::new(budget.clone(), counters.clone()),
             dirty: DirtyFiles::new(),
             clock: Mutex::new(Rank::CACHE, Clock::default()),
-            counters: CacheCounters::default(),
+            counters,
+            per_block: AtomicBool::new(options.mode == BufferedMode::PerBlock),
+            max_folio: AtomicUsize::new(valid_folio(options.max_folio)),
             device,
             budget,
             options,
@@ -136,6 +127,17 @@ impl PageCache {
         &self.counters
     }
 
+    /// Its counters and memory, for the section `cache` of a volume's report.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let memory = Report::new()
+            .with("limit_bytes", self.budget.limit())
+            .with("used_bytes", self.budget.used())
+            .with("peak_bytes", self.budget.peak())
+            .with("dirty_bytes", self.dirty_bytes());
+        self.counters.report().with("budget", memory)
+    }
+
     /// The memory budget.
     #[must_use]
     pub fn budget(&self) -> &Arc<Budget> {
@@ -148,11 +150,33 @@ impl PageCache {
         &self.options
     }
 
+    /// How coarsely buffered I/O works now.
+    #[must_use]
+    pub fn mode(&self) -> BufferedMode {
+        if self.per_block.load(Ordering::Relaxed) { BufferedMode::PerBlock } else { BufferedMode::Extents }
+    }
+
+    /// Changes the mode. Folios that exist stay as they are; mappings are asked for in the new way at once.
+    pub fn set_mode(&self, mode: BufferedMode) {
+        self.per_block.store(mode == BufferedMode::PerBlock, Ordering::Relaxed);
+    }
+
+    /// Changes the largest size of folios to come.
+    ///
+    /// # Panics
+    /// If it is not a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`].
+    pub fn set_max_folio(&self, bytes: usize) {
+        self.max_folio.store(valid_folio(bytes), Ordering::Relaxed);
+    }
+
     /// Largest folio in bytes: as the options say, but a small budget holds at least 16.
     pub(crate) fn max_folio(&self) -> usize {
         let fair = usize::try_from(self.budget.limit() / 16).unwrap_or(MAX_SLAB);
         let least = PAGE.max(self.options.block_size as usize);
-        let most = self.options.max_folio.min(fair).clamp(least, MAX_SLAB);
+        if self.mode() == BufferedMode::PerBlock {
+            return least;
+        }
+        let most = self.max_folio.load(Ordering::Relaxed).min(fair).clamp(least, MAX_SLAB);
         1 << most.ilog2()
     }
 

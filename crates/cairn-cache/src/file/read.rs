@@ -11,10 +11,11 @@ use cairn_base::Pba;
 use cairn_block::{Batch, Durability, IoBuf, Request};
 
 use super::index::FileState;
+use super::mapping::Via;
 use super::slab::{RawSlab, Slab};
 use super::{CacheError, FileCache};
 use crate::budget::Charge;
-use crate::mapper::{FileMapper, Place};
+use crate::mapper::{FileMapper, Mapping, Place};
 
 /// Consecutive blocks to be read into one buffer.
 struct Piece {
@@ -55,8 +56,8 @@ impl FileCache {
         let most = self.readahead_blocks();
         let ahead = file.streams.lock().ahead(&wanted, file.shift, most);
         let until = file.missing_until(wanted.start..(wanted.end + ahead).min(file.blocks_for(size)));
-        let mapping = self.lookup(mapper, wanted.start, until - wanted.start)?;
-        let until = until.min(wanted.start + mapping.run.len);
+        let mapping = self.lookup(Via::Cache, mapper, wanted.start, until - wanted.start)?;
+        let until = self.extend(mapper, &mapping, until)?;
         let n = usize::try_from(file.byte_of(until) - pos).map_or(out.len(), |n| n.min(out.len()));
         match mapping.place {
             Place::Hole | Place::Delayed | Place::Unwritten(_) => out[..n].fill(0),
@@ -70,6 +71,22 @@ impl FileCache {
             }
         }
         Ok(n)
+    }
+
+    /// How far, up to `until`, the data goes on where the mapping has it. A mapper that was asked for the largest run has
+    /// said so at once.
+    fn extend(&self, mapper: &dyn FileMapper, first: &Mapping, until: u64) -> Result<u64, CacheError> {
+        let start = first.run.start.get();
+        let mut end = (start + first.run.len).min(until);
+        let Place::Mapped(pba) = first.place else { return Ok(end) };
+        while end < until {
+            let next = self.lookup(Via::Cache, mapper, end, until - end)?;
+            if next.place != Place::Mapped(Pba(pba.get() + (end - start))) {
+                break;
+            }
+            end = (end + next.run.len).min(until);
+        }
+        Ok(end)
     }
 
     fn readahead_blocks(&self) -> u64 {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::IoBuf;
 
+use super::counters::CacheCounters;
 use crate::budget::{Budget, Charge};
 
 /// Smallest slab and folio.
@@ -35,6 +36,7 @@ pub(crate) struct RawSlab {
 /// Recycles slabs and charges them.
 pub(crate) struct SlabPool {
     budget: Arc<Budget>,
+    counters: Arc<CacheCounters>,
     /// Bytes kept for later at most.
     most: u64,
     kept: AtomicU64,
@@ -42,23 +44,26 @@ pub(crate) struct SlabPool {
 }
 
 impl SlabPool {
-    pub(crate) fn new(budget: Arc<Budget>) -> Arc<Self> {
+    pub(crate) fn new(budget: Arc<Budget>, counters: Arc<CacheCounters>) -> Arc<Self> {
         let most = budget.limit() / 4;
         let free = Mutex::new(Rank::LEAF, std::array::from_fn(|_| Vec::new()));
-        Arc::new(Self { budget, most, kept: AtomicU64::new(0), free })
+        Arc::new(Self { budget, counters, most, kept: AtomicU64::new(0), free })
     }
 
     /// A recycled slab of this size.
     pub(crate) fn take(&self, bytes: usize) -> Option<RawSlab> {
         let raw = self.free.lock()[order_of(bytes)].pop()?;
         self.kept.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.counters.slabs_recycled.add(1);
         Some(raw)
     }
 
     /// A slab in any case, beyond the budget if need be.
     pub(crate) fn take_or_grow(&self, bytes: usize) -> RawSlab {
-        self.take(bytes)
-            .unwrap_or_else(|| RawSlab { charge: self.budget.hold(bytes as u64), buf: IoBuf::zeroed(bytes) })
+        self.take(bytes).unwrap_or_else(|| {
+            self.counters.slabs_fresh.add(1);
+            RawSlab { charge: self.budget.hold(bytes as u64), buf: IoBuf::zeroed(bytes) }
+        })
     }
 
     /// Frees one recycled slab, the largest. Returns its bytes, 0 if there was none.
@@ -151,7 +156,7 @@ mod tests {
     #[test]
     fn a_pinned_slab_is_copied_and_freed_ones_are_used_again() {
         let budget = Budget::new(1 << 20);
-        let pool = SlabPool::new(budget.clone());
+        let pool = SlabPool::new(budget.clone(), Arc::default());
         let mut slab = Slab::new(&pool, pool.take_or_grow(PAGE));
         slab.make_mut(&pool, true).fill(1);
         let address = slab.bytes().as_ptr();
@@ -168,7 +173,7 @@ mod tests {
     #[test]
     fn an_exhausted_budget_keeps_nothing() {
         let budget = Budget::new(PAGE as u64);
-        let pool = SlabPool::new(budget.clone());
+        let pool = SlabPool::new(budget.clone(), Arc::default());
         drop(Slab::new(&pool, pool.take_or_grow(2 * PAGE)));
         assert_eq!((budget.used(), pool.trim()), (0, 0));
     }

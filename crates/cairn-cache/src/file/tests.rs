@@ -9,7 +9,7 @@ use cairn_block::BlockDeviceExt;
 use cairn_block::wrap::{Lasting, Operation};
 
 use self::model::Rig;
-use super::CacheError;
+use super::{BufferedMode, CacheError};
 use crate::mapper::MapError;
 use crate::writeback::WritebackMode::{Background, Sync};
 
@@ -31,7 +31,7 @@ fn a_large_write_is_one_mapping_and_large_folios() {
     let data = pattern(8 << 20, 1);
     assert_eq!(rig.file.write(&rig.mapper, 0, 0, &data).expect("room"), data.len());
     let counters = rig.pages.counters();
-    assert_eq!((counters.map_calls.get(), counters.device_read_bytes.get()), (1, 0));
+    assert_eq!((counters.map_calls(), counters.device_read_bytes.get()), (1, 0));
     assert_eq!(counters.folios_by_order[9].get(), 4);
     assert_eq!(rig.file.dirty_bytes(), 8 << 20);
     rig.file.write_back(&rig.mapper, 0..u64::MAX, 8 << 20, Sync).expect("writable");
@@ -39,6 +39,42 @@ fn a_large_write_is_one_mapping_and_large_folios() {
     rig.file.invalidate(0..u64::MAX);
     assert_eq!(counters.folios_by_order[9].get(), 0);
     assert!(read_all(&rig, 8 << 20) == data);
+}
+
+/// The baseline does the same with a folio for each page and a question for each block; the device still gets neighbours
+/// as one request.
+#[test]
+fn per_block_mode_asks_for_each_block_and_keeps_pages() {
+    for (block_size, blocks) in [(4096, 256), (1024, 1024)] {
+        let rig = Rig::new(block_size, 256 << 20, 1 << 20, 7);
+        rig.pages.set_mode(BufferedMode::PerBlock);
+        let data = pattern(1 << 20, 7);
+        assert_eq!(rig.file.write(&rig.mapper, 0, 0, &data).expect("room"), data.len());
+        let counters = rig.pages.counters();
+        assert_eq!((counters.map_reserves.get(), counters.folios_by_order[0].get()), (blocks, 256));
+        rig.file.write_back(&rig.mapper, 0..u64::MAX, 1 << 20, Sync).expect("writable");
+        assert_eq!((counters.map_places.get(), rig.mapper.delayed()), (blocks, 0));
+        assert!(counters.writeback_batches.get() < blocks, "neighbours go together");
+        rig.file.invalidate(0..u64::MAX);
+        let before = counters.map_lookups.get();
+        assert!(read_all(&rig, 1 << 20) == data);
+        assert!(counters.map_lookups.get() - before >= blocks);
+    }
+}
+
+#[test]
+fn the_largest_folio_follows_the_options_while_mounted() {
+    let rig = Rig::new(4096, 256 << 20, 1 << 20, 8);
+    let folios = |order: usize| rig.pages.counters().folios_by_order[order].get();
+    rig.pages.set_max_folio(64 << 10);
+    rig.file.write(&rig.mapper, 0, 0, &pattern(2 << 20, 8)).expect("room");
+    assert_eq!((folios(4), folios(9)), (32, 0));
+    rig.pages.set_max_folio(super::MAX_FOLIO);
+    rig.file.write(&rig.mapper, 2 << 20, 2 << 20, &pattern(2 << 20, 9)).expect("room");
+    assert_eq!((folios(4), folios(9)), (32, 1));
+    rig.pages.set_max_folio(super::MIN_FOLIO);
+    rig.file.write(&rig.mapper, 4 << 20, 4 << 20, &pattern(64 << 10, 10)).expect("room");
+    assert_eq!(folios(0), 16);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use cairn_block::BlockDeviceExt;
 
+use super::mapping::Via;
 use super::{CacheError, FileCache};
 use crate::mapper::{FileMapper, MapError, Place, Run};
 
@@ -76,7 +77,7 @@ impl FileCache {
         }
         let block = self.state.block_of(range.start);
         let has_data = self.state.is_cached(block)
-            || matches!(self.lookup(mapper, block, 1)?.place, Place::Mapped(_) | Place::Inline(_));
+            || matches!(self.lookup(Via::Cache, mapper, block, 1)?.place, Place::Mapped(_) | Place::Inline(_));
         if !has_data {
             return Ok(());
         }
@@ -95,7 +96,7 @@ impl FileCache {
         if tail == file.block_size() || self.is_dirty(cairn_base::FileBlock(block)) {
             return Ok(());
         }
-        let Place::Mapped(pba) = self.lookup(mapper, block, 1)?.place else { return Ok(()) };
+        let Place::Mapped(pba) = self.lookup(Via::Cache, mapper, block, 1)?.place else { return Ok(()) };
         let data = file.cache.device.read_at(pba.get() << file.shift, file.block_size())?;
         file.cache.counters().device_read_bytes.add(data.len() as u64);
         if data[data.len() - tail..].iter().any(|byte| *byte != 0) {

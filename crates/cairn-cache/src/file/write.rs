@@ -13,6 +13,7 @@ use cairn_block::{BlockDeviceExt, IoBuf};
 
 use super::folio::{Folio, FolioState};
 use super::index::FileState;
+use super::mapping::Via;
 use super::read::{copy_inline, zero_beyond};
 use super::{CacheError, FileCache};
 use crate::mapper::{FileMapper, Mapping, Place, Run};
@@ -66,7 +67,7 @@ impl FileCache {
         let file = &self.state;
         let first = file.block_of(offset);
         let asked = file.blocks_for(offset + data.len() as u64) - first;
-        let mapping = self.reserve(mapper, first, asked)?;
+        let mapping = self.reserve(Via::Cache, mapper, first, asked)?;
         let end = first + mapping.run.len;
         let n = usize::try_from(file.byte_of(end) - offset).map_or(data.len(), |n| n.min(data.len()));
         let mut before = Before { mapping: &mapping, old_size, edges: Vec::new() };

@@ -15,16 +15,28 @@ use super::collect::{Ended, Piece};
 use crate::file::{CacheError, FileCache, FileState, Folio};
 use crate::mapper::{FileMapper, MapError, Run, WriteTicket};
 
-/// Placed extents that are on their way at once.
+/// Batches that are on their way at once.
 const DEPTH: usize = 8;
 
-/// One placed extent on its way to the device.
-struct InFlight {
+/// A placed run with its data.
+struct Placed {
+    pieces: Vec<Piece>,
+    run: Run,
+    start: Pba,
+    ticket: Box<dyn WriteTicket>,
+}
+
+/// A placed run whose data is on its way to the device.
+struct Sent {
     pieces: Vec<(Arc<Folio>, Range<u32>)>,
     run: Run,
-    bytes: u64,
-    completion: Completion,
     ticket: Box<dyn WriteTicket>,
+}
+
+/// One batch: runs that are neighbours in the file and on the device.
+struct InFlight {
+    sent: Vec<Sent>,
+    completion: Completion,
 }
 
 /// One caller's write-back.
@@ -86,23 +98,27 @@ impl FileCache {
 impl Round<'_> {
     /// Places and submits a collected run, extent by extent.
     fn write_run(&mut self, mut pieces: VecDeque<Piece>) {
+        let mut group: Vec<Placed> = Vec::new();
         while let Some(first) = pieces.front() {
             let len = pieces.iter().map(Piece::len).sum();
             let asked = Run { start: FileBlock(first.start()), len };
-            self.file.cache.counters().map_calls.add(1);
-            let placed = match self.mapper.place(asked) {
+            let placed = match self.file.place(self.mapper, asked) {
                 Ok(placed) => placed,
                 Err(error) => {
                     self.refused = true;
+                    self.submit(group);
                     let pieces = pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
                     return self.end(pieces, asked, Err(error.into()));
                 }
             };
-            let run = placed.run;
-            assert!(run.start == asked.start && (1..=len).contains(&run.len), "place of {asked:?} gave {run:?}");
-            let taken = self.take(&mut pieces, run.len);
-            self.submit(taken, run, placed.start, placed.ticket);
+            let continues = group.last().is_some_and(|last| last.start.get() + last.run.len == placed.start.get());
+            if !continues {
+                self.submit(std::mem::take(&mut group));
+            }
+            let pieces = self.take(&mut pieces, placed.run.len);
+            group.push(Placed { pieces, run: placed.run, start: placed.start, ticket: placed.ticket });
         }
+        self.submit(group);
     }
 
     /// Takes the first `len` blocks off the pieces.
@@ -126,41 +142,50 @@ impl Round<'_> {
         taken
     }
 
-    fn submit(&mut self, pieces: Vec<Piece>, run: Run, start: Pba, ticket: Box<dyn WriteTicket>) {
+    /// Sends neighbouring runs as one request.
+    fn submit(&mut self, group: Vec<Placed>) {
+        let Some(first) = group.first() else { return };
+        let offset = first.start.get() << self.file.shift;
         while self.on_the_way.len() >= DEPTH {
             self.finish_one();
         }
-        let bytes = run.len << self.file.shift;
-        let (mut bufs, mut folios) = (Vec::with_capacity(pieces.len() + 1), Vec::with_capacity(pieces.len()));
-        for piece in pieces {
-            let begin = self.file.byte_of(piece.start());
-            folios.push((piece.folio, piece.blocks));
-            push_zero_beyond(&mut bufs, piece.data, self.size - begin, self.file.block_size());
+        let (mut bufs, mut sent) = (Vec::with_capacity(group.len() + 1), Vec::with_capacity(group.len()));
+        for Placed { pieces, run, ticket, .. } in group {
+            let mut folios = Vec::with_capacity(pieces.len());
+            for piece in pieces {
+                let begin = self.file.byte_of(piece.start());
+                folios.push((piece.folio, piece.blocks));
+                push_zero_beyond(&mut bufs, piece.data, self.size - begin, self.file.block_size());
+            }
+            sent.push(Sent { pieces: folios, run, ticket });
         }
-        let request = Request::Write { offset: start.get() << self.file.shift, bufs };
+        let request = Request::Write { offset, bufs };
         let batch = Batch { requests: vec![request], durability: Durability::default() };
         self.file.cache.counters().writeback_batches.add(1);
         let completion = self.file.cache.device.submit(batch);
-        self.on_the_way.push_back(InFlight { pieces: folios, run, bytes, completion, ticket });
+        self.on_the_way.push_back(InFlight { sent, completion });
     }
 
-    /// Waits for the oldest extent and completes its ticket. False if there is none.
+    /// Waits for the oldest batch and completes its tickets. False if there is none.
     fn finish_one(&mut self) -> bool {
-        let Some(InFlight { pieces, run, bytes, completion, ticket }) = self.on_the_way.pop_front() else {
+        let Some(InFlight { sent, completion }) = self.on_the_way.pop_front() else {
             return false;
         };
-        let file_end = self.file.byte_of(run.start.get() + run.len).min(self.size);
-        let result = match completion.wait() {
-            Ok(_) => ticket.complete(file_end).map_err(CacheError::from),
-            Err(error) => {
-                drop(ticket);
-                Err(error.into())
+        let written = completion.wait().map(drop);
+        for Sent { pieces, run, ticket } in sent {
+            let file_end = self.file.byte_of(run.start.get() + run.len).min(self.size);
+            let result = match &written {
+                Ok(()) => ticket.complete(file_end).map_err(CacheError::from),
+                Err(error) => {
+                    drop(ticket);
+                    Err(error.clone().into())
+                }
+            };
+            if result.is_ok() {
+                self.file.cache.counters().device_written_bytes.add(run.len << self.file.shift);
             }
-        };
-        if result.is_ok() {
-            self.file.cache.counters().device_written_bytes.add(bytes);
+            self.end(pieces, run, result);
         }
-        self.end(pieces, run, result);
         true
     }
 

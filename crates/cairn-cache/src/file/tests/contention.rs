@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak};
 use cairn_base::ranked_lock::{Rank, RwLock};
 
 use super::model::Rig;
-use crate::file::CacheError;
+use crate::file::{BufferedMode, CacheError};
 use crate::writeback::{Flushable, Flushed, WritebackMode};
 
 const BUDGET: u64 = 2 << 20;
+const MODES: [BufferedMode; 2] = [BufferedMode::Extents, BufferedMode::PerBlock];
 
 /// What an inode is to the cache: a lock around the size.
 struct Inode {
@@ -48,15 +49,21 @@ impl Inode {
 
 #[test]
 fn a_file_of_ten_budgets_stays_within_one() {
+    for mode in MODES {
+        write_ten_budgets(mode);
+    }
+}
+
+fn write_ten_budgets(mode: BufferedMode) {
     let inode = Inode::new(1 << 20);
+    inode.rig.pages.set_mode(mode);
     let daemon = inode.rig.pages.start_writeback();
     let piece = vec![3; 256 << 10];
-    let mut peak = 0;
     for at in 0..80_u64 {
         inode.write(at * piece.len() as u64, &piece);
-        peak = peak.max(inode.rig.pages.budget().used());
     }
     drop(daemon);
+    let peak = inode.rig.pages.budget().peak();
     assert!(peak <= BUDGET + BUDGET / 4, "{peak} bytes were used of {BUDGET}");
     inode.flush(WritebackMode::Sync).expect("writable");
     let mut buf = vec![0; 1 << 20];
@@ -71,8 +78,15 @@ fn a_file_of_ten_budgets_stays_within_one() {
 /// Each 4 KiB block is written whole with one byte value at a time: a reader must never see two in a block.
 #[test]
 fn blocks_are_never_torn_or_lost_between_threads() {
+    for mode in MODES {
+        contend(mode);
+    }
+}
+
+fn contend(mode: BufferedMode) {
     const BLOCKS: u64 = 700;
     let inode = Inode::new(1 << 20);
+    inode.rig.pages.set_mode(mode);
     inode.write(0, &vec![1; usize::try_from(BLOCKS).expect("small") * 4096]);
     let daemon = inode.rig.pages.start_writeback();
     let stop = AtomicBool::new(false);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::model::Rig;
 use super::{pattern, read_all};
-use crate::file::CacheError;
+use crate::file::{BufferedMode, CacheError, MAX_FOLIO, MIN_FOLIO};
 use crate::mapper::MapError;
 use crate::writeback::WritebackMode;
 
@@ -22,6 +22,8 @@ enum Op {
     WriteBack(u64, u64, bool),
     Invalidate,
     FailNextWrite,
+    /// As a remount would.
+    Switch(BufferedMode, usize),
 }
 
 fn offset() -> impl Strategy<Value = u64> {
@@ -30,6 +32,14 @@ fn offset() -> impl Strategy<Value = u64> {
 
 fn len() -> impl Strategy<Value = usize> {
     prop_oneof![1..5000_usize, 1..300_000_usize, (1..40_usize).prop_map(|blocks| blocks * 4096)]
+}
+
+fn mode() -> impl Strategy<Value = BufferedMode> {
+    prop_oneof![Just(BufferedMode::Extents), Just(BufferedMode::PerBlock)]
+}
+
+fn folio() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(MIN_FOLIO), Just(64 << 10), Just(MAX_FOLIO)]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -43,6 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (offset(), len(), any::<bool>()).prop_map(|(at, len, sync)| Op::WriteBack(at, at + len as u64, sync)),
         1 => Just(Op::Invalidate),
         1 => Just(Op::FailNextWrite),
+        1 => (mode(), folio()).prop_map(|(mode, folio)| Op::Switch(mode, folio)),
     ]
 }
 
@@ -112,8 +123,14 @@ impl Pair {
                 let _ = self.rig.file.write_back(&self.rig.mapper, from..to, self.size(), mode);
             }
             Op::Invalidate => self.rig.file.invalidate(0..u64::MAX),
+            Op::Switch(mode, folio) => self.switch(mode, folio),
             Op::FailNextWrite => self.rig.device.fail_next(super::Operation::Write, super::Lasting::Once),
         }
+    }
+
+    fn switch(&self, mode: BufferedMode, folio: usize) {
+        self.rig.pages.set_mode(mode);
+        self.rig.pages.set_max_folio(folio);
     }
 
     fn direct_write(&mut self, at: u64, len: usize, seed: u64) {
@@ -158,12 +175,13 @@ impl Pair {
     }
 }
 
-fn run(ops: &[Op], block_size: u32, free: u64, seed: u64) {
+fn run(ops: &[Op], block_size: u32, free: u64, seed: u64, (mode, folio): (BufferedMode, usize)) {
     let rig = Rig::new(block_size, 1 << 20, free, seed);
     let mut pair = Pair { rig, bytes: Vec::new(), block_size: block_size.into() };
     // Preallocated blocks, as fallocate with KEEP_SIZE leaves them.
     pair.rig.mapper.preallocate(3..9, false);
     pair.rig.mapper.preallocate(200..300, false);
+    pair.switch(mode, folio);
     for op in ops {
         pair.apply(op);
     }
@@ -179,7 +197,8 @@ proptest! {
         block_shift in 10_u32..13,
         scarce in any::<bool>(),
         seed in any::<u64>(),
+        grain in (mode(), folio()),
     ) {
-        run(&ops, 1 << block_shift, if scarce { 400 } else { 1 << 20 }, seed);
+        run(&ops, 1 << block_shift, if scarce { 400 } else { 1 << 20 }, seed, grain);
     }
 }
