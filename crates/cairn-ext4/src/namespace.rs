@@ -29,11 +29,11 @@ pub const SYMLINK_MAX: usize = 4095;
 /// Links a non-directory can have.
 const LINK_MAX: u32 = 65_000;
 
-/// Checks a name that is to be made or removed.
-pub fn check_name(name: &[u8]) -> Result<()> {
+/// Checks a name that is to be made or removed. Every system call has an answer of its own to `.` and `..`.
+pub fn check_name(name: &[u8], dots: VfsError) -> Result<()> {
     match name {
         b"" => Err(VfsError::NotFound.into()),
-        b"." | b".." => Err(VfsError::Invalid("`.` and `..` cannot be made or removed").into()),
+        b"." | b".." => Err(dots.into()),
         _ if name.len() > NAME_MAX => Err(VfsError::NameTooLong.into()),
         _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => {
             Err(VfsError::Invalid("a name holds neither NUL nor slash").into())
@@ -94,7 +94,8 @@ pub fn create(
     caller: &Caller,
 ) -> Result<Arc<Inode>> {
     volume.check_writable()?;
-    check_name_for_create(name)?;
+    check_directory(parent)?;
+    check_name(name, VfsError::Exists)?;
     make::check(new)?;
     let _names = parent.namespace.write();
     check_parent(parent, false)?;
@@ -117,13 +118,6 @@ pub fn create(
     Ok(inode)
 }
 
-fn check_name_for_create(name: &[u8]) -> Result<()> {
-    if matches!(name, b"." | b"..") {
-        return Err(VfsError::Exists.into());
-    }
-    check_name(name)
-}
-
 /// An unnamed regular file, on the orphan records until it is linked. Takes a reference.
 pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
     volume.check_writable()?;
@@ -144,7 +138,8 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
 /// Adds a hard link. Takes a reference.
 pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    check_name_for_create(name)?;
+    check_directory(parent)?;
+    check_name(name, VfsError::Exists)?;
     if inode.kind == FileKind::Directory {
         return Err(VfsError::NotPermitted.into());
     }
@@ -172,7 +167,8 @@ pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name:
 /// Removes a name that is not a directory.
 pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    check_name(name)?;
+    check_directory(parent)?;
+    check_name(name, VfsError::IsDirectory)?;
     let inode = {
         let _names = parent.namespace.write();
         check_parent(parent, true)?;
@@ -194,11 +190,9 @@ pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
 /// Removes an empty directory.
 pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    match name {
-        b"." => return Err(VfsError::Invalid("`.` cannot be removed").into()),
-        b".." => return Err(VfsError::NotEmpty.into()),
-        _ => check_name(name)?,
-    }
+    check_directory(parent)?;
+    let dots = if name == b".." { VfsError::NotEmpty } else { VfsError::Invalid("`.` cannot be removed") };
+    check_name(name, dots)?;
     let inode = locks::lock_entry(volume, parent, name, |inode| {
         check_parent(parent, true)?;
         check_directory(inode)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_jbd2::fast_commit::Name;
-use cairn_vfs::FileKind;
+use cairn_vfs::{Error as VfsError, FileKind};
 
 use super::{Replay, misfit};
 use crate::error::Result;
@@ -23,7 +23,7 @@ impl Replay<'_> {
     /// Adds a name; false if it is already there.
     fn add_name(&self, name: &Name, inode: &Arc<Inode>) -> Result<bool> {
         let volume = self.volume;
-        namespace::check_name(&name.name)?;
+        check_name(name)?;
         let parent = self.directory(name.parent)?;
         if let Some((there, _)) = directory::lookup(volume, &parent, &name.name)? {
             let same = there == inode.ino;
@@ -79,7 +79,7 @@ impl Replay<'_> {
     /// One name less; the last one takes the inode with it.
     pub(super) fn unlink(&mut self, name: &Name) -> Result<()> {
         let volume = self.volume;
-        namespace::check_name(&name.name)?;
+        check_name(name)?;
         let parent = self.directory(name.parent)?;
         match directory::lookup(volume, &parent, &name.name)? {
             Some((ino, _)) if ino == name.ino => {}
@@ -102,4 +102,8 @@ impl Replay<'_> {
         }
         Ok(())
     }
+}
+
+fn check_name(name: &Name) -> Result<()> {
+    namespace::check_name(&name.name, VfsError::Invalid("a fast commit makes or removes `.` or `..`"))
 }

@@ -30,12 +30,10 @@ pub fn rename(
     mode: RenameMode,
 ) -> Result<()> {
     volume.check_writable()?;
-    for side in [name, new_name] {
-        if matches!(side, b"." | b"..") {
-            return Err(VfsError::Busy.into());
-        }
-        check_name(side)?;
-    }
+    check_directory(parent)?;
+    check_directory(new_parent)?;
+    check_name(name, VfsError::Busy)?;
+    check_name(new_name, if mode == RenameMode::NoReplace { VfsError::Exists } else { VfsError::Busy })?;
     let from = Side { parent, name };
     let to = Side { parent: new_parent, name: new_name };
     // Only moves between directories can make a loop; they exclude each other while ancestors are walked.
@@ -64,15 +62,16 @@ fn rename_locked(
     other: Option<&Arc<Inode>>,
     mode: RenameMode,
 ) -> Result<Option<Arc<Inode>>> {
-    check_parent(from.parent, true)?;
-    // A target goes from its directory as well.
-    check_parent(to.parent, other.is_some_and(|other| other.ino != inode.ino))?;
     match (mode, other) {
         (RenameMode::NoReplace, Some(_)) => return Err(VfsError::Exists.into()),
         (RenameMode::Exchange, None) => return Err(VfsError::NotFound.into()),
+        // Two names of one inode: nothing to do, and so nothing that the directories could forbid.
         (_, Some(other)) if other.ino == inode.ino => return Ok(None),
         _ => {}
     }
+    check_parent(from.parent, true)?;
+    // A target goes from its directory as well.
+    check_parent(to.parent, other.is_some())?;
     check_victim(inode)?;
     if from.parent.ino != to.parent.ino {
         check_no_loop(volume, inode, to.parent)?;

@@ -7,5 +7,6 @@ mod bad_input;
 mod contention;
 mod fsx;
 mod hostile;
+mod names;
 mod sequence;
 mod support;

@@ -132,7 +132,8 @@ impl<'a> Duel<'a> {
     /// Few names, so that they meet often; some long, some very long.
     fn name(&mut self) -> Vec<u8> {
         let number = self.rng.u32(0..14);
-        match self.rng.u32(0..40) {
+        match self.rng.u32(0..41) {
+            40 => [b".".to_vec(), b"..".to_vec(), b"..".to_vec(), Vec::new()][self.rng.usize(0..4)].clone(),
             0 => vec![b'L'; 200 + number as usize * 4],
             1 => vec![b'x'; 256],
             2..8 => format!("a somewhat longer name {number}").into_bytes(),

@@ -13,10 +13,11 @@ const MAX_LINKS: u32 = 65_000;
 const NAME_MAX: usize = 255;
 const SYMLINK_MAX: usize = 4095;
 
-/// A name that an entry may have.
-fn check_name(name: &[u8]) -> Result<()> {
+/// A name that an entry may have; what `.` and `..` get depends on the call.
+fn check_name(name: &[u8], dots: Error) -> Result<()> {
     match name {
-        b"" | b"." | b".." => Err(Error::Invalid("no name for an entry")),
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(dots),
         _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
         _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(Error::Invalid("NUL or slash in a name")),
         _ => Ok(()),
@@ -51,8 +52,8 @@ impl State {
 
     /// The directory, if an entry with this name may be added to it.
     fn check_new_entry(&self, parent: Ino, name: &[u8]) -> Result<()> {
-        check_name(name)?;
         let directory = self.directory(parent)?;
+        check_name(name, Error::Exists)?;
         if directory.get(name).is_some() {
             return Err(Error::Exists);
         }
@@ -86,7 +87,7 @@ impl State {
         let content = match new {
             NewInode::Regular => Content::Regular(SparseFile::default()),
             NewInode::Directory => Content::Directory(Directory::new(parent)),
-            NewInode::Symlink([]) => return Err(Error::Invalid("empty symbolic link")),
+            NewInode::Symlink([]) => return Err(Error::NotFound),
             NewInode::Symlink(target) if target.len() > SYMLINK_MAX => return Err(Error::NameTooLong),
             NewInode::Symlink(target) => Content::Symlink(target.to_vec()),
             NewInode::BlockDevice(device) => Content::BlockDevice(*device),
@@ -165,7 +166,6 @@ impl State {
 
     /// The inode of a name that may be removed.
     fn check_removal(&self, parent: Ino, name: &[u8]) -> Result<Ino> {
-        check_name(name)?;
         let ino = self.directory(parent)?.get(name).ok_or(Error::NotFound)?;
         self.node(parent)?.refuse_fixed()?;
         self.node(ino)?.refuse_fixed()?;
@@ -173,6 +173,8 @@ impl State {
     }
 
     pub(super) fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.directory(parent)?;
+        check_name(name, Error::IsDirectory)?;
         let ino = self.check_removal(parent, name)?;
         if self.node(ino)?.kind() == FileKind::Directory {
             return Err(Error::IsDirectory);
@@ -183,6 +185,8 @@ impl State {
     }
 
     pub(super) fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.directory(parent)?;
+        check_name(name, if name == b".." { Error::NotEmpty } else { Error::Invalid("`.` cannot be removed") })?;
         let ino = self.check_removal(parent, name)?;
         if !self.directory(ino)?.is_empty() {
             return Err(Error::NotEmpty);
@@ -209,10 +213,10 @@ impl State {
         (new_parent, new_name): (Ino, &[u8]),
         mode: RenameMode,
     ) -> Result<()> {
-        check_name(name)?;
-        check_name(new_name)?;
-        let found = self.directory(parent)?.get(name);
-        let target = self.directory(new_parent)?.get(new_name);
+        let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
+        check_name(name, Error::Busy)?;
+        check_name(new_name, if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy })?;
+        let (found, target) = (from.get(name), to.get(new_name));
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) if found.is_some() => return Err(Error::Exists),
             (RenameMode::Exchange, None) if found.is_some() => return Err(Error::NotFound),
