@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
 
+pub mod report;
+
+pub use report::{Report, Value};
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);

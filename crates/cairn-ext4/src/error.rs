@@ -49,6 +49,7 @@ impl From<Error> for cairn_vfs::Error {
                 cairn_block::ErrorKind::ReadOnly => Self::ReadOnly("the device accepts no writes".into()),
                 _ => Self::Io(Arc::new(error)),
             },
+            Error::Option(what) => Self::Option(what.into()),
             Error::Feature(what) => Self::ReadOnly(what.into()),
             other => Self::Io(Arc::new(other)),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cairn_base::Ino;
+use cairn_base::stats::Report;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
     Result, Seek, SetAttributes, VolumeStats, XattrMode,
@@ -11,7 +12,7 @@ use cairn_vfs::{
 
 use crate::Ext4;
 use crate::inode::{Inode, attributes, data, directory, preallocate};
-use crate::{fsync, namespace, symlink, xattr_ops};
+use crate::{fsync, namespace, remount, report, symlink, xattr_ops};
 
 impl Ext4 {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
@@ -223,6 +224,14 @@ impl FileSystem for Ext4 {
             return Err(Error::Invalid("a label has at most 16 bytes and no NUL"));
         }
         self.done(self.volume.set_label(label))
+    }
+
+    fn report(&self) -> Report {
+        report::report(&self.volume)
+    }
+
+    fn remount(&self, options: &str) -> Result<()> {
+        Ok(remount::remount(&self.volume, options)?)
     }
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {

@@ -27,6 +27,7 @@ use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
 use crate::groups::GroupTable;
 use crate::inode::{Inode, Location, State};
+use crate::live_options::LiveOptions;
 use crate::map::{BlockMap, MapContext};
 use crate::options::MountOptions;
 use crate::orphan::Orphans;
@@ -110,8 +111,8 @@ pub struct Volume {
     pub inodes: InodeTable<Inode>,
     /// Unlinked but open, and half-truncated inodes.
     pub orphans: Orphans,
-    /// How it was mounted.
-    pub options: MountOptions,
+    /// How it is mounted.
+    pub options: LiveOptions,
     /// Credits of each kind of operation.
     pub credits: Credits,
     /// Moving a directory to another parent: one at a time, so that no loop can form.
@@ -155,7 +156,7 @@ impl Volume {
             space,
             inodes: InodeTable::new(crate::INODES_IN_MEMORY, crate::inode::load::can_evict),
             orphans,
-            options,
+            options: LiveOptions::new(options),
             credits,
             hash,
             // Before every directory's lock: numbers start at 1.

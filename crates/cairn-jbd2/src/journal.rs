@@ -6,6 +6,7 @@ use std::time::Duration;
 use cairn_base::Tid;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Daemon, DaemonHandle, Event, Progress, Runtime};
+use cairn_base::stats::Report;
 use cairn_cache::block::BufferCache;
 
 use crate::area::JournalArea;
@@ -455,6 +456,16 @@ impl Journal {
     #[must_use]
     pub fn stats(&self) -> &JournalStats {
         &self.stats
+    }
+
+    /// Its counters, for the section `journal` of a volume's report.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let (free, blocks) = {
+            let state = self.state.lock();
+            (state.log.free(), state.log.blocks())
+        };
+        self.stats.report().with("free_blocks", free).with("blocks", blocks)
     }
 
     /// Blocks of the log that are free.

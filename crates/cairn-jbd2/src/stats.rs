@@ -1,6 +1,6 @@
 //! Counters of a journal.
 
-use cairn_base::stats::{Counter, Histogram};
+use cairn_base::stats::{Counter, Histogram, Report};
 
 /// What the journal has done since it was opened.
 #[derive(Default)]
@@ -29,4 +29,24 @@ pub struct JournalStats {
     pub checkpointed: Counter,
     /// Blocks that a newer transaction superseded before they were written home.
     pub superseded: Counter,
+}
+
+impl JournalStats {
+    /// All of them by name.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report::new()
+            .with("transactions", &self.transactions)
+            .with("requested", &self.requested)
+            .with("handles", &self.handles)
+            .with("overdrafts", &self.overdrafts)
+            .with("blocks_logged", &self.blocks_logged)
+            .with("log_blocks", &self.log_blocks)
+            .with("revokes", &self.revokes)
+            .with("commit_ns", &self.commit_ns)
+            .with("forced_checkpoints", &self.forced_checkpoints)
+            .with("checkpoint_blocks", &self.checkpoint_blocks)
+            .with("checkpointed", &self.checkpointed)
+            .with("superseded", &self.superseded)
+    }
 }

@@ -39,6 +39,9 @@ pub enum Error {
     /// EINVAL
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
+    /// EINVAL: an option that is unknown, malformed, or cannot be had now; the text names it
+    #[error("{0}")]
+    Option(Arc<str>),
     /// EPERM
     #[error("operation not permitted")]
     NotPermitted,
@@ -106,7 +109,7 @@ impl Error {
             Self::CrossDevice => 18,
             Self::NotDirectory => 20,
             Self::IsDirectory => 21,
-            Self::Invalid(_) => 22,
+            Self::Invalid(_) | Self::Option(_) => 22,
             Self::TextBusy => 26,
             Self::TooLarge => 27,
             Self::NoSpace => 28,

@@ -1,6 +1,7 @@
 //! The trait every format implements and every front-end speaks.
 
 use cairn_base::Ino;
+use cairn_base::stats::Report;
 
 use crate::error::Result;
 use crate::types::{
@@ -10,8 +11,10 @@ use crate::types::{
 
 /// A mounted filesystem. Flat, keyed by inode number, object-safe; every method may be called from many threads.
 ///
-/// Names are bytes without NUL or slash, neither empty nor `.` or `..` (those give [`crate::Error::Invalid`] where an
-/// entry would be made or removed; `lookup` answers them). Permissions are *not* checked here: the front-end's kernel
+/// Names are bytes without NUL or slash. An empty one is not found. `.` and `..` are answered by `lookup`, and get from the
+/// others what Linux's system calls give: `create` and `link` [`crate::Error::Exists`], `unlink` [`crate::Error::IsDirectory`],
+/// `rmdir` [`crate::Error::Invalid`] and [`crate::Error::NotEmpty`], `rename` [`crate::Error::Busy`] (a new name with
+/// [`RenameMode::NoReplace`] `Exists`). Permissions are *not* checked here: the front-end's kernel
 /// does (FUSE with `default_permissions`), or the caller is trusted (library, command line). What is checked here: what belongs to the
 /// filesystem itself (immutable and append-only flags, name lengths, read-only state).
 ///
@@ -138,6 +141,15 @@ pub trait FileSystem: Send + Sync {
 
     /// Sets the label.
     fn set_label(&self, label: &[u8]) -> Result<()>;
+
+    /// Counters and present options of this volume, in sections: `options`, `state`, and one for each part that counts
+    /// (`journal`, `cache`…). Cheap enough to be asked every second; waits for no I/O.
+    fn report(&self) -> Report;
+
+    /// Changes options of the mounted volume, given as for mounting (a list separated by commas; what is not named stays
+    /// as it is). All or nothing: [`crate::Error::Option`] names the first that is unknown, malformed or cannot be changed
+    /// now, and then no option has changed. Safe beside every other call.
+    fn remount(&self, options: &str) -> Result<()>;
 
     /// Stops at once, as a power cut would (`EXT4_IOC_SHUTDOWN`): nothing is written any more. With `flush_log`, the journal is
     /// committed first.

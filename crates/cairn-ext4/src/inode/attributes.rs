@@ -193,7 +193,7 @@ pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) 
 
 /// Contents were read: the access time follows as with `relatime`, in memory.
 pub(super) fn touch_access(volume: &Volume, inode: &Inode) {
-    if !volume.options.access_times || volume.is_read_only() {
+    if !volume.options.access_times() || volume.is_read_only() {
         return;
     }
     let stale = |state: &State, now: Timestamp| {
@@ -236,7 +236,7 @@ impl Ownership {
         caller: &cairn_vfs::Caller,
     ) -> Self {
         let from_parent = parent.record.mode & SET_GID != 0;
-        let gid = if from_parent || volume.options.group_of_parent { parent.record.gid } else { caller.gid };
+        let gid = if from_parent || volume.options.group_of_parent() { parent.record.gid } else { caller.gid };
         let mut bits = permissions & 0o7777;
         if from_parent && kind == FileKind::Directory {
             bits |= u32::from(SET_GID);

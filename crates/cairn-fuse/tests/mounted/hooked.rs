@@ -1,6 +1,7 @@
 //! The oracle with something done before each call: waits, panics.
 
 use cairn_base::Ino;
+use cairn_base::stats::Report;
 use cairn_testkit::model::Model;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
@@ -56,6 +57,8 @@ hook! {
     trim(offset: u64, len: u64, minimum: u64) -> Result<u64>;
     label() -> Result<Vec<u8>>;
     set_label(label: &[u8]) -> Result<()>;
+    report() -> Report;
+    remount(options: &str) -> Result<()>;
     shutdown(flush_log: bool) -> Result<()>;
     unmount() -> Result<()>;
 }

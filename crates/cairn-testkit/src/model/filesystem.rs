@@ -4,6 +4,7 @@ use std::cmp::min;
 use std::sync::PoisonError;
 
 use cairn_base::Ino;
+use cairn_base::stats::Report;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags, NewInode, OpenMode,
     RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
@@ -322,6 +323,22 @@ impl FileSystem for Model {
         }
         self.running()?.label = label.to_vec();
         Ok(())
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Report::new();
+        report.section("options").set("ro", false);
+        report.section("state").set("format", "model").set("mode", "rw");
+        report
+    }
+
+    /// It has one option, the default.
+    fn remount(&self, options: &str) -> Result<()> {
+        drop(self.running()?);
+        match options.split(',').find(|word| !matches!(*word, "" | "rw" | "defaults")) {
+            Some(word) => Err(Error::Option(format!("unknown option `{word}`").into())),
+            None => Ok(()),
+        }
     }
 
     fn shutdown(&self, _flush_log: bool) -> Result<()> {
