@@ -19,9 +19,11 @@ use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{IoBuf, ioctl};
 
+mod direct;
 mod lock;
 mod open;
 
+pub use direct::DirectFile;
 pub use open::OpenOptions;
 
 /// Buffers that one system call takes (`UIO_MAXIOV`).
@@ -32,11 +34,20 @@ const ZEROES: usize = 1 << 20;
 /// A file or block device of the host.
 #[derive(Debug)]
 pub struct FileDevice {
-    /// Holds the advisory lock too: the kernel drops it when the file is closed.
+    /// Holds the advisory lock too.
     file: File,
     geometry: Geometry,
     is_block_device: bool,
     failed_flush: OnceLock<Error>,
+}
+
+/// Closing gives the lock back only once no copy of the descriptor is left, and a child that another thread of the process is just
+/// starting has one until its `exec`: the image would stay in use for a moment. So it is given back by name.
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        // Refused only for a descriptor that holds none.
+        let _ = self.file.unlock();
+    }
 }
 
 impl FileDevice {

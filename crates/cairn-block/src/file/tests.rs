@@ -128,6 +128,16 @@ fn two_opens_in_one_process_exclude_each_other() {
     FileDevice::open(&path, OpenOptions::write()).unwrap();
 }
 
+#[test]
+fn a_closed_image_is_free_even_if_a_child_being_started_still_has_a_copy_of_the_descriptor() {
+    let (_directory, path) = image(4096);
+    let writer = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    let copy = writer.file.try_clone().unwrap();
+    drop(writer);
+    FileDevice::open(&path, OpenOptions::write()).unwrap();
+    drop(copy);
+}
+
 /// Another process that holds the lock until its input ends.
 fn lock_elsewhere(path: &std::path::Path) -> Child {
     let mut child = Command::new("flock")
