@@ -6,15 +6,18 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use cairn_base::checksum::crc32_be;
+use cairn_base::stats::Counter;
 use cairn_base::{Pba, Tid};
 use cairn_block::{Batch, Durability};
 use cairn_cache::block::{Buffer, Image};
 
+use crate::checkpoint::list::{Entry, Logged};
 use crate::error::{Error, Result};
 use crate::format::MAGIC;
 use crate::format::tags::{Tag, flag};
 use crate::journal::Journal;
-use crate::transaction::{Entry, Hook, Logged, Running};
+use crate::stats::nanoseconds;
+use crate::transaction::{Hook, Running};
 
 /// A transaction whose contents can no longer change.
 struct Pinned {
@@ -24,20 +27,32 @@ struct Pinned {
     hooks: Vec<Hook>,
 }
 
+/// What was put into the log, and what its flush covered.
+struct Written {
+    start: u32,
+    blocks: u32,
+    /// Completions of home writes that the commit's flush covered.
+    completions: u64,
+}
+
 impl Journal {
     /// Commits the transaction that [`Journal::try_lead`] took. The caller is the only committer.
     pub(crate) fn commit(&self, running: Running) -> Result<()> {
         let started = self.runtime.monotonic();
+        self.count_life(&running, started);
+        let closed = running.closed;
         let pinned = self.pin(running);
         let tid = pinned.tid;
         // Even an empty transaction gets its commit record: recovery wants consecutive numbers.
         match self.write_log(&pinned) {
-            Ok((start, blocks)) => {
+            Ok(written) => {
+                let logged = self.runtime.monotonic();
                 self.wait_for_cancelled(&pinned.revokes);
-                self.end_commit(pinned, start, blocks);
                 self.stats().transactions.add(1);
-                let took = self.runtime.monotonic().saturating_sub(started);
-                self.stats().commit_ns.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+                self.stats().logging_ns.add(nanoseconds(logged.saturating_sub(started)));
+                self.stats().commit_ns.record(nanoseconds(logged.saturating_sub(closed)));
+                self.end_commit(pinned, &written);
+                self.tidy();
                 Ok(())
             }
             Err(error) => {
@@ -49,6 +64,20 @@ impl Journal {
                 self.changed.notify();
                 Err(error)
             }
+        }
+    }
+
+    /// Counts how long the transaction was open and waited for.
+    fn count_life(&self, running: &Running, started: Duration) {
+        let stats = self.stats();
+        let add = |counter: &Counter, time: Duration| counter.add(nanoseconds(time));
+        stats.commit_waits.add(running.waiters.into());
+        add(&stats.waiting_ns, running.longest_wait);
+        add(&stats.running_ns, running.closed.saturating_sub(running.started));
+        add(&stats.locked_ns, started.saturating_sub(running.closed));
+        if let Some(requested) = running.requested {
+            stats.requested.add(1);
+            add(&stats.request_delay_ns, running.closed.saturating_sub(requested));
         }
     }
 
@@ -70,8 +99,8 @@ impl Journal {
         Pinned { tid, images, revokes, hooks }
     }
 
-    /// Revokes, descriptors and images, then the commit record behind a flush. Returns the log blocks taken.
-    fn write_log(&self, pinned: &Pinned) -> Result<(u32, u32)> {
+    /// Revokes, descriptors and images, then the commit record behind a flush.
+    fn write_log(&self, pinned: &Pinned) -> Result<Written> {
         let mut blocks: Vec<Bytes> = Vec::with_capacity(pinned.images.len() + 8);
         for records in pinned.revokes.chunks(self.layout.revokes_per_block()) {
             blocks.push(self.layout.revoke(pinned.tid, records).into());
@@ -88,8 +117,10 @@ impl Journal {
             blocks.extend(data);
         }
         let body = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
+        let addresses = pinned.images.iter().map(|(pba, _, _)| *pba).collect();
         let (runs, commit_at) = {
             let mut state = self.state.lock();
+            state.committing_blocks = addresses;
             state.writing_from = Some(state.log.head());
             let runs = state.log.take(body);
             let [(commit_at, _), _] = state.log.take(1);
@@ -107,23 +138,25 @@ impl Journal {
         }
         let now = self.runtime.now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let commit = self.layout.commit(pinned.tid, now, self.legacy_checksum.then_some(legacy));
-        if self.is_frozen() {
-            return Err(Error::Aborted("stopped before the commit record".into()));
-        }
+        let completions = {
+            let state = self.state.lock();
+            if state.aborted.is_some() {
+                return Err(Error::Aborted("stopped before the commit record".into()));
+            }
+            state.checkpoint.queued()
+        };
         // One round trip: everything before is on the medium, then the record is. It covers file data written so far, too.
         if !Arc::ptr_eq(&self.area.device, self.buffers.device()) {
+            let started = self.runtime.monotonic();
             self.buffers.device().flush()?;
+            self.stats().flushing_ns.add(nanoseconds(self.runtime.monotonic().saturating_sub(started)));
         }
         self.area.write(commit_at, vec![commit.into()], Durability { preflush: true, fua: true })?;
         self.stats().blocks_logged.add(pinned.images.len() as u64);
         self.stats().log_blocks.add(u64::from(body) + 1);
         self.stats().revokes.add(pinned.revokes.len() as u64);
         let start = if body == 0 { commit_at } else { runs[0].0 };
-        Ok((start, body + 1))
-    }
-
-    fn is_frozen(&self) -> bool {
-        self.state.lock().aborted.is_some()
+        Ok(Written { start, blocks: body + 1, completions })
     }
 
     /// A copy as it stands in the log: one that starts with the magic number is escaped, lest it look like a log block.
@@ -154,18 +187,24 @@ impl Journal {
         self.wait(|state| revokes.iter().all(|pba| !state.going_home.contains(pba)));
     }
 
-    fn end_commit(&self, pinned: Pinned, start: u32, blocks: u32) {
+    fn end_commit(&self, pinned: Pinned, written: &Written) {
         let Pinned { tid, images, hooks, .. } = pinned;
+        let entries: BTreeMap<Pba, Entry> =
+            images.into_iter().map(|(pba, image, buffer)| (pba, Entry::new(image, buffer))).collect();
         {
-            let mut state = self.state.lock();
-            let entries: BTreeMap<Pba, Entry> =
-                images.into_iter().map(|(pba, image, buffer)| (pba, Entry::new(image, buffer))).collect();
-            let superseded = state.checkpoint.push(Logged { tid, start, blocks, entries });
+            let mut guard = self.state.lock();
+            let state = &mut *guard;
+            let superseded = state.checkpoint.push(Logged::new(tid, written.start, written.blocks, entries));
             self.stats().superseded.add(superseded);
             state.committed = tid;
             state.committing = None;
             state.committing_needs = 0;
+            state.committing_blocks = Vec::new();
             state.writing_from = None;
+            if state.aborted.is_none() {
+                self.settle(state, written.completions);
+            }
+            state.count_pending();
         }
         for hook in hooks {
             hook(true);

@@ -50,6 +50,12 @@ pub enum Error {
         /// Most that fit.
         largest: u32,
     },
+    /// A share of the log that cannot be kept free.
+    #[error("async_checkpoint={percent}: give the share of the journal to be kept free in percent, 1 to 99")]
+    Threshold {
+        /// What was asked for.
+        percent: u8,
+    },
     /// The journal stopped after an earlier error.
     #[error("the journal has stopped: {0}")]
     Aborted(Arc<str>),

@@ -1,24 +1,26 @@
 //! The journal: its state, and what callers ask of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::Tid;
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, Progress, Runtime};
-use cairn_base::stats::Report;
+use cairn_base::runtime::{DaemonHandle, Event, Runtime};
+use cairn_base::{Pba, Tid};
 use cairn_cache::block::BufferCache;
 
 use crate::area::JournalArea;
+use crate::checkpoint::daemon::check_threshold;
+use crate::checkpoint::list::{CheckpointClean, CheckpointList};
 use crate::error::{Error, Result};
 use crate::format::blocks::BlockLayout;
 use crate::format::superblock::{MIN_BLOCKS, Superblock};
 use crate::format::{Compat, Incompat};
-use crate::handle::Handle;
+use crate::lead::CommitDaemon;
 use crate::log_space::{self, LogSpace};
 use crate::recovery::{read_superblock, write_superblock};
 use crate::stats::JournalStats;
-use crate::transaction::{CheckpointList, Running};
+use crate::transaction::Running;
 
 /// How a journal is run.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +31,21 @@ pub struct JournalOptions {
     pub checksums: Option<bool>,
     /// The volume's block numbers have 64 bits, however small it is now.
     pub wide: bool,
+    /// Percentage of the log that a daemon keeps free (`async_checkpoint`); `None`: it is checkpointed when it is full.
+    pub async_checkpoint: Option<u8>,
+    /// How finished transactions are found (`checkpoint_clean`).
+    pub checkpoint_clean: CheckpointClean,
 }
 
 impl Default for JournalOptions {
     fn default() -> Self {
-        Self { commit_interval: Duration::from_secs(5), checksums: None, wide: false }
+        Self {
+            commit_interval: Duration::from_secs(5),
+            checksums: None,
+            wide: false,
+            async_checkpoint: None,
+            checkpoint_clean: CheckpointClean::default(),
+        }
     }
 }
 
@@ -46,6 +58,8 @@ pub(crate) struct State {
     pub committing: Option<Tid>,
     /// Log blocks set aside for the committing transaction and not taken yet.
     pub committing_needs: u32,
+    /// Addresses that the transaction being written holds, in order.
+    pub committing_blocks: Vec<Pba>,
     /// First log block of the transaction being written to the log.
     pub writing_from: Option<u32>,
     /// The committing transaction's images are being pinned: nobody may change a buffer.
@@ -55,9 +69,18 @@ pub(crate) struct State {
     pub log: LogSpace,
     pub checkpoint: CheckpointList,
     /// Blocks being written home right now.
-    pub going_home: std::collections::HashSet<cairn_base::Pba>,
+    pub going_home: HashSet<Pba>,
     /// Somebody is checkpointing.
     pub checkpointing: bool,
+    /// Somebody is writing a superblock with a new tail.
+    pub moving_tail: bool,
+    /// Percentage of the log that the daemon keeps free.
+    pub async_checkpoint: Option<u8>,
+    /// How finished transactions are found.
+    pub clean: CheckpointClean,
+    pub commit_interval: Duration,
+    /// Transactions on the list, averaged over the last commits.
+    pub pending_mean: f64,
     pub superblock: Superblock,
     pub aborted: Option<Arc<str>>,
 }
@@ -70,22 +93,15 @@ pub struct Journal {
     pub(crate) layout: BlockLayout,
     pub(crate) legacy_checksum: bool,
     pub(crate) largest: u32,
-    options: JournalOptions,
     pub(crate) state: Mutex<State>,
     /// Something in `state` has changed that a waiter may wait for.
     pub(crate) changed: Event,
-    wake: Arc<Event>,
+    pub(crate) wake: Arc<Event>,
     daemon: Mutex<Option<DaemonHandle>>,
+    pub(crate) checkpoint_wake: Arc<Event>,
+    /// Taken before `state`.
+    pub(crate) checkpoint_daemon: Mutex<Option<DaemonHandle>>,
     stats: JournalStats,
-}
-
-struct CommitDaemon(std::sync::Weak<Journal>);
-
-impl Daemon for CommitDaemon {
-    fn step(&self) -> Progress {
-        let Some(journal) = self.0.upgrade() else { return Progress::Done };
-        journal.commit_if_due()
-    }
 }
 
 impl Journal {
@@ -99,6 +115,7 @@ impl Journal {
         area: JournalArea,
         runtime: Arc<dyn Runtime>,
     ) -> Result<Arc<Self>> {
+        check_threshold(options.async_checkpoint)?;
         let mut superblock = read_superblock(&area)?;
         let bad = |what, value, expected| Err(Error::Corrupt { block: 0, what, value, expected });
         if superblock.start != 0 {
@@ -123,7 +140,6 @@ impl Journal {
             buffers,
             runtime: runtime.clone(),
             layout,
-            options,
             state: Mutex::new(
                 Rank::JOURNAL,
                 State {
@@ -131,13 +147,19 @@ impl Journal {
                     next_tid,
                     committing: None,
                     committing_needs: 0,
+                    committing_blocks: Vec::new(),
                     writing_from: None,
                     pinning: false,
                     committed: Tid(next_tid.0.wrapping_sub(1)),
                     log,
                     checkpoint: CheckpointList::default(),
-                    going_home: std::collections::HashSet::new(),
+                    going_home: HashSet::new(),
                     checkpointing: false,
+                    moving_tail: false,
+                    async_checkpoint: None,
+                    clean: options.checkpoint_clean,
+                    commit_interval: options.commit_interval,
+                    pending_mean: 0.0,
                     superblock,
                     aborted: None,
                 },
@@ -145,229 +167,19 @@ impl Journal {
             changed: Event::new(),
             wake: Arc::new(Event::new()),
             daemon: Mutex::new(Rank::LEAF, None),
+            checkpoint_wake: Arc::new(Event::new()),
+            checkpoint_daemon: Mutex::new(Rank(Rank::JOURNAL.0 - 1), None),
             stats: JournalStats::default(),
         });
         let daemon = Arc::new(CommitDaemon(Arc::downgrade(&journal)));
         *journal.daemon.lock() = Some(runtime.spawn("jbd2", journal.wake.clone(), daemon));
+        journal.set_async_checkpoint(options.async_checkpoint)?;
         Ok(journal)
-    }
-
-    /// Starts an operation that changes at most `credits` blocks. Waits while the running transaction is being locked, and for
-    /// room in the log. No folio, mapping, allocator or buffer lock may be held.
-    ///
-    /// # Errors
-    /// The journal has stopped, or no transaction can hold that much.
-    pub fn begin(self: &Arc<Self>, credits: u32) -> Result<Handle> {
-        let tid = self.begin_unguarded(credits)?;
-        Ok(Handle::new(self.clone(), tid, credits))
-    }
-
-    /// Joins the running transaction; the caller ends what it began.
-    pub(crate) fn begin_unguarded(&self, credits: u32) -> Result<Tid> {
-        if credits > self.largest {
-            return Err(Error::TooLarge { credits, largest: self.largest });
-        }
-        loop {
-            match self.admit(credits) {
-                Admission::Joined { tid, first } => {
-                    if first {
-                        self.wake.notify();
-                    }
-                    self.stats.handles.add(1);
-                    return Ok(tid);
-                }
-                Admission::Aborted(reason) => return Err(Error::Aborted(reason)),
-                Admission::TransactionFull(tid) => self.commit_and_wait(tid)?,
-                Admission::Busy => self.wait(|state| {
-                    state.aborted.is_some() || !(state.pinning || state.running.as_ref().is_some_and(|r| r.locked))
-                }),
-                Admission::LogFull => {
-                    self.stats.forced_checkpoints.add(1);
-                    self.make_log_space()?;
-                }
-            }
-        }
-    }
-
-    fn admit(&self, credits: u32) -> Admission {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        if let Some(reason) = &state.aborted {
-            return Admission::Aborted(reason.clone());
-        }
-        if state.pinning {
-            return Admission::Busy;
-        }
-        let needs = match &state.running {
-            Some(running) if running.locked => return Admission::Busy,
-            Some(running) if self.would_overfill(running, credits) => return Admission::TransactionFull(running.tid),
-            Some(running) => running.needs_with(&self.layout, credits),
-            None => log_space::needed(&self.layout, credits, 0) + 1,
-        };
-        if needs.saturating_add(state.committing_needs).saturating_add(RESERVE) > state.log.free() {
-            return Admission::LogFull;
-        }
-        let first = state.running.is_none();
-        if first {
-            let tid = state.next_tid;
-            state.next_tid = tid.next();
-            state.running = Some(Running::new(tid, self.runtime.monotonic()));
-        }
-        let running = state.running.as_mut().expect("a transaction is open");
-        running.handles += 1;
-        running.promised += credits;
-        Admission::Joined { tid: running.tid, first }
-    }
-
-    /// True if so many credits more make the transaction too large. One without open handles takes any admissible handle unless it
-    /// holds something already.
-    pub(crate) fn would_overfill(&self, running: &Running, credits: u32) -> bool {
-        let per_block = u32::try_from(self.layout.revokes_per_block()).unwrap_or(u32::MAX);
-        let revokes = running.revoke_count() / per_block + running.revoke_blocks;
-        running.copies().saturating_add(credits).saturating_add(revokes) > self.largest
-    }
-
-    /// Room in the log: checkpoints what has committed, or commits what is running if nothing has.
-    fn make_log_space(&self) -> Result<()> {
-        let (logged, committing, blocks) = {
-            let state = self.state.lock();
-            (!state.checkpoint.is_empty(), state.committing, state.log.blocks())
-        };
-        match committing {
-            _ if logged => self.checkpoint(blocks / 4),
-            Some(tid) => self.commit_and_wait(tid),
-            None => self.commit_running(),
-        }
     }
 
     /// Blocks until the condition holds.
     pub(crate) fn wait(&self, mut ready: impl FnMut(&State) -> bool) {
         self.runtime.wait_until(&self.changed, &mut || ready(&self.state.lock()));
-    }
-
-    /// Makes a transaction durable. The caller leads the commit if nobody else does. Returns at once if it is already durable.
-    ///
-    /// # Errors
-    /// The journal has stopped.
-    pub fn commit_and_wait(&self, tid: Tid) -> Result<()> {
-        loop {
-            match self.try_lead(tid, true) {
-                Lead::Done => return Ok(()),
-                Lead::Aborted(reason) => return Err(Error::Aborted(reason)),
-                // Nothing to log; file data written so far is still to be made durable.
-                Lead::Empty => {
-                    return self.buffers.device().flush().map_err(|error| {
-                        self.abort(&format!("flush failed: {error}"));
-                        Error::from(error)
-                    });
-                }
-                Lead::Mine(running) => {
-                    self.stats.requested.add(1);
-                    self.commit(running)?;
-                }
-                Lead::Wait => {
-                    self.wait(|state| state.aborted.is_some() || state.committed.is_at_or_after(tid) || can_lead(state))
-                }
-            }
-        }
-    }
-
-    /// Asks for a commit without waiting for it.
-    pub fn request_commit(&self, tid: Tid) {
-        {
-            let mut state = self.state.lock();
-            match &mut state.running {
-                Some(running) if running.tid == tid => running.requested = true,
-                _ => return,
-            }
-        }
-        self.wake.notify();
-    }
-
-    /// Makes everything durable that was changed so far.
-    ///
-    /// # Errors
-    /// The journal has stopped.
-    pub fn commit_running(&self) -> Result<()> {
-        let tid = {
-            let state = self.state.lock();
-            if let Some(reason) = &state.aborted {
-                return Err(Error::Aborted(reason.clone()));
-            }
-            match (&state.running, state.committing) {
-                (Some(running), _) => running.tid,
-                (None, Some(tid)) => tid,
-                (None, None) => return Ok(()),
-            }
-        };
-        self.commit_and_wait(tid)
-    }
-
-    /// The commit daemon's step: commits what is old enough or was asked for.
-    fn commit_if_due(&self) -> Progress {
-        let now = self.runtime.monotonic();
-        let (tid, due) = {
-            let state = self.state.lock();
-            match &state.running {
-                _ if state.aborted.is_some() => return Progress::Idle(None),
-                Some(running) => {
-                    let age = now.saturating_sub(running.started);
-                    let left = self.options.commit_interval.saturating_sub(age);
-                    (running.tid, if running.requested { Duration::ZERO } else { left })
-                }
-                None => return Progress::Idle(None),
-            }
-        };
-        if due > Duration::ZERO {
-            return Progress::Idle(Some(due));
-        }
-        // An error has latched; whoever asks next is told.
-        let _ = self.commit_and_wait(tid);
-        Progress::Worked
-    }
-
-    fn try_lead(&self, tid: Tid, requested: bool) -> Lead {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        if state.committed.is_at_or_after(tid) {
-            return Lead::Done;
-        }
-        if let Some(reason) = &state.aborted {
-            return Lead::Aborted(reason.clone());
-        }
-        if !can_lead(state) {
-            return Lead::Wait;
-        }
-        let Some(running) = &mut state.running else { return Lead::Done };
-        if running.tid.is_after(tid) {
-            return Lead::Done;
-        }
-        running.requested |= requested;
-        running.locked = true;
-        let tid = running.tid;
-        state.committing = Some(tid);
-        drop(guard);
-        // Handles that are open may finish; new ones wait.
-        self.wait(|state| state.aborted.is_some() || state.running.as_ref().is_none_or(|running| running.handles == 0));
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        if let Some(reason) = &state.aborted {
-            return Lead::Aborted(reason.clone());
-        }
-        let running = state.running.as_mut().expect("the leader alone takes the locked transaction");
-        if running.buffers.is_empty() && running.revokes.is_empty() && running.hooks.is_empty() {
-            // It stays open, as if it had just begun.
-            (running.locked, running.requested, running.started) = (false, false, self.runtime.monotonic());
-            running.revoke_blocks = 0;
-            state.committing = None;
-            drop(guard);
-            self.changed.notify();
-            return Lead::Empty;
-        }
-        let running = state.running.take().expect("it is there");
-        state.committing_needs = log_space::needed(&self.layout, running.copies(), running.revoke_count());
-        state.pinning = true;
-        Lead::Mine(running)
     }
 
     /// The running transaction's number, or the last one's.
@@ -417,6 +229,7 @@ impl Journal {
         }
         self.changed.notify();
         self.wake.notify();
+        self.checkpoint_wake.notify();
     }
 
     /// Stops without writing anything more, as if power failed now.
@@ -427,6 +240,7 @@ impl Journal {
         }
         self.changed.notify();
         self.wake.notify();
+        self.checkpoint_wake.notify();
     }
 
     /// Commits and checkpoints everything, marks the log empty and stops the daemon. The volume is clean afterwards, once its own
@@ -436,6 +250,7 @@ impl Journal {
     /// The journal has stopped, or the device failed.
     pub fn shutdown(&self) -> Result<()> {
         self.commit_running()?;
+        self.stop_checkpointer();
         self.checkpoint_all()?;
         let daemon = self.daemon.lock().take();
         if let Some(daemon) = daemon {
@@ -452,20 +267,27 @@ impl Journal {
         Ok(())
     }
 
+    /// Switches to another way of finding finished transactions, at once.
+    pub fn set_checkpoint_clean(&self, mode: CheckpointClean) {
+        self.state.lock().clean = mode;
+    }
+
+    /// How finished transactions are found.
+    #[must_use]
+    pub fn checkpoint_clean(&self) -> CheckpointClean {
+        self.state.lock().clean
+    }
+
+    /// From now on a transaction is committed at the latest this long after its first handle.
+    pub fn set_commit_interval(&self, interval: Duration) {
+        self.state.lock().commit_interval = interval;
+        self.wake.notify();
+    }
+
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> &JournalStats {
         &self.stats
-    }
-
-    /// Its counters, for the section `journal` of a volume's report.
-    #[must_use]
-    pub fn report(&self) -> Report {
-        let (free, blocks) = {
-            let state = self.state.lock();
-            (state.log.free(), state.log.blocks())
-        };
-        self.stats.report().with("free_blocks", free).with("blocks", blocks)
     }
 
     /// Blocks of the log that are free.
@@ -487,35 +309,19 @@ fn choose_features(superblock: &mut Superblock, options: &JournalOptions, needs_
     superblock.compat.remove(Compat::CHECKSUM);
 }
 
-/// Log blocks that admission leaves free, for operations that change more than they asked for.
-const RESERVE: u32 = 32;
-
 /// `-EIO`, as Linux stores it in `s_errno`.
 const ABORT_ERRNO: u32 = (-5_i32).cast_unsigned();
-
-fn can_lead(state: &State) -> bool {
-    state.committing.is_none()
-}
-
-enum Admission {
-    Joined { tid: Tid, first: bool },
-    TransactionFull(Tid),
-    LogFull,
-    Busy,
-    Aborted(Arc<str>),
-}
-
-enum Lead {
-    Done,
-    Wait,
-    Empty,
-    Mine(Running),
-    Aborted(Arc<str>),
-}
 
 impl State {
     /// First log block of the transaction after the last committed one: where one that is being written began, else the head.
     pub(crate) fn committing_start(&self) -> u32 {
         self.writing_from.unwrap_or_else(|| self.log.head())
+    }
+
+    /// Averages the length of the list: an eighth of each new value.
+    pub(crate) fn count_pending(&mut self) {
+        #[expect(clippy::cast_precision_loss, reason = "a mean to be shown")]
+        let now = self.checkpoint.pending() as f64;
+        self.pending_mean += (now - self.pending_mean) / 8.0;
     }
 }

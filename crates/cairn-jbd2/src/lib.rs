@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod area;
 mod checkpoint;
 mod commit;
@@ -23,12 +24,16 @@ pub mod format;
 mod handle;
 mod home;
 mod journal;
+mod lead;
 mod log_space;
 pub mod recovery;
+mod report;
 mod stats;
 mod transaction;
 
 pub use area::JournalArea;
+pub use checkpoint::daemon::DEFAULT_ASYNC_CHECKPOINT;
+pub use checkpoint::list::CheckpointClean;
 pub use error::{Error, Result};
 pub use fast_commit::{FastCommit, fast_commits};
 pub use handle::Handle;

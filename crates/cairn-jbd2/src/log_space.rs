@@ -11,6 +11,7 @@ pub struct LogSpace {
     end: u32,
     head: u32,
     free: u32,
+    low_water: u32,
     /// Oldest block that recovery still needs, as the superblock on disk says.
     pub tail: u32,
     /// Transaction that starts at `tail`.
@@ -20,7 +21,7 @@ pub struct LogSpace {
 impl LogSpace {
     /// An empty log.
     pub fn new(first: u32, end: u32, next: Tid) -> Self {
-        Self { first, end, head: first, free: end - first, tail: first, tail_tid: next }
+        Self { first, end, head: first, free: end - first, low_water: end - first, tail: first, tail_tid: next }
     }
 
     /// Blocks of the log.
@@ -31,6 +32,11 @@ impl LogSpace {
     /// Blocks that may be written now.
     pub fn free(&self) -> u32 {
         self.free
+    }
+
+    /// Fewest blocks that were ever free.
+    pub fn low_water(&self) -> u32 {
+        self.low_water
     }
 
     /// Where the next block goes.
@@ -47,6 +53,7 @@ impl LogSpace {
         let until_end = (self.end - self.head).min(count);
         let runs = [(self.head, until_end), (self.first, count - until_end)];
         self.free -= count;
+        self.low_water = self.low_water.min(self.free);
         self.head += count;
         if self.head >= self.end {
             self.head = self.first + (self.head - self.end);
