@@ -22,6 +22,8 @@ pub(crate) struct Folio {
     pub(crate) blocks: u32,
     /// Used since the clock's hand passed.
     pub(crate) referenced: AtomicBool,
+    /// The start of a readahead window.
+    pub(crate) marked: AtomicBool,
     /// The file whose index has it.
     pub(crate) file: Weak<FileState>,
     pub(crate) state: Mutex<FolioState>,
@@ -56,7 +58,14 @@ impl FolioState {
 
 impl Folio {
     pub(crate) fn new(start: u64, blocks: u32, file: Weak<FileState>, state: FolioState) -> Self {
-        Self { start, blocks, referenced: AtomicBool::new(false), file, state: Mutex::new(Rank::FOLIO, state) }
+        Self {
+            start,
+            blocks,
+            referenced: AtomicBool::new(false),
+            marked: AtomicBool::new(false),
+            file,
+            state: Mutex::new(Rank::FOLIO, state),
+        }
     }
 
     /// Block after the last one.

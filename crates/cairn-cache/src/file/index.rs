@@ -36,6 +36,9 @@ pub(crate) struct FileState {
     pub(crate) in_flight: Mutex<BTreeMap<u64, u64>>,
     pub(crate) writeback_done: Event,
     pub(crate) streams: Mutex<Streams>,
+    /// Blocks being read from the device: start and end of each piece.
+    pub(crate) reading: Mutex<BTreeMap<u64, u64>>,
+    pub(crate) read_done: Event,
     pub(crate) errors: ErrorSequence,
 }
 
@@ -65,6 +68,8 @@ impl FileState {
             in_flight: Mutex::new(Rank::CACHE, BTreeMap::new()),
             writeback_done: Event::new(),
             streams: Mutex::new(Rank::CACHE, Streams::default()),
+            reading: Mutex::new(Rank::CACHE, BTreeMap::new()),
+            read_done: Event::new(),
             errors: ErrorSequence::new(),
         }
     }

@@ -19,6 +19,7 @@
 //! A write makes dirty memory that only write-back can free. So a writer calls [`PageCache::balance`] *before it takes
 //! any lock*, and [`FileCache::write`] takes a bounded piece at a time: it returns a short count and is called again.
 
+mod ahead;
 mod bits;
 mod counters;
 mod direct;

@@ -16,6 +16,7 @@ use cairn_base::runtime::Runtime;
 use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
 
+use super::ahead::Windows;
 use super::counters::CacheCounters;
 use super::folio::{Folio, FolioState};
 use super::mapping::BufferedMode;
@@ -83,6 +84,7 @@ pub struct PageCache {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pool: Arc<SlabPool>,
     pub(crate) dirty: DirtyFiles,
+    pub(crate) windows: Windows,
     clock: Mutex<Clock>,
     counters: Arc<CacheCounters>,
     per_block: AtomicBool,
@@ -107,6 +109,7 @@ impl PageCache {
         let cache = Arc::new(Self {
             pool: SlabPool::new(budget.clone(), counters.clone()),
             dirty: DirtyFiles::new(),
+            windows: Windows::new(),
             clock: Mutex::new(Rank::CACHE, Clock::default()),
             counters,
             per_block: AtomicBool::new(options.mode == BufferedMode::PerBlock),

@@ -1,7 +1,7 @@
 //! Reading: from folios where the blocks are up to date, else one mapping, one device batch, new folios.
 //!
 //! The device is read without any lock. That is safe because the caller has inode.data: nobody writes, and write-back
-//! changes no contents. Two readers may read the same blocks twice; the second finds the first one's folio and leaves it.
+//! changes no contents. A block is read by one reader at a time (see [`super::ahead`]); who comes later waits for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,47 +35,55 @@ impl FileCache {
         while done < len {
             let pos = offset + done as u64;
             let out = &mut buf[done..len];
-            let mut n = self.state.copy_cached(pos, out);
-            if n > 0 {
+            let copied = self.state.copy_cached(pos, out);
+            if copied > 0 {
                 counters.hits.add(1);
-            } else {
+                done += copied;
+            } else if !self.state.wait_reading(self.state.block_of(pos)) {
                 counters.misses.add(1);
-                n = self.read_missing(mapper, size, pos, out)?;
+                done += self.read_missing(mapper, size, pos, out)?;
             }
-            done += n;
         }
         counters.read_bytes.add(done as u64);
         Ok(done)
     }
 
-    /// Serves the head of `out`, whose first block is not cached.
+    /// Serves the head of `out`, whose first block is not cached. 0: somebody else has begun to read it.
     fn read_missing(&self, mapper: &dyn FileMapper, size: u64, pos: u64, out: &mut [u8]) -> Result<usize, CacheError> {
         let file = &self.state;
         let end = pos + out.len() as u64;
         let wanted = file.block_of(pos)..file.blocks_for(end);
-        let most = self.readahead_blocks();
-        let ahead = file.streams.lock().ahead(&wanted, file.shift, most);
-        let until = file.missing_until(wanted.start..(wanted.end + ahead).min(file.blocks_for(size)));
+        let plan = file.streams.lock().miss(&wanted, file.shift, file.window_limit());
+        let most = (wanted.end + plan.along).min(file.blocks_for(size));
+        let until = file.missing_until(wanted.start..most);
         let mapping = self.lookup(Via::Cache, mapper, wanted.start, until - wanted.start)?;
         let until = self.extend(mapper, &mapping, until)?;
-        let n = usize::try_from(file.byte_of(until) - pos).map_or(out.len(), |n| n.min(out.len()));
+        let served = |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(out.len(), |n| n.min(out.len()));
         match mapping.place {
-            Place::Hole | Place::Delayed | Place::Unwritten(_) => out[..n].fill(0),
-            Place::Inline(bytes) => {
-                let n = copy_inline(&bytes, pos, out);
-                return Ok(n);
+            Place::Hole | Place::Delayed | Place::Unwritten(_) => {
+                let n = served(until);
+                out[..n].fill(0);
+                Ok(n)
             }
+            Place::Inline(bytes) => Ok(copy_inline(&bytes, pos, out)),
             Place::Mapped(pba) => {
-                self.read_extent(wanted.start..until, pba, size, pos, &mut out[..n])?;
-                file.streams.lock().read(wanted.start, until, ahead);
+                let Some(reading) = file.begin_reading(wanted.start..until) else { return Ok(0) };
+                file.read_later(plan.later);
+                let blocks = reading.blocks.clone();
+                let n = served(blocks.end);
+                file.cache.counters().readahead_bytes.add(blocks.end.saturating_sub(wanted.end) << file.shift);
+                self.read_extent(blocks, pba, size, pos, &mut out[..n])?;
+                if plan.along > 0 {
+                    file.mark(wanted.end);
+                }
+                Ok(n)
             }
         }
-        Ok(n)
     }
 
     /// How far, up to `until`, the data goes on where the mapping has it. A mapper that was asked for the largest run has
     /// said so at once.
-    fn extend(&self, mapper: &dyn FileMapper, first: &Mapping, until: u64) -> Result<u64, CacheError> {
+    pub(super) fn extend(&self, mapper: &dyn FileMapper, first: &Mapping, until: u64) -> Result<u64, CacheError> {
         let start = first.run.start.get();
         let mut end = (start + first.run.len).min(until);
         let Place::Mapped(pba) = first.place else { return Ok(end) };
@@ -89,14 +97,15 @@ impl FileCache {
         Ok(end)
     }
 
-    fn readahead_blocks(&self) -> u64 {
-        let cache = &self.state.cache;
-        let most = (cache.options().max_readahead as u64).min(cache.budget().limit() / 8);
-        most >> self.state.shift
-    }
-
     /// Reads a mapped extent in one batch, keeps it in folios, and copies what overlaps `out` at `pos`.
-    fn read_extent(&self, blocks: Range<u64>, pba: Pba, size: u64, pos: u64, out: &mut [u8]) -> Result<(), CacheError> {
+    pub(super) fn read_extent(
+        &self,
+        blocks: Range<u64>,
+        pba: Pba,
+        size: u64,
+        pos: u64,
+        out: &mut [u8],
+    ) -> Result<(), CacheError> {
         let file = &self.state;
         let (mut pieces, mut requests) = (Vec::new(), Vec::new());
         let mut cursor = blocks.start;
@@ -159,7 +168,7 @@ fn copy_overlap(data: &[u8], start: u64, pos: u64, out: &mut [u8]) {
 
 impl FileState {
     /// Copies from the folio that holds `pos`, as far as it is up to date.
-    pub(super) fn copy_cached(&self, pos: u64, out: &mut [u8]) -> usize {
+    pub(super) fn copy_cached(self: &Arc<Self>, pos: u64, out: &mut [u8]) -> usize {
         let block = self.block_of(pos);
         let Some(folio) = self.find(block) else { return 0 };
         let (slab, run) = {
@@ -172,14 +181,29 @@ impl FileState {
             (state.slab.clone(), bit..end)
         };
         folio.referenced.store(true, Ordering::Relaxed);
+        if folio.marked.load(Ordering::Relaxed) {
+            self.reach_mark(&folio);
+        }
         let from = usize::try_from(pos - self.byte_of(folio.start)).expect("within a folio");
         let n = out.len().min(self.bytes(run.end) - from);
         out[..n].copy_from_slice(&slab.bytes()[from..from + n]);
         n
     }
 
+    /// End of the cached run that holds `block`, within its folio; `None` if the block is not cached.
+    pub(super) fn cached_until(&self, block: u64) -> Option<u64> {
+        let folio = self.find(block)?;
+        let state = folio.state.lock();
+        let bit = folio.part(&(block..block + 1)).start;
+        if state.removed || !state.uptodate.get(bit) {
+            return None;
+        }
+        let end = state.uptodate.next_clear(bit..folio.blocks).unwrap_or(folio.blocks);
+        Some(folio.start + u64::from(end))
+    }
+
     /// End of the uncached run that begins with `range`'s start.
-    fn missing_until(&self, range: Range<u64>) -> u64 {
+    pub(super) fn missing_until(&self, range: Range<u64>) -> u64 {
         let mut end = range.end.max(range.start + 1);
         let mut next = range.start;
         if let Some(folio) = self.find(range.start) {

@@ -1,21 +1,32 @@
-//! Readahead: who reads sequentially, and how much to read for it beyond what it asked.
+//! Readahead: who reads sequentially, and what to read for it before it asks.
 //!
-//! A stream is remembered by the block where its last device read ended. A miss exactly there continues it and doubles
-//! its window; a miss elsewhere begins a new stream with no window, so that random reads cost what they ask. Four
-//! streams of a file may be interleaved.
+//! A stream is remembered by the window that was last read for it. A miss at the window's start or inside it continues
+//! the stream; a miss elsewhere begins a new one with no window, so that random reads cost what they ask. The folio at
+//! the start of each window is *marked*: whoever reads it sets the next window going, twice as large, while there
+//! is still data to read meanwhile. Eight streams of a file may be interleaved.
 
 use std::ops::Range;
 
-const STREAMS: usize = 4;
+const STREAMS: usize = 8;
 const FIRST_WINDOW: u64 = 128 << 10;
 
 #[derive(Clone, Copy, Default)]
 struct Stream {
-    /// Block after the last one read for it.
+    /// The last window; empty if there was none yet.
+    from: u64,
     next: u64,
-    /// Blocks to read ahead.
+    /// Blocks in the last window.
     window: u64,
     used: u64,
+}
+
+/// What to read beside what was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Blocks to read at once with what was asked for.
+    pub(crate) along: u64,
+    /// Blocks to read in the background.
+    pub(crate) later: Option<Range<u64>>,
 }
 
 /// The sequential readers of a file.
@@ -26,26 +37,53 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// `wanted` was asked for and is missing. Returns how many blocks to read beyond it; `most` bounds them.
-    pub(crate) fn ahead(&mut self, wanted: &Range<u64>, shift: u32, most: u64) -> u64 {
+    /// `wanted` was asked for and is missing. Windows have at most `most` blocks.
+    pub(crate) fn miss(&mut self, wanted: &Range<u64>, shift: u32, most: u64) -> Plan {
         self.now += 1;
-        let now = self.now;
-        let first = (FIRST_WINDOW >> shift).min(most);
-        let Some(stream) = self.streams.iter_mut().find(|stream| stream.used > 0 && stream.next == wanted.start) else {
+        let first = (FIRST_WINDOW >> shift).max(1).min(most);
+        let known = |stream: &Stream| stream.used > 0 && (stream.from..=stream.next).contains(&wanted.start);
+        let Some(at) = self.streams.iter().position(known) else {
             // Whoever begins at the beginning is likely to go on.
-            return if wanted.start == 0 { first } else { 0 };
+            let along = if wanted.start == 0 { first } else { 0 };
+            *self.oldest() = Stream { from: wanted.end, next: wanted.end + along, window: along, used: self.now };
+            return Plan { along, later: None };
         };
-        stream.used = now;
-        (stream.window * 2).clamp(first, most.max(first))
+        let len = wanted.end - wanted.start;
+        if len < first {
+            self.streams[at] = Stream { from: wanted.end, next: wanted.end + first, window: first, used: self.now };
+            return Plan { along: first, later: None };
+        }
+        let window = self.streams[at].window;
+        self.streams[at] = Stream { from: wanted.end, next: wanted.end, window: window.max(len), used: self.now };
+        Plan { along: 0, later: self.grow(at, most) }
     }
 
-    /// The device read for the miss at `start` ended at `end`, of which `ahead` blocks were read ahead.
-    pub(crate) fn read(&mut self, start: u64, end: u64, ahead: u64) {
-        let now = self.now;
-        let known = self.streams.iter().position(|stream| stream.used > 0 && stream.next == start);
-        let at =
-            known.unwrap_or_else(|| (0..STREAMS).min_by_key(|at| self.streams[*at].used).expect("there are streams"));
-        self.streams[at] = Stream { next: end, window: ahead, used: now };
+    /// Somebody reads a marked folio: the next window of its stream.
+    pub(crate) fn marked(&mut self, folio: &Range<u64>, most: u64) -> Option<Range<u64>> {
+        let known = |stream: &Stream| stream.used > 0 && folio.contains(&stream.from);
+        let at = self.streams.iter().position(known)?;
+        self.now += 1;
+        self.streams[at].used = self.now;
+        self.grow(at, most)
+    }
+
+    /// Begins the window behind the last one. It ends where a folio as large as the window would.
+    fn grow(&mut self, at: usize, most: u64) -> Option<Range<u64>> {
+        let stream = &mut self.streams[at];
+        let window = (stream.window * 2).min(most);
+        if window == 0 {
+            return None;
+        }
+        let size = 1_u64 << window.ilog2();
+        let end = stream.next.saturating_add(window);
+        let aligned = end / size * size;
+        let end = if aligned > stream.next { aligned } else { end };
+        (stream.from, stream.next, stream.window) = (stream.next, end, window);
+        Some(stream.from..stream.next)
+    }
+
+    fn oldest(&mut self) -> &mut Stream {
+        self.streams.iter_mut().min_by_key(|stream| stream.used).expect("there are streams")
     }
 }
 
@@ -53,33 +91,56 @@ impl Streams {
 mod tests {
     use super::*;
 
-    /// Reads one block at `block` and returns the end of the device read.
-    fn miss(streams: &mut Streams, block: u64) -> u64 {
-        let ahead = streams.ahead(&(block..block + 1), 12, 512);
-        streams.read(block, block + 1 + ahead, ahead);
-        block + 1 + ahead
-    }
+    const MOST: u64 = 512;
 
     #[test]
     fn windows_of_interleaved_streams_grow_to_the_bound() {
         let mut streams = Streams::default();
-        let mut ends = [1000, 500_000, 9_000_000].map(|block| miss(&mut streams, block));
-        assert_eq!(ends, [1001, 500_001, 9_000_001]);
-        for ahead in [32, 64, 128, 256, 512, 512] {
-            for end in &mut ends {
-                let next = miss(&mut streams, *end);
-                assert_eq!(next - *end, ahead + 1);
-                *end = next;
+        let starts = [1000, 500_000, 9_000_000];
+        for start in starts {
+            assert_eq!(streams.miss(&(start..start + 1), 12, MOST), Plan::default());
+        }
+        for start in starts {
+            assert_eq!(streams.miss(&(start + 1..start + 2), 12, MOST), Plan { along: 32, later: None });
+        }
+        let mut marks = starts.map(|start| start + 2);
+        let mut longest = 0;
+        for _ in 0..8 {
+            for mark in &mut marks {
+                let window = streams.marked(&(*mark..*mark + 1), MOST).expect("a known stream");
+                assert!(window.start > *mark);
+                longest = longest.max(window.end - window.start);
+                *mark = window.start;
             }
         }
+        assert_eq!(longest, MOST);
+        assert_eq!(streams.marked(&(77..78), MOST), None);
     }
 
     #[test]
     fn random_reads_get_no_window() {
         let mut streams = Streams::default();
         for block in [77, 5, 1_000_000, 78_000, 12, 99] {
-            assert_eq!(miss(&mut streams, block), block + 1);
+            assert_eq!(streams.miss(&(block..block + 1), 12, MOST), Plan::default());
         }
-        assert_eq!(miss(&mut streams, 0), 33);
+        assert_eq!(streams.miss(&(0..1), 12, MOST).along, 32);
+    }
+
+    #[test]
+    fn large_reads_go_on_in_the_background_at_once() {
+        let mut streams = Streams::default();
+        streams.miss(&(0..256), 12, MOST);
+        let later = streams.miss(&(256..512), 12, MOST).later.expect("a window");
+        assert_eq!(later, 512..1024);
+        assert_eq!(streams.marked(&(512..768), MOST), Some(1024..1536));
+        // What was lost of a window is read by who needs it, and the stream goes on.
+        assert_eq!(streams.miss(&(1100..1356), 12, MOST).later, Some(1356..1536));
+    }
+
+    #[test]
+    fn without_room_nothing_is_read_ahead() {
+        let mut streams = Streams::default();
+        assert_eq!(streams.miss(&(0..1), 12, 0), Plan::default());
+        assert_eq!(streams.miss(&(1..2), 12, 0), Plan::default());
     }
 }

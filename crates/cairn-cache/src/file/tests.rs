@@ -1,5 +1,6 @@
 //! The file cache against a vector of bytes, with a model mapper over a device full of junk.
 
+mod ahead;
 mod contention;
 mod model;
 mod oracle;

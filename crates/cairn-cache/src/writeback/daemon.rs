@@ -1,5 +1,6 @@
 //! The write-back daemon: files that are dirty for too long, and the longest dirty ones when too much is.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ pub trait Flushable: Send + Sync {
     /// For [`WritebackMode::Background`] it must only *try* to take the lock and say [`Flushed::Busy`] if that fails: in
     /// the simulator the daemon runs on the stack of whoever waits, possibly with that very lock.
     fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError>;
+
+    /// *Tries* to take inode.data shared and, if it has it, calls [`crate::file::FileCache::read_ahead`]. The default is
+    /// for files that are never read ahead.
+    fn read_ahead(&self, _blocks: Range<u64>) {}
 }
 
 struct Writeback {

@@ -24,6 +24,12 @@ impl Flushable for Inode {
         self.rig.file.write_back(&self.rig.mapper, 0..u64::MAX, *size, mode)?;
         Ok(Flushed::Written)
     }
+
+    fn read_ahead(&self, blocks: std::ops::Range<u64>) {
+        if let Some(size) = self.size.try_read() {
+            self.rig.file.read_ahead(&self.rig.mapper, *size, blocks);
+        }
+    }
 }
 
 impl Inode {
@@ -57,12 +63,11 @@ fn a_file_of_ten_budgets_stays_within_one() {
 fn write_ten_budgets(mode: BufferedMode) {
     let inode = Inode::new(1 << 20);
     inode.rig.pages.set_mode(mode);
-    let daemon = inode.rig.pages.start_writeback();
+    let daemon = (inode.rig.pages.start_writeback(), inode.rig.pages.start_readahead());
     let piece = vec![3; 256 << 10];
     for at in 0..80_u64 {
         inode.write(at * piece.len() as u64, &piece);
     }
-    drop(daemon);
     let peak = inode.rig.pages.budget().peak();
     assert!(peak <= BUDGET + BUDGET / 4, "{peak} bytes were used of {BUDGET}");
     inode.flush(WritebackMode::Sync).expect("writable");
@@ -72,6 +77,7 @@ fn write_ten_budgets(mode: BufferedMode) {
         assert!(n == buf.len() && buf.iter().all(|byte| *byte == 3));
         assert!(inode.rig.pages.budget().used() <= BUDGET + BUDGET / 4);
     }
+    drop(daemon);
     assert!(inode.rig.pages.counters().evictions.get() > 0);
 }
 
@@ -88,7 +94,7 @@ fn contend(mode: BufferedMode) {
     let inode = Inode::new(1 << 20);
     inode.rig.pages.set_mode(mode);
     inode.write(0, &vec![1; usize::try_from(BLOCKS).expect("small") * 4096]);
-    let daemon = inode.rig.pages.start_writeback();
+    let daemon = (inode.rig.pages.start_writeback(), inode.rig.pages.start_readahead());
     let stop = AtomicBool::new(false);
     let latest: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(1)).collect();
     std::thread::scope(|scope| {
@@ -148,8 +154,11 @@ fn contend(mode: BufferedMode) {
 fn read_whole_blocks(inode: &Inode, stop: &AtomicBool, seed: u64, blocks: u64) {
     let mut random = fastrand::Rng::with_seed(100 + seed);
     let mut buf = vec![0; 64 << 10];
+    let mut block = 0;
     while !stop.load(Ordering::Relaxed) {
-        let block = random.u64(0..blocks - 16);
+        // Every second one goes on where it was, for the readahead.
+        block = if random.bool() { block + 16 } else { random.u64(0..blocks) };
+        block = block.min(blocks - 16);
         let size = inode.size.read();
         let n = inode.rig.file.read(&inode.rig.mapper, *size, block * 4096, &mut buf).expect("readable");
         drop(size);

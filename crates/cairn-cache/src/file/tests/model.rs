@@ -221,7 +221,11 @@ impl Rig {
         for at in (0..DEVICE).step_by(1 << 20) {
             memory.write_at(at, vec![0xAA; 1 << 20]).expect("memory takes writes");
         }
-        let device = Arc::new(Fault::new(Arc::new(memory)));
+        Self::over(Arc::new(memory), block_size, budget, free, seed)
+    }
+
+    pub(super) fn over(memory: Arc<dyn BlockDevice>, block_size: u32, budget: u64, free: u64, seed: u64) -> Self {
+        let device = Arc::new(Fault::new(memory));
         let dynamic: Arc<dyn BlockDevice> = device.clone();
         let pages = PageCache::new(dynamic, Budget::new(budget), PageCacheOptions::new(block_size), Threads::new());
         let mapper = ModelMapper::new(block_size, free, seed);

@@ -1,0 +1,161 @@
+//! Readahead: what it reads, for how many streams, and that nobody waits for more than he asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cairn_base::ranked_lock::{Rank, RwLock};
+use cairn_base::runtime::{DaemonHandle, Event};
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Completion, Geometry, Request};
+
+use super::model::{DEVICE, Rig};
+use super::pattern;
+use crate::file::{BufferedMode, CacheError};
+use crate::writeback::{Flushable, Flushed, WritebackMode};
+
+const SIZE: u64 = 16 << 20;
+const BUDGET: u64 = 64 << 20;
+
+/// A file of random bytes on the device, nothing of it cached.
+struct Subject {
+    rig: Rig,
+    data: RwLock<()>,
+    bytes: Vec<u8>,
+}
+
+impl Flushable for Subject {
+    fn flush(&self, _: WritebackMode) -> Result<Flushed, CacheError> {
+        Ok(Flushed::Written)
+    }
+
+    fn read_ahead(&self, blocks: std::ops::Range<u64>) {
+        if let Some(_data) = self.data.try_read() {
+            self.rig.file.read_ahead(&self.rig.mapper, SIZE, blocks);
+        }
+    }
+}
+
+impl Subject {
+    fn new(device: Arc<dyn BlockDevice>, mode: BufferedMode) -> (Arc<Self>, DaemonHandle) {
+        let rig = Rig::over(device, 4096, BUDGET, 1 << 20, 1);
+        rig.pages.set_mode(mode);
+        let at = rig.mapper.preallocate(0..SIZE >> 12, true);
+        let bytes = pattern(usize::try_from(SIZE).expect("small"), 3);
+        rig.device.write_at(at << 12, bytes.clone()).expect("memory takes writes");
+        let subject = Arc::new(Self { rig, data: RwLock::new(Rank::INODE_DATA, ()), bytes });
+        let owner: Weak<dyn Flushable> = Arc::downgrade(&(subject.clone() as Arc<dyn Flushable>));
+        subject.rig.file.set_owner(owner);
+        let daemon = subject.rig.pages.start_readahead();
+        (subject, daemon)
+    }
+
+    #[track_caller]
+    fn read(&self, at: u64, len: usize) {
+        let _data = self.data.read();
+        let mut buf = vec![0; len];
+        assert_eq!(self.rig.file.read(&self.rig.mapper, SIZE, at, &mut buf).expect("readable"), len);
+        let from = usize::try_from(at).expect("small");
+        assert!(buf == self.bytes[from..from + len], "{len} bytes at {at}");
+    }
+}
+
+#[test]
+fn interleaved_sequential_readers_are_read_ahead_and_nothing_twice() {
+    for mode in [BufferedMode::Extents, BufferedMode::PerBlock] {
+        for piece in [4 << 10, 64 << 10, 1 << 20] {
+            let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), mode);
+            let third = SIZE / 4;
+            for at in (0..third).step_by(piece) {
+                for stream in 0..4 {
+                    subject.read(stream * third + at, piece);
+                }
+            }
+            daemon.stop();
+            let counters = subject.rig.pages.counters();
+            let (ahead, all) = (counters.readahead_bytes.get(), counters.device_read_bytes.get());
+            assert!(ahead > 0, "{mode:?}, {piece}: nothing was read ahead");
+            assert!((SIZE..=SIZE + (2 << 20)).contains(&all), "{mode:?}, {piece}: {all} bytes were read of {SIZE}");
+        }
+    }
+}
+
+#[test]
+fn random_reads_read_what_they_ask() {
+    let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut asked = 0;
+    for _ in 0..100 {
+        // Odd blocks only: no read continues another.
+        let block = random.u64(1..SIZE >> 13) * 2 + 1;
+        subject.read((block % (SIZE >> 12)) << 12, 4096);
+        asked += 4096;
+    }
+    daemon.stop();
+    let counters = subject.rig.pages.counters();
+    assert!(counters.device_read_bytes.get() <= asked);
+    assert_eq!(counters.readahead_bytes.get(), 0);
+}
+
+/// Reads of its later half wait until somebody opens it.
+struct Gate {
+    inner: MemoryDevice,
+    open: AtomicBool,
+    opened: Event,
+    met: AtomicBool,
+}
+
+impl BlockDevice for Gate {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, batch: Batch) -> Completion {
+        let late = |request: &Request| matches!(request, Request::Read { offset, .. } if *offset >= SIZE / 2);
+        if batch.requests.iter().any(late) {
+            self.met.store(true, Ordering::SeqCst);
+            loop {
+                let seen = self.opened.generation();
+                if self.open.load(Ordering::SeqCst) {
+                    break;
+                }
+                self.opened.wait_past(seen, Some(Duration::from_secs(1)));
+            }
+        }
+        self.inner.submit(batch)
+    }
+
+    fn flush(&self) -> cairn_block::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[test]
+fn a_reader_waits_for_no_more_than_it_asked() {
+    let gate = Arc::new(Gate {
+        inner: MemoryDevice::new(DEVICE),
+        open: AtomicBool::new(false),
+        opened: Event::new(),
+        met: AtomicBool::new(false),
+    });
+    let (subject, daemon) = Subject::new(gate.clone(), BufferedMode::Extents);
+    let reader = {
+        let subject = subject.clone();
+        // The map begins at block 1: the last block before the gate is half of the size less one.
+        std::thread::spawn(move || {
+            for at in (0..SIZE / 2 - (64 << 10)).step_by(64 << 10) {
+                subject.read(at, 64 << 10);
+            }
+        })
+    };
+    // If the reader waited at the gate, it would stay there until the test is killed.
+    reader.join().expect("the reader needs nothing behind the gate");
+    assert!(!gate.open.load(Ordering::SeqCst));
+    while !gate.met.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    gate.open.store(true, Ordering::SeqCst);
+    gate.opened.notify();
+    subject.read(SIZE / 2, 1 << 20);
+    daemon.stop();
+}
