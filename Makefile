@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 export RUST_BACKTRACE ?= 1
+# Where rustup puts cargo when scripts/install-deps had to bring it.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .PHONY: help deps build run test deep fmt clippy doc bench clean
 
