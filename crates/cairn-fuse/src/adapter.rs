@@ -184,6 +184,7 @@ impl Filesystem for Adapter {
     fn forget(&self, _request: &Request, node: INodeNo, count: u64) {
         // There is nobody to tell of an error.
         let _ = self.run("forget", |fs| {
+            self.core.counters.forgotten.add(count);
             fs.forget(self.core.ino(node), count);
             Ok(())
         });
@@ -377,7 +378,10 @@ impl Filesystem for Adapter {
                 buffer.resize(size, 0);
             }
             match self.run("read", |fs| fs.read(self.core.ino(node), offset, &mut buffer[..size], flags)) {
-                Ok(count) => reply.data(&buffer[..count]),
+                Ok(count) => {
+                    self.core.counters.read_bytes.add(count as u64);
+                    reply.data(&buffer[..count]);
+                }
                 Err(error) => reply.error(error),
             }
         });
@@ -406,7 +410,10 @@ impl Filesystem for Adapter {
         });
         match written {
             // At most MAX_WRITE.
-            Ok(count) => reply.written(count as u32),
+            Ok(count) => {
+                self.core.counters.written_bytes.add(count as u64);
+                reply.written(count as u32);
+            }
             Err(error) => reply.error(error),
         }
     }

@@ -18,6 +18,7 @@ use cairn_vfs::{Attributes, Error, FileSystem, Result};
 use fuser::{Errno, FileAttr, Generation, INodeNo, Notifier};
 
 use crate::convert;
+use crate::counters::Counters;
 use crate::options::MountOptions;
 
 /// FUSE's number of the root.
@@ -31,6 +32,7 @@ pub(crate) struct Core {
     pub(crate) no_open: bool,
     pub(crate) writeback_cache: bool,
     notifier: OnceLock<Notifier>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Core {
@@ -42,6 +44,7 @@ impl Core {
             no_open: options.no_open,
             writeback_cache: options.writeback_cache,
             notifier: OnceLock::new(),
+            counters: Arc::default(),
         }
     }
 
@@ -51,9 +54,11 @@ impl Core {
         what: &'static str,
         operation: impl FnOnce(&dyn FileSystem) -> Result<T>,
     ) -> Result<T, Errno> {
+        let _counted = self.counters.begin(what);
         match catch_unwind(AssertUnwindSafe(|| operation(&*self.fs))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
+                self.counters.count_error();
                 if matches!(error, Error::Corrupt(_) | Error::Io(_)) {
                     tracing::error!("{what}: {error}");
                 }

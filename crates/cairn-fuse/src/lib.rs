@@ -8,6 +8,7 @@
 //! | `adapter` | one method a FUSE request: translation only |
 //! | `core` | what all requests share: the filesystem, panics made into errors, node numbers |
 //! | `convert` | attributes, times, modes between the two worlds |
+//! | `counters` | requests by operation, bytes, queue depth |
 //! | `directory`, `ioctl` | the requests that take more than a line |
 //! | `pool` | threads for requests that wait for the disk, so that many fsyncs share one commit |
 //! | `transport` | how requests arrive: `/dev/fuse` now |
@@ -18,6 +19,7 @@
 mod adapter;
 mod convert;
 mod core;
+mod counters;
 mod directory;
 mod error;
 mod ioctl;
@@ -27,6 +29,7 @@ mod pool;
 mod session;
 mod transport;
 
+pub use counters::FuseStats;
 pub use error::{Error, Result};
 pub use options::MountOptions;
 pub use session::{Session, mount};

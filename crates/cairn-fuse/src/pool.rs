@@ -64,6 +64,12 @@ impl Pool {
         }
     }
 
+    /// Jobs that wait for a thread, and threads.
+    pub(crate) fn load(&self) -> (u64, u64) {
+        let queue = self.shared.queue.lock();
+        (queue.jobs.len() as u64, queue.threads as u64)
+    }
+
     /// Waits for all jobs and ends the threads.
     pub(crate) fn join(&self) {
         let mut queue = self.shared.queue.lock();

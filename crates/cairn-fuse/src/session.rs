@@ -9,6 +9,7 @@ use cairn_vfs::FileSystem;
 
 use crate::adapter::Adapter;
 use crate::core::Core;
+use crate::counters::FuseStats;
 use crate::error::{Error, Result};
 use crate::mounts;
 use crate::options::MountOptions;
@@ -23,6 +24,7 @@ pub struct Session {
     transport: Box<dyn Transport>,
     pool: Arc<Pool>,
     mountpoint: PathBuf,
+    stats: FuseStats,
 }
 
 /// Mounts a filesystem. The kernel's requests wait until [`Session::run`].
@@ -39,7 +41,8 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
     if root && let Some(mount) = mounts::mounted_on(&mountpoint) {
         mounts::tune(&mount);
     }
-    Ok(Session { transport: Box::new(DevFuse(session)), pool, mountpoint })
+    let stats = FuseStats::new(core.counters.clone(), pool.clone());
+    Ok(Session { transport: Box::new(DevFuse(session)), pool, mountpoint, stats })
 }
 
 impl Session {
@@ -54,6 +57,12 @@ impl Session {
     /// Something that unmounts from another thread.
     pub fn unmounter(&mut self) -> Unmounter {
         self.transport.unmounter()
+    }
+
+    /// Its counters; they stay readable while and after it runs.
+    #[must_use]
+    pub fn stats(&self) -> FuseStats {
+        self.stats.clone()
     }
 
     /// Where it is mounted (absolute, no symbolic links).

@@ -1,0 +1,153 @@
+//! Counters of the FUSE side, and their report.
+//!
+//! What the kernel sends and nobody passes on to us (INTERRUPT, answered inside fuser) is not counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use cairn_base::stats::{Counter, Histogram, Report};
+
+use crate::pool::Pool;
+
+/// The requests that reach the filesystem, by the names that `Core::run` is given.
+const OPERATIONS: [&str; 31] = [
+    "lookup",
+    "getattr",
+    "read",
+    "write",
+    "readdirplus",
+    "forget",
+    "create",
+    "unlink",
+    "fsync",
+    "setattr",
+    "mkdir",
+    "rmdir",
+    "rename",
+    "link",
+    "symlink",
+    "readlink",
+    "mknod",
+    "open",
+    "release",
+    "readdir",
+    "fsyncdir",
+    "statfs",
+    "getxattr",
+    "listxattr",
+    "setxattr",
+    "removexattr",
+    "fallocate",
+    "lseek",
+    "copy_file_range",
+    "ioctl",
+    "other",
+];
+
+/// What the requests of one mount have been so far.
+#[derive(Default)]
+pub(crate) struct Counters {
+    by_operation: [Counter; OPERATIONS.len()],
+    errors: Counter,
+    in_progress: AtomicU64,
+    in_progress_peak: AtomicU64,
+    request_ns: Histogram,
+    pub(crate) read_bytes: Counter,
+    pub(crate) written_bytes: Counter,
+    /// References that the kernel gave back; many in one request.
+    pub(crate) forgotten: Counter,
+}
+
+impl Counters {
+    /// Counts a request in; dropping the result counts it out.
+    pub(crate) fn begin(&self, operation: &str) -> InProgress<'_> {
+        let place = OPERATIONS.iter().position(|known| *known == operation).unwrap_or(OPERATIONS.len() - 1);
+        self.by_operation[place].add(1);
+        let now = self.in_progress.fetch_add(1, Ordering::Relaxed) + 1;
+        if now > self.in_progress_peak.load(Ordering::Relaxed) {
+            self.in_progress_peak.fetch_max(now, Ordering::Relaxed);
+        }
+        InProgress { counters: self, began: Instant::now() }
+    }
+
+    pub(crate) fn count_error(&self) {
+        self.errors.add(1);
+    }
+}
+
+/// A request that is being carried out.
+pub(crate) struct InProgress<'a> {
+    counters: &'a Counters,
+    began: Instant,
+}
+
+impl Drop for InProgress<'_> {
+    fn drop(&mut self) {
+        self.counters.in_progress.fetch_sub(1, Ordering::Relaxed);
+        self.counters.request_ns.record(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
+/// Reads the counters of a mount, also after it has ended.
+#[derive(Clone)]
+pub struct FuseStats {
+    counters: Arc<Counters>,
+    pool: Arc<Pool>,
+}
+
+impl FuseStats {
+    pub(crate) fn new(counters: Arc<Counters>, pool: Arc<Pool>) -> Self {
+        Self { counters, pool }
+    }
+
+    /// The section `fuse`. `requests` has a field for each operation that occurred.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let counters = &*self.counters;
+        let (mut requests, mut total) = (Report::new(), 0);
+        for (name, count) in OPERATIONS.iter().zip(&counters.by_operation) {
+            let count = count.get();
+            total += count;
+            if count > 0 {
+                requests.set(name, count);
+            }
+        }
+        let (waiting, threads) = self.pool.load();
+        Report::new()
+            .with("requests_total", total)
+            .with("requests", requests)
+            .with("errors", &counters.errors)
+            .with("read_bytes", &counters.read_bytes)
+            .with("written_bytes", &counters.written_bytes)
+            .with("forgotten", &counters.forgotten)
+            .with("queue_now", counters.in_progress.load(Ordering::Relaxed) + waiting)
+            .with("queue_peak", counters.in_progress_peak.load(Ordering::Relaxed))
+            .with("waiting", waiting)
+            .with("threads", threads)
+            .with("request_ns", &counters.request_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_name_and_depth() {
+        let counters = Arc::new(Counters::default());
+        let stats = FuseStats::new(counters.clone(), Arc::new(Pool::new(1)));
+        {
+            let _first = counters.begin("lookup");
+            let _second = counters.begin("lookup");
+            let _unknown = counters.begin("something new");
+            assert_eq!(stats.report().u64("queue_now"), Some(3));
+        }
+        drop(counters.begin("write"));
+        let report = stats.report();
+        assert_eq!(report.u64("requests.lookup"), Some(2));
+        assert_eq!((report.u64("requests.other"), report.u64("requests.read")), (Some(1), None));
+        assert_eq!((report.u64("queue_now"), report.u64("queue_peak")), (Some(0), Some(3)));
+        assert_eq!((report.u64("requests_total"), report.u64("request_ns.count")), (Some(4), Some(4)));
+    }
+}
