@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cairn_base::runtime::Runtime;
+use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::{Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
@@ -80,6 +80,7 @@ pub(crate) fn open(
     };
     let stopped = refused.or(stopped);
     let writable = stopped.is_none();
+    options.check_journal(journal_area.is_some(), stopped.as_deref())?;
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
     let groups = Arc::new(GroupTable::open(&buffers, &layout)?);
@@ -103,13 +104,14 @@ pub(crate) fn open(
         _ => None,
     };
     let txn = journal.clone().map_or_else(|| Txn::Direct(buffers.clone()), Txn::Journaled);
-    let pages = PageCache::new(device, budget, PageCacheOptions::new(parts.layout.block_size), runtime);
+    let pages = PageCache::new(device, budget, cache_options(options, &parts.layout), runtime);
     let space = Arc::new(Space::new(parts.groups.clone(), parts.layout.clone(), parts.runtime.clone()));
     let (orphan_file, slots) = open_orphan_file(&parts)?;
     let orphans = Orphans::new(orphan_file);
     let volume = Arc::new(Volume::new(parts, pages, txn, journal, space, orphans, options.clone(), hash, stopped));
+    volume.daemons.lock().push(volume.pages.start_readahead());
     if writable {
-        *volume.writeback.lock() = Some(volume.pages.start_writeback());
+        volume.daemons.lock().push(volume.pages.start_writeback());
         recovery::finish_orphans(&volume, slots)?;
     }
     Ok(volume)
@@ -150,7 +152,14 @@ fn journal_options(options: &MountOptions, layout: &Layout) -> JournalOptions {
         commit_interval: options.commit_interval,
         checksums: Some(layout.features.ro_compat(RoCompat::METADATA_CSUM)),
         wide: layout.features.incompat(Incompat::BITS_64),
+        async_checkpoint: options.async_checkpoint,
+        checkpoint_clean: options.checkpoint_clean,
     }
+}
+
+fn cache_options(options: &MountOptions, layout: &Layout) -> PageCacheOptions {
+    let (mode, max_folio) = (options.buffered, options.max_folio);
+    PageCacheOptions { mode, max_folio, ..PageCacheOptions::new(layout.block_size) }
 }
 
 /// Where the journal's blocks are, read straight from its inode.
@@ -198,12 +207,12 @@ impl Ext4 {
     pub(crate) fn close(&self) -> Result<()> {
         let volume = &self.volume;
         if volume.is_read_only() {
-            stop_writeback(volume);
+            stop_daemons(volume);
             return Ok(());
         }
         volume.reap_unreferenced()?;
         crate::fsync::sync(volume)?;
-        stop_writeback(volume);
+        stop_daemons(volume);
         volume.stop("unmounted");
         if let Some(journal) = &volume.journal {
             journal.shutdown()?;
@@ -212,9 +221,7 @@ impl Ext4 {
     }
 }
 
-fn stop_writeback(volume: &Volume) {
-    let daemon = volume.writeback.lock().take();
-    if let Some(daemon) = daemon {
-        daemon.stop();
-    }
+fn stop_daemons(volume: &Volume) {
+    let daemons = std::mem::take(&mut *volume.daemons.lock());
+    daemons.into_iter().for_each(DaemonHandle::stop);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO, MIN_FOLIO};
+use cairn_jbd2::{CheckpointClean, DEFAULT_ASYNC_CHECKPOINT};
 
 use crate::error::{Error, Result};
 
@@ -28,6 +29,11 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
+    /// Percentage of the journal that a daemon keeps free (`async_checkpoint[=PERCENT]`); `None`: it is checkpointed when it is full
+    /// (`noasync_checkpoint`).
+    pub async_checkpoint: Option<u8>,
+    /// How transactions that need no checkpoint any more are found (`checkpoint_clean=counted|bail_out|scan`).
+    pub checkpoint_clean: CheckpointClean,
 }
 
 impl Default for MountOptions {
@@ -42,6 +48,8 @@ impl Default for MountOptions {
             group_of_parent: false,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
+            async_checkpoint: None,
+            checkpoint_clean: CheckpointClean::default(),
         }
     }
 }
@@ -69,7 +77,23 @@ impl MountOptions {
                 "noload leaves an unclean journal unplayed and is only safe read-only: add ro".to_owned(),
             ));
         }
+        if options.read_only && options.async_checkpoint.is_some() {
+            return Err(Error::Option(
+                "async_checkpoint: a read-only volume writes no journal: leave it out, or mount with rw".to_owned(),
+            ));
+        }
         Ok(options)
+    }
+
+    /// Refuses what needs a journal that is written: `journal` tells if there is one, `read_only` why nothing is written.
+    pub(crate) fn check_journal(&self, journal: bool, read_only: Option<&str>) -> Result<()> {
+        let why_not = match (journal, read_only) {
+            _ if self.async_checkpoint.is_none() => return Ok(()),
+            (false, _) => "the volume has no journal",
+            (true, Some(reason)) => reason,
+            (true, None) => return Ok(()),
+        };
+        Err(Error::Option(format!("async_checkpoint needs a journal that is written: {why_not}")))
     }
 
     /// The options in force, by the names under which they are given.
@@ -85,6 +109,8 @@ impl MountOptions {
             .with("cache", self.cache_bytes)
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
             .with("max_folio", self.max_folio)
+            .with("async_checkpoint", u64::from(self.async_checkpoint.unwrap_or(0)))
+            .with("checkpoint_clean", self.checkpoint_clean.name())
     }
 
     fn apply(&mut self, word: &str) -> Result<()> {
@@ -107,6 +133,10 @@ impl MountOptions {
             ("buffered_iomap", None) => self.buffered = BufferedMode::Extents,
             ("nobuffered_iomap", None) => self.buffered = BufferedMode::PerBlock,
             ("max_folio", Some(size)) => self.max_folio = parse_folio(size)?,
+            ("async_checkpoint", None) => self.async_checkpoint = Some(DEFAULT_ASYNC_CHECKPOINT),
+            ("async_checkpoint", Some(percent)) => self.async_checkpoint = Some(parse_percent(percent)?),
+            ("noasync_checkpoint", None) => self.async_checkpoint = None,
+            ("checkpoint_clean", Some(mode)) => self.checkpoint_clean = parse_clean(mode)?,
             // What Cairn always does, so that lines of fstab can stay as they are.
             ("defaults" | "delalloc" | "barrier" | "acl" | "user_xattr" | "journal_checksum", None)
             | ("barrier", Some("1"))
@@ -115,7 +145,9 @@ impl MountOptions {
             _ => {
                 return Err(Error::Option(format!(
                     "unknown option `{word}`; ext4 takes ro, rw, noload, commit=SECONDS, relatime, noatime, discard, \
-                     nodiscard, grpid, nogrpid, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, data=ordered, errors=remount-ro"
+                     nodiscard, grpid, nogrpid, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, \
+                     async_checkpoint[=PERCENT], noasync_checkpoint, checkpoint_clean=counted|bail_out|scan, \
+                     data=ordered, errors=remount-ro"
                 )));
             }
         }
@@ -144,6 +176,21 @@ fn parse_folio(value: &str) -> Result<usize> {
     bytes_of(value)
         .filter(|bytes| bytes.is_power_of_two() && (MIN_FOLIO..=MAX_FOLIO).contains(bytes))
         .ok_or_else(|| Error::Option(format!("max_folio={value}: give a power of two from 4K to 2M, such as 64K")))
+}
+
+/// A percentage from 1 to 99; a trailing `%` may stand there.
+fn parse_percent(value: &str) -> Result<u8> {
+    let digits = value.strip_suffix('%').unwrap_or(value);
+    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u8>().ok()).flatten();
+    number.filter(|percent| (1..=99).contains(percent)).ok_or_else(|| {
+        let what = "give the share of the journal to be kept free in percent, 1 to 99";
+        Error::Option(format!("async_checkpoint={value}: {what}"))
+    })
+}
+
+fn parse_clean(value: &str) -> Result<CheckpointClean> {
+    CheckpointClean::named(value)
+        .ok_or_else(|| Error::Option(format!("checkpoint_clean={value}: give counted, bail_out or scan")))
 }
 
 /// A number with an optional binary suffix.
@@ -186,6 +233,32 @@ mod tests {
     }
 
     #[test]
+    fn checkpointing_ahead_takes_a_percentage() {
+        let parse = |list| MountOptions::parse(list).unwrap().async_checkpoint;
+        assert_eq!(parse(""), None);
+        assert_eq!(parse("async_checkpoint"), Some(50));
+        assert_eq!(parse("async_checkpoint=1"), Some(1));
+        assert_eq!(parse("async_checkpoint=99%"), Some(99));
+        assert_eq!(parse("async_checkpoint=30,noasync_checkpoint"), None);
+        assert_eq!(parse("noasync_checkpoint,async_checkpoint=30"), Some(30));
+        for bad in ["0", "100", "255", "256", "", "%", "5%%", "-1", "+5", "50.0", "half", "0x10", " 5"] {
+            let refused = MountOptions::parse(&format!("async_checkpoint={bad}")).unwrap_err().to_string();
+            assert!(refused.contains("in percent, 1 to 99"), "{bad}: {refused}");
+        }
+        let refused = MountOptions::parse("async_checkpoint,ro").unwrap_err().to_string();
+        assert!(refused.contains("async_checkpoint") && refused.contains("read-only"), "{refused}");
+    }
+
+    #[test]
+    fn finished_transactions_are_counted_unless_told_otherwise() {
+        let parse = |list| MountOptions::parse(list).unwrap().checkpoint_clean;
+        assert_eq!(parse(""), CheckpointClean::Counted);
+        assert_eq!(parse("checkpoint_clean=scan"), CheckpointClean::Scan);
+        assert_eq!(parse("checkpoint_clean=scan,checkpoint_clean=bail_out"), CheckpointClean::BailOut);
+        assert_eq!(parse("checkpoint_clean=scan,checkpoint_clean=counted"), CheckpointClean::Counted);
+    }
+
+    #[test]
     fn wrong_options_are_named() {
         for bad in [
             "commit=",
@@ -199,6 +272,10 @@ mod tests {
             "max_folio=",
             "max_folio",
             "buffered_iomap=1",
+            "noasync_checkpoint=1",
+            "checkpoint_clean",
+            "checkpoint_clean=",
+            "checkpoint_clean=all",
             "cache=K",
             "cache=",
             "cache=99999999999999G",

@@ -12,6 +12,12 @@ pub(crate) fn remount(volume: &Volume, list: &str) -> Result<()> {
     let old = volume.options.get();
     let new = old.changed(list)?;
     check(&old, &new)?;
+    new.check_journal(volume.journal.is_some(), volume.read_only_reason().as_deref())?;
+    if let Some(journal) = &volume.journal {
+        journal.set_async_checkpoint(new.async_checkpoint)?;
+        journal.set_checkpoint_clean(new.checkpoint_clean);
+        journal.set_commit_interval(new.commit_interval);
+    }
     volume.pages.budget().set_limit(new.cache_bytes as u64);
     volume.pages.set_mode(new.buffered);
     volume.pages.set_max_folio(new.max_folio);
@@ -28,9 +34,6 @@ fn check(old: &MountOptions, new: &MountOptions) -> Result<()> {
     }
     if old.read_only != new.read_only {
         return fixed(if new.read_only { "ro" } else { "rw" });
-    }
-    if old.commit_interval != new.commit_interval {
-        return fixed("commit");
     }
     Ok(())
 }
