@@ -117,8 +117,8 @@ pub struct Volume {
     pub credits: Credits,
     /// Moving a directory to another parent: one at a time, so that no loop can form.
     pub moves: Mutex<()>,
-    /// The write-back daemon.
-    pub(crate) writeback: Mutex<Option<DaemonHandle>>,
+    /// Write-back and readahead.
+    pub(crate) daemons: Mutex<Vec<DaemonHandle>>,
     /// How names are hashed.
     pub hash: HashSettings,
     /// Why nothing may be written, once that is so.
@@ -161,7 +161,7 @@ impl Volume {
             hash,
             // Before every directory's lock: numbers start at 1.
             moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
-            writeback: Mutex::new(Rank::LEAF, None),
+            daemons: Mutex::new(Rank::LEAF, Vec::new()),
             stopped: Mutex::new(Rank::LEAF, stopped),
         }
     }

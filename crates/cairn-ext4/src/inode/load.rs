@@ -38,6 +38,15 @@ impl Flushable for Flusher {
         crate::inode::data::settle_size(&volume, &inode).map_err(MapError::from)?;
         Ok(Flushed::Written)
     }
+
+    fn read_ahead(&self, blocks: std::ops::Range<u64>) {
+        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else { return };
+        let Some(_data) = inode.data.try_read() else { return };
+        // A shorter file, or one that has moved into its inode since, has nothing there.
+        if !inode.is_inline() {
+            inode.cache.read_ahead(&InodeMapper::new(&volume, &inode), inode.size(), blocks);
+        }
+    }
 }
 
 /// True if an inode can leave memory without losing anything.
