@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::BlockDeviceExt;
-use cairn_cache::mapper::Place;
 use cairn_vfs::acl::Acl;
 use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 
@@ -13,8 +12,9 @@ use crate::error::Result;
 use crate::format::features::Incompat;
 use crate::format::inode::InodeFlags;
 use crate::inode::attributes::{self, Ownership};
-use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, State};
+use crate::map::{BlockMap, MapContext, NoSource};
+use crate::status::State as Mapped;
 use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr::{ValueInodes, XattrEdit, XattrStore, XattrView, names};
@@ -57,15 +57,18 @@ pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     if record.size != u64::from(size) {
         return Err(bad("i_size", record.size, "the size its attribute says").into());
     }
-    let len = usize::try_from(size).map_err(|_| VfsError::TooBig)?;
-    let block_size = volume.layout.block_size as usize;
-    let location = volume.locate(ino)?;
-    let inode = Inode::new(volume, ino, location, FileKind::Regular, record);
+    // The block map is read from the record as it is: the owner's state is locked, and a second inode's must not be.
+    let layout = &volume.layout;
+    let seed = layout.checksum.for_inode(ino, record.generation);
+    let context = MapContext { ino, seed, layout, buffers: &volume.buffers, source: &NoSource };
+    let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
+    // Decoding let no size above 16 MiB pass.
+    let (len, block_size) = (size as usize, layout.block_size as usize);
     let mut value = Vec::with_capacity(len);
     while value.len() < len {
         let block = FileBlock((value.len() / block_size) as u64);
-        let known = InodeMapper::find(volume, &inode, &mut inode.state.write(), block)?;
-        let Place::Mapped(pba) = known.mapping_from(block).place else {
+        let found = map.lookup(&record.block, block)?;
+        let Some(Mapped::Mapped(pba)) = found.clip(block.get(), block.get() + 1).map(|part| part.state) else {
             return Err(bad("extents", block.get(), "no hole in a value").into());
         };
         let part = volume.device.read_at(pba.get() * block_size as u64, block_size)?;

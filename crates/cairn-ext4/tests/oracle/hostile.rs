@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use cairn_base::Ino;
-use cairn_ext4::Ext4;
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{KernelMount, mke2fs};
 use cairn_testkit::mutate::Target;
 use cairn_testkit::tree::{PathTarget, TreeSpec, build, plan};
-use cairn_vfs::{Caller, FileKind, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode};
+use cairn_vfs::FileSystem;
 
 use crate::support::{deep, try_open};
+use crate::visitor::Visitor;
 
 /// Images of different layouts, all small.
 const LAYOUTS: &[&[&str]] = &[
@@ -21,9 +20,6 @@ const LAYOUTS: &[&[&str]] = &[
     &["-t", "ext2", "-b", "1024"],
     &["-t", "ext3", "-b", "1024"],
 ];
-
-/// Calls that one image may cost.
-const CALLS: usize = 3000;
 
 fn target(args: &[&str], seed: u64) -> Target {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -38,94 +34,6 @@ fn target(args: &[&str], seed: u64) -> Target {
     Target::of(read_image(file.path()).unwrap())
 }
 
-/// A walk that stops after so many calls.
-struct Visitor<'a> {
-    fs: &'a Ext4,
-    calls: usize,
-    errors: usize,
-}
-
-impl Visitor<'_> {
-    fn call<T>(&mut self, result: Result<T>) -> Option<T> {
-        self.calls += 1;
-        // The message is made, too: it must not panic either.
-        result.map_err(|error| self.errors += usize::from(!error.to_string().is_empty())).ok()
-    }
-
-    fn walk(&mut self) {
-        let mut pending = vec![(self.fs.root(), 0)];
-        while let Some((dir, depth)) = pending.pop() {
-            let mut names = Vec::new();
-            let listed = self.fs.readdir(dir, 0, &mut |entry| {
-                names.push(entry.name);
-                names.len() < CALLS
-            });
-            self.call(listed);
-            for name in names {
-                if self.calls > CALLS {
-                    return;
-                }
-                let Some(found) = self.call(self.fs.lookup(dir, &name)) else { continue };
-                self.visit(found.ino, found.kind, found.size);
-                if found.kind == FileKind::Directory && depth < 8 && name != b"." && name != b".." {
-                    pending.push((found.ino, depth + 1));
-                }
-                self.fs.forget(found.ino, 1);
-            }
-        }
-    }
-
-    fn visit(&mut self, ino: Ino, kind: FileKind, size: u64) {
-        for name in self.call(self.fs.listxattr(ino)).unwrap_or_default() {
-            self.call(self.fs.getxattr(ino, &name));
-        }
-        match kind {
-            FileKind::Regular => {
-                let mut buf = vec![0; 65_536];
-                for offset in [0, 3, 65_536, size / 2, size.saturating_sub(10)] {
-                    self.call(self.fs.read(ino, offset, &mut buf, IoFlags::empty()));
-                }
-                let mut extents = 0;
-                let mapped = self.fs.extents(ino, 0, u64::MAX, false, &mut |_| {
-                    extents += 1;
-                    extents < CALLS
-                });
-                self.call(mapped);
-            }
-            FileKind::Symlink => drop(self.call(self.fs.readlink(ino))),
-            _ => {}
-        }
-    }
-
-    fn change(&mut self) {
-        let root = self.fs.root();
-        let mut names = Vec::new();
-        let listed = self.fs.readdir(root, 0, &mut |entry| {
-            names.push(entry.name);
-            names.len() < 40
-        });
-        self.call(listed);
-        for (number, name) in names.iter().enumerate() {
-            if let Some(found) = self.call(self.fs.lookup(root, name)) {
-                self.call(self.fs.write(found.ino, 1000 * number as u64, &[7; 5000], IoFlags::empty()));
-                self.call(self.fs.setxattr(found.ino, b"user.new", &[1; 300], XattrMode::Set));
-                self.call(self.fs.setattr(found.ino, &SetAttributes { size: Some(77), ..SetAttributes::default() }));
-                self.fs.forget(found.ino, 1);
-            }
-            let new = format!("new {number}");
-            if let Some(made) =
-                self.call(self.fs.create(root, new.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT))
-            {
-                self.call(self.fs.rename(root, name, made.ino, b"moved", RenameMode::Replace));
-                self.fs.forget(made.ino, 1);
-            }
-            self.call(self.fs.unlink(root, name));
-            self.call(self.fs.rmdir(root, name));
-        }
-        self.call(self.fs.sync());
-    }
-}
-
 #[test]
 fn damaged_images_are_survived() {
     let per_layout = if deep() { 50_000 } else { 1_670 };
@@ -138,7 +46,7 @@ fn damaged_images_are_survived() {
             let survived = std::panic::catch_unwind(|| {
                 let options = if writes { "cache=1M" } else { "ro,cache=1M" };
                 let Ok(fs) = try_open(Arc::new(device), options) else { return None };
-                let mut visitor = Visitor { fs: &fs, calls: 0, errors: 0 };
+                let mut visitor = Visitor::new(&fs);
                 visitor.walk();
                 if writes {
                     visitor.change();

@@ -5,8 +5,11 @@
 
 mod bad_input;
 mod contention;
+mod e2fsprogs;
 mod fsx;
 mod hostile;
 mod names;
 mod sequence;
+mod shapes;
 mod support;
+mod visitor;

@@ -1,0 +1,165 @@
+//! The nastiest shapes of e2fsprogs' broken images, made anew with mke2fs and debugfs: structure that is sound byte by
+//! byte, with good checksums, and a lie as a whole.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::{KernelMount, e2fsck_check, mke2fs, run};
+use cairn_vfs::{Error, FileSystem, XattrMode};
+
+use rustix::fs::XattrFlags;
+
+use crate::support::{open, try_open};
+use crate::visitor::Visitor;
+
+/// What every volume has before it is broken: inodes 12 to 17.
+const CONTENTS: &str = "\
+mkdir d
+mkdir d/e
+write 64K file
+write 64K d/other
+symlink link target
+write 64K d/e/third
+";
+
+/// What becomes of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    Opens,
+    OpensToRead,
+    Refused,
+}
+use Answer::{Opens, OpensToRead, Refused};
+
+/// One lie: what it is, what it gets, and what makes it.
+type Shape = (&'static str, Answer, &'static [&'static str]);
+
+/// Lies that `e2fsck -n` does not look for.
+const UNSEEN: &[&str] = &["an orphan that is the root", "an orphan that the volume has not", "a journal with a hole"];
+
+const SHAPES: &[Shape] = &[
+    ("a directory below itself", Opens, &["link <12> d/e/again"]),
+    ("the root below itself", Opens, &["link <2> d/root"]),
+    ("a directory with two names", Opens, &["link <13> elsewhere"]),
+    ("a name for the journal", Opens, &["link <8> journal"]),
+    ("a name for an inode that is free", Opens, &["link <200> nobody"]),
+    ("a root that is a file", Opens, &["sif <2> mode 0100644"]),
+    ("a root that is empty", Opens, &["sif <2> size 0", "sif <2> blocks 0"]),
+    ("a root that is free", Opens, &["clri <2>"]),
+    ("no `..`", Opens, &["unlink d/e/.."]),
+    ("a directory without its dots", Opens, &["unlink d/..", "unlink d/."]),
+    ("a directory that is a file to its parent", Opens, &["sif <12> mode 0100755"]),
+    ("a file that is a directory", Opens, &["sif <14> mode 040755"]),
+    ("a link with a length that its inode cannot hold", Opens, &["sif <16> size 4000000000"]),
+    ("a size beyond any map", Opens, &["sif <14> size 0xffffffffffff"]),
+    ("a directory larger than the volume", Opens, &["sif <12> size 0x40000000"]),
+    ("two files with the same blocks", Opens, &["clri <15>", "copy_inode <14> <15>"]),
+    ("an extent in the inode table", Opens, &["sif <14> block[5] 20"]),
+    ("an extent beyond the volume", Opens, &["sif <14> block[5] 0x7fffffff"]),
+    ("a tree of extents that is deeper than any", Opens, &["sif <14> block[1] 0x00ff0004"]),
+    (
+        "a tree of extents that is its own child",
+        Opens,
+        &["sif <14> block[1] 0x00010000", "sif <14> block[3] 0", "sif <14> block[4] 20"],
+    ),
+    ("more extents than fit", Opens, &["sif <14> block[0] 0x00fff30a"]),
+    ("a block of attributes in the inode table", Opens, &["sif <14> file_acl 20"]),
+    ("a block of attributes beyond the volume", Opens, &["sif <14> file_acl 0x7fffffff"]),
+    ("no link but a name", Opens, &["sif <14> links_count 0"]),
+    ("orphans in a circle", OpensToRead, &["sif <14> dtime 15", "sif <15> dtime 14", "ssv last_orphan 14"]),
+    ("an orphan that is the root", Opens, &["ssv last_orphan 2"]),
+    ("an orphan that the volume has not", OpensToRead, &["ssv last_orphan 4000000000"]),
+    (
+        "bitmaps in the inode table",
+        Refused,
+        &["set_block_group 0 block_bitmap 20", "set_block_group 0 inode_bitmap 20"],
+    ),
+    ("a group's inode table beyond the volume", Refused, &["set_block_group 0 inode_table 0x7fffffff"]),
+    ("a journal with a hole", Refused, &["punch <8> 10 20"]),
+    ("a journal that is a directory", Refused, &["ssv journal_inum 2"]),
+    ("a journal inode that the volume has not", Refused, &["ssv journal_inum 4000000000"]),
+    ("no inodes in a group", Refused, &["ssv inodes_per_group 0"]),
+    ("blocks of 2^41 bytes", Refused, &["ssv log_block_size 31"]),
+    ("groups without blocks", Refused, &["ssv blocks_per_group 0"]),
+    ("inodes larger than a block", Refused, &["ssv inode_size 32768"]),
+    ("descriptors of 3 bytes", Refused, &["ssv desc_size 3"]),
+    ("more blocks than the device", Refused, &["ssv blocks_count 0xffffffff"]),
+];
+
+/// Runs requests of debugfs, which may write a file of 64 KiB.
+fn debugfs(image: &Path, requests: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let data: Vec<u8> = (0..65_536_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (data_file, script) = (dir.path().join("64K"), dir.path().join("script"));
+    std::fs::write(&data_file, data).unwrap();
+    let write = format!("write {}", data_file.display());
+    std::fs::write(&script, requests.replace("write 64K", &write)).unwrap();
+    run("debugfs", [Path::new("-w"), Path::new("-f"), &script, image]);
+}
+
+/// Opens, walks and changes a broken volume; false if it was refused.
+fn survive(image: &Path, options: &str) -> bool {
+    let device = read_image(image).unwrap();
+    let fs = match try_open(Arc::new(device), options) {
+        Ok(fs) => fs,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return false;
+        }
+    };
+    let mut visitor = Visitor::new(&fs);
+    visitor.walk();
+    visitor.change();
+    visitor.walk();
+    let closed = fs.unmount();
+    visitor.call(closed);
+    true
+}
+
+#[test]
+fn lies_with_good_checksums_are_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    for features in ["metadata_csum", "^metadata_csum,^metadata_csum_seed,inline_data"] {
+        for (what, answer, requests) in SHAPES {
+            println!("{what} ({features})");
+            mke2fs(&image, 4 << 20, &["-t", "ext4", "-b", "1024", "-O", features]);
+            debugfs(&image, CONTENTS);
+            assert!(e2fsck_check(&image).is_clean(), "the volume is sound at first");
+            debugfs(&image, &requests.join("\n"));
+            assert!(UNSEEN.contains(what) || !e2fsck_check(&image).is_clean(), "not made: {what}");
+            let found = match [survive(&image, "ro,cache=1M"), survive(&image, "cache=1M")] {
+                [true, true] => Opens,
+                [true, false] => OpensToRead,
+                _ => Refused,
+            };
+            assert_eq!(found, *answer, "{what} ({features})");
+        }
+    }
+}
+
+/// The value's inode is another one: its owner is locked while it is read.
+#[test]
+fn values_in_inodes_of_their_own_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    mke2fs(&image, 4 << 20, &["-t", "ext4", "-b", "1024", "-O", "ea_inode"]);
+    let value: Vec<u8> = (0..30_000_u32).map(|n| (n / 7) as u8).collect();
+    let mount = KernelMount::new(&image, "");
+    let (file, dir) = (mount.path().join("file"), mount.path().join("d"));
+    std::fs::write(&file, b"contents").unwrap();
+    std::fs::create_dir(&dir).unwrap();
+    rustix::fs::setxattr(&file, "user.large", &value, XattrFlags::CREATE).unwrap();
+    rustix::fs::setxattr(&dir, "user.small", b"tiny", XattrFlags::CREATE).unwrap();
+    mount.unmount();
+    let fs = open(&Arc::new(read_image(&image).unwrap()), "");
+    let file = fs.lookup(fs.root(), b"file").unwrap().ino;
+    let small = fs.lookup(fs.root(), b"d").unwrap().ino;
+    assert!(fs.getxattr(file, b"user.large").unwrap() == value);
+    assert_eq!(fs.getxattr(small, b"user.small").unwrap(), b"tiny");
+    assert_eq!(fs.listxattr(file).unwrap(), [b"user.large".to_vec()]);
+    // Such values are not maintained, so the volume takes no change, and says why.
+    let error = fs.setxattr(file, b"user.new", b"x", XattrMode::Set).expect_err("a volume with ea_inode is read-only");
+    assert!(matches!(&error, Error::ReadOnly(why) if why.contains("ea_inode")), "{error}");
+}
