@@ -11,6 +11,8 @@
 
 pub mod daemon;
 pub mod list;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::time::Duration;

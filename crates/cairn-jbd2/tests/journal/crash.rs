@@ -7,6 +7,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Record, RecordLog};
 use cairn_block::{Batch, BlockDevice, Completion, Geometry};
+use cairn_jbd2::JournalOptions;
 
 use crate::fixture::{self, features, format, recovered};
 use crate::model::Model;
@@ -36,6 +37,15 @@ impl BlockDevice for Careless {
     }
 }
 
+/// How the journal is run.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    /// With these options throughout.
+    Fixed(JournalOptions),
+    /// With options that change all the time.
+    Toggled,
+}
+
 struct Run {
     before: MemoryDevice,
     log: RecordLog,
@@ -45,8 +55,8 @@ struct Run {
 
 fn run(
     seed: u64,
-    incompat: u32,
-    compat: u32,
+    (incompat, compat): (u32, u32),
+    mode: Mode,
     careless: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>,
 ) -> Run {
     // Numbers wrap in the middle of the run.
@@ -56,7 +66,11 @@ fn run(
     let device = careless(record.clone());
     let simulated = Simulated::new(seed);
     let runtime: Arc<dyn Runtime> = simulated.clone();
-    let (buffers, journal) = fixture::open(&device, runtime).expect("an empty journal opens");
+    let options = match mode {
+        Mode::Fixed(options) => options,
+        Mode::Toggled => JournalOptions::default(),
+    };
+    let (buffers, journal) = fixture::open_with(&device, runtime, options).expect("an empty journal opens");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model = Model::new(seed);
     for _ in 0..OPERATIONS {
@@ -71,6 +85,9 @@ fn run(
             _ => {}
         }
         model.reuse(&*record, || record.moment()).expect("the device works");
+        if matches!(mode, Mode::Toggled) && random.u8(..8) == 0 {
+            fixture::toggle(&journal, &mut random);
+        }
         if random.u8(..100) == 0 {
             journal.checkpoint_all().expect("the device works");
         }
@@ -106,47 +123,74 @@ fn cut(run: &Run, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
+const KINDS: [(u32, u32); 5] = [
+    (features::REVOKE | features::BITS_64 | features::CSUM_V3, 0),
+    (features::REVOKE | features::CSUM_V2, 0),
+    (features::REVOKE | features::BITS_64 | features::CSUM_V2, 0),
+    (features::REVOKE, 1),
+    (features::REVOKE | features::BITS_64, 0),
+];
+
+/// Runs and cuts; returns the number of transactions that were checkpointed.
+fn search(mode: Mode, seeds: std::ops::Range<u64>) -> u64 {
+    let mut checkpoints = 0;
+    for seed in seeds {
+        let kind = KINDS[seed as usize % KINDS.len()];
+        let run = run(seed, kind, mode, |device| device);
+        checkpoints += run.checkpoints;
+        cut(&run, seed).unwrap_or_else(|error| panic!("{mode:?}, seed {seed}, features {:#x}: {error}", kind.0));
+    }
+    checkpoints
+}
+
+/// `CAIRN_DEEP=1` tries so many times as many seeds.
+fn depth() -> u64 {
+    if std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1") { 20 } else { 1 }
+}
+
 #[test]
 fn a_prefix_survives_with_everything_acknowledged() {
-    let kinds = [
-        (features::REVOKE | features::BITS_64 | features::CSUM_V3, 0),
-        (features::REVOKE | features::CSUM_V2, 0),
-        (features::REVOKE | features::BITS_64 | features::CSUM_V2, 0),
-        (features::REVOKE, 1),
-        (features::REVOKE | features::BITS_64, 0),
-    ];
-    let mut checkpoints = 0;
-    for seed in 0..10 {
-        let (incompat, compat) = kinds[seed as usize % kinds.len()];
-        let run = run(seed, incompat, compat, |device| device);
-        checkpoints += run.checkpoints;
-        cut(&run, seed).unwrap_or_else(|error| panic!("seed {seed}, features {incompat:#x}: {error}"));
-    }
+    let checkpoints = search(Mode::Fixed(JournalOptions::default()), 0..10 * depth());
     assert!(checkpoints > 100, "the logs never filled: {checkpoints} transactions checkpointed");
 }
 
 #[test]
+fn a_prefix_survives_in_every_mode() {
+    for (number, options) in fixture::modes().enumerate() {
+        let from = 100 * number as u64;
+        let checkpoints = search(Mode::Fixed(options), from..from + 2 * depth());
+        assert!(checkpoints > 20, "{options:?}: {checkpoints} transactions checkpointed");
+    }
+}
+
+#[test]
+fn a_prefix_survives_while_the_options_change() {
+    let checkpoints = search(Mode::Toggled, 1000..1000 + 8 * depth());
+    assert!(checkpoints > 100, "{checkpoints} transactions checkpointed");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_writes() {
-    let incompat = features::REVOKE | features::BITS_64 | features::CSUM_V3;
-    let (one, two) = (run(7, incompat, 0, |device| device), run(7, incompat, 0, |device| device));
+    let (one, two) =
+        (run(7, KINDS[0], Mode::Toggled, |device| device), run(7, KINDS[0], Mode::Toggled, |device| device));
     assert!(one.log.events == two.log.events, "two runs of one seed wrote different things");
 }
 
 #[test]
 fn a_commit_without_its_preflush_is_found_out() {
-    let incompat = features::REVOKE | features::BITS_64 | features::CSUM_V3;
     let careless =
         |inner| -> Arc<dyn BlockDevice> { Arc::new(Careless { inner, drop_preflush: true, drop_flush: false }) };
-    let found = (0..4).any(|seed| cut(&run(seed, incompat, 0, careless), seed).is_err());
+    let found = (0..4).any(|seed| cut(&run(seed, KINDS[0], Mode::Toggled, careless), seed).is_err());
     assert!(found, "the crash test does not notice a missing preflush");
 }
 
 #[test]
 fn a_tail_that_moves_before_the_flush_is_found_out() {
-    let incompat = features::REVOKE | features::BITS_64 | features::CSUM_V3;
     // Without its preflushes too, or the next commit would cover for it.
     let careless =
         |inner| -> Arc<dyn BlockDevice> { Arc::new(Careless { inner, drop_preflush: true, drop_flush: true }) };
-    let found = (0..4).any(|seed| cut(&run(seed, incompat, 0, careless), seed).is_err());
+    let found = fixture::modes()
+        .take(2)
+        .any(|options| (0..4).any(|seed| cut(&run(seed, KINDS[0], Mode::Fixed(options), careless), seed).is_err()));
     assert!(found, "the crash test does not notice missing flushes");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation};
-use cairn_jbd2::Journal;
+use cairn_jbd2::{Journal, JournalOptions};
 
 use crate::fixture::{self, features, format, recovered};
 use crate::model::Model;
@@ -18,9 +18,11 @@ fn operate(
     buffers: &cairn_cache::block::BufferCache,
     journal: &Arc<Journal>,
     fault: &Fault,
+    runtime: &Simulated,
 ) -> bool {
     for round in 0..160 {
         let Ok(tid) = model.operate(buffers, journal) else { return true };
+        runtime.some_steps(2);
         if round % 3 == 0 {
             if journal.commit_and_wait(tid).is_err() {
                 return true;
@@ -35,16 +37,16 @@ fn operate(
     journal.shutdown().is_err()
 }
 
-fn fails_at(operation: Operation, nth: u64, lasting: Lasting) -> bool {
+fn fails_at(operation: Operation, nth: u64, lasting: Lasting, options: JournalOptions) -> bool {
     let memory = format(INCOMPAT, 0, 1);
     let memory = Arc::new(memory);
     let fault = Arc::new(Fault::new(memory.clone()));
     let device: Arc<dyn BlockDevice> = fault.clone();
     let runtime = Simulated::new(nth);
-    let (buffers, journal) = fixture::open(&device, runtime.clone()).expect("nothing has failed yet");
+    let (buffers, journal) = fixture::open_with(&device, runtime.clone(), options).expect("nothing has failed yet");
     fault.fail(operation, nth, lasting);
     let mut model = Model::new(nth);
-    let stopped = operate(&mut model, &buffers, &journal, &fault);
+    let stopped = operate(&mut model, &buffers, &journal, &fault, &runtime);
     if stopped {
         assert!(journal.aborted().is_some(), "{operation:?} {nth} failed, and the journal goes on");
         assert!(journal.begin(1).is_err(), "{operation:?} {nth}: an operation was let in after the abort");
@@ -59,22 +61,33 @@ fn fails_at(operation: Operation, nth: u64, lasting: Lasting) -> bool {
     stopped
 }
 
+/// Every n of a run, sparsely towards its end. Returns the last.
+fn every_n(operation: Operation, dense: u64, step: u64, options: JournalOptions) -> u64 {
+    let mut nth = 1;
+    while nth < 400 && fails_at(operation, nth, Lasting::Forever, options) {
+        fails_at(operation, nth, Lasting::Once, options);
+        nth += if nth < dense { 1 } else { step };
+    }
+    nth
+}
+
 #[test]
 fn every_failed_write_stops_the_journal_and_leaves_a_prefix() {
-    let mut nth = 1;
-    while nth < 400 && fails_at(Operation::Write, nth, Lasting::Forever) {
-        fails_at(Operation::Write, nth, Lasting::Once);
-        nth += if nth < 40 { 1 } else { 7 };
-    }
+    let nth = every_n(Operation::Write, 40, 7, JournalOptions::default());
     assert!(nth > 40, "the run made only {nth} writes");
 }
 
 #[test]
 fn every_failed_flush_stops_the_journal_and_leaves_a_prefix() {
-    let mut nth = 1;
-    while nth < 400 && fails_at(Operation::Flush, nth, Lasting::Forever) {
-        fails_at(Operation::Flush, nth, Lasting::Once);
-        nth += if nth < 20 { 1 } else { 5 };
-    }
+    let nth = every_n(Operation::Flush, 20, 5, JournalOptions::default());
     assert!(nth > 20, "the run made only {nth} flushes");
+}
+
+#[test]
+fn every_failure_is_noticed_in_every_mode() {
+    for options in fixture::modes() {
+        let writes = every_n(Operation::Write, 20, 11, options);
+        let flushes = every_n(Operation::Flush, 10, 7, options);
+        assert!(writes > 40 && flushes > 20, "{options:?}: the run made {writes} writes and {flushes} flushes");
+    }
 }

@@ -1,7 +1,6 @@
 //! A small volume with a journal, laid out by hand: the tests must not trust the crate's own encoder.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_base::checksum::crc32c;
 use cairn_base::runtime::Runtime;
@@ -10,7 +9,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_jbd2::{Journal, JournalArea, JournalOptions, Recovered, recover};
+use cairn_jbd2::{CheckpointClean, Journal, JournalArea, JournalOptions, Recovered, recover};
 
 pub const BLOCK: u32 = 1024;
 /// Blocks of the journal: the smallest that is taken.
@@ -72,11 +71,50 @@ pub fn open(
     device: &Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
 ) -> cairn_jbd2::Result<(Arc<BufferCache>, Arc<Journal>)> {
+    open_with(device, runtime, JournalOptions::default())
+}
+
+/// The same, in another mode.
+pub fn open_with(
+    device: &Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: JournalOptions,
+) -> cairn_jbd2::Result<(Arc<BufferCache>, Arc<Journal>)> {
     recover(&area(device.clone()), device)?;
     let buffers = BufferCache::new(device.clone(), BLOCK, Budget::new(4 << 20));
-    let options = JournalOptions { commit_interval: Duration::from_secs(5), ..JournalOptions::default() };
     let journal = Journal::open(options, buffers.clone(), area(device.clone()), runtime)?;
     Ok((buffers, journal))
+}
+
+/// How a journal may be run: both checkpoint options in all combinations.
+pub fn modes() -> impl Iterator<Item = JournalOptions> {
+    CheckpointClean::ALL.into_iter().flat_map(|checkpoint_clean| {
+        [None, Some(50), Some(90)].map(|async_checkpoint| JournalOptions {
+            checkpoint_clean,
+            async_checkpoint,
+            ..JournalOptions::default()
+        })
+    })
+}
+
+/// Switches both options to something else, as a remount does.
+pub fn toggle(journal: &Arc<Journal>, random: &mut fastrand::Rng) {
+    let percent = [None, Some(1), Some(30), Some(50), Some(99)];
+    journal.set_async_checkpoint(percent[random.usize(..percent.len())]).expect("1 to 99");
+    journal.set_checkpoint_clean(CheckpointClean::ALL[random.usize(..3)]);
+}
+
+/// Commits one transaction that fills the given blocks with `value`.
+pub fn commit_blocks(buffers: &BufferCache, journal: &Arc<Journal>, blocks: impl Iterator<Item = u64>, value: u64) {
+    let blocks: Vec<u64> = blocks.collect();
+    let handle = journal.begin(u32::try_from(blocks.len()).expect("few")).expect("the device works");
+    for block in blocks {
+        let buffer = buffers.get(Pba(HOME + block)).expect("the device works");
+        handle.write(&buffer).expect("the device works").copy_from_slice(&stamp(value));
+    }
+    let tid = handle.tid();
+    drop(handle);
+    journal.commit_and_wait(tid).expect("the device works");
 }
 
 /// Recovers a copy of what a crash left and gives the copy.

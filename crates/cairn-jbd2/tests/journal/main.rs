@@ -1,6 +1,7 @@
 //! The journal from outside: what survives power cuts and failing devices, what other programs make of our logs and we
 //! of theirs.
 
+mod ahead;
 mod contention;
 mod crash;
 mod damage;
