@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{cat, chmod, chown, get, info, ln, ls, mkdir, mkfs, mount, mv, put, rm, stat, umount};
+use crate::commands::{cat, chmod, chown, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, rm, stat, umount};
 use crate::failure::Outcome;
 
 /// Reads, writes and mounts ext4 images without the kernel's driver and without root.
@@ -55,6 +55,8 @@ pub enum Command {
     Chmod(chmod::Args),
     /// Change owners on an image.
     Chown(chown::Args),
+    /// Measure what the improvements of the write path bring.
+    Lab(lab::Args),
 }
 
 impl Command {
@@ -79,6 +81,7 @@ impl Command {
             Self::Mv(args) => mv::run(args),
             Self::Chmod(args) => chmod::run(args),
             Self::Chown(args) => chown::run(args),
+            Self::Lab(args) => lab::run(args),
         }
     }
 }

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Ordinary and build dependencies. Development dependencies may also name the test kit and the facade.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("cairn-base", &[]),
     ("cairn-block", &["cairn-base"]),
     ("cairn-cache", &["cairn-base", "cairn-block"]),
     ("cairn-vfs", &["cairn-base"]),
     ("cairn-jbd2", &["cairn-base", "cairn-block", "cairn-cache"]),
     ("cairn-ext4", &["cairn-base", "cairn-block", "cairn-cache", "cairn-jbd2", "cairn-vfs"]),
+    ("cairn-f2fs", &["cairn-base", "cairn-block", "cairn-cache", "cairn-vfs"]),
     ("cairn-fuse", &["cairn-base", "cairn-vfs"]),
-    ("cairn", &["cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-jbd2", "cairn-vfs"]),
-    ("cairn-cli", &["cairn", "cairn-base", "cairn-block", "cairn-fuse", "cairn-vfs"]),
+    ("cairn", &["cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-f2fs", "cairn-jbd2", "cairn-vfs"]),
+    ("cairn-lab", &["cairn", "cairn-base", "cairn-block", "cairn-ext4", "cairn-vfs"]),
+    ("cairn-cli", &["cairn", "cairn-base", "cairn-block", "cairn-fuse", "cairn-lab", "cairn-vfs"]),
     ("cairn-testkit", &["cairn", "cairn-base", "cairn-block", "cairn-vfs"]),
 ];
 

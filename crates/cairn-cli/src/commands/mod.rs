@@ -5,6 +5,7 @@ pub mod chmod;
 pub mod chown;
 pub mod get;
 pub mod info;
+pub mod lab;
 pub mod ln;
 pub mod ls;
 pub mod mkdir;

@@ -1,0 +1,114 @@
+//! `cairn lab`.
+
+use std::path::{Path, PathBuf};
+
+use cairn_lab::progress::Progress;
+use cairn_lab::{Context, Experiment, Scale, render};
+
+use crate::failure::{Failure, Outcome, Status};
+
+/// Arguments of `lab`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  cairn lab buffered-io --html report.html
+
+Subjects of a table are measured interleaved, in one run on one device; figures are medians, × is the median ratio to the \
+baseline. Some measurements need /dev/fuse, root, fio or fs_mark; without them they are left out, and a note says so.
+The JSON form is one object whose names do not change: \"schema\", \"experiment\", \"question\", \"command\", \"version\", \"build\", \
+\"started\", \"seconds\", \"scale\", \"repetitions\", \"machine\", \"sections\" (\"id\", \"title\", \"primary\", \"baseline\", \"subjects\", \
+\"metrics\", \"rows\" with \"row\", \"subject\", \"ratio\" and \"values\"), \"goals\" and \"notes\"; each value has \"median\", \"min\", \
+\"max\", \"q1\", \"q3\" and \"samples\".")]
+pub struct Args {
+    /// `list`, or the name of an experiment.
+    experiment: String,
+    /// How much work: quick (half a minute), default (less than ten minutes), full.
+    #[arg(long, value_enum, default_value_t = Size::Default)]
+    scale: Size,
+    /// Interleaved repetitions.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    reps: u16,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write a report with charts there, too.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Where images and mount points are made, and removed again; on the disk to be measured. [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// Leave out what needs a mount.
+    #[arg(long)]
+    no_mount: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Size {
+    Quick,
+    Default,
+    Full,
+}
+
+/// Lists the experiments, or runs one.
+///
+/// # Errors
+/// There is no such experiment, it cannot go on, or the report cannot be written.
+pub fn run(args: &Args) -> Outcome {
+    if args.experiment == "list" {
+        return list(args.json);
+    }
+    let experiment = cairn_lab::find(&args.experiment).ok_or_else(|| unknown(&args.experiment))?;
+    let page = args.html.as_deref().map(|path| reserve(path).map(|()| path)).transpose()?;
+    let context = context(args);
+    let record = cairn_lab::run(experiment, &context)
+        .map_err(|error| Failure::new(Status::Failed, format!("lab {}: {error}", experiment.name)))?;
+    drop(context);
+    if let Some(path) = page {
+        std::fs::write(path, render::html(&record)).map_err(|error| Failure::host(path, &error))?;
+    }
+    if args.json {
+        let json = serde_json::to_value(&record);
+        println!("{:#}", json.map_err(|error| Failure::new(Status::Failed, format!("lab: {error}")))?);
+    } else {
+        print!("{}", render::text(&record));
+    }
+    Ok(())
+}
+
+fn list(json: bool) -> Outcome {
+    let all = cairn_lab::all();
+    if json {
+        let entry = |one: &Experiment| serde_json::json!({ "name": one.name, "question": one.question });
+        println!("{:#}", all.iter().map(entry).collect::<serde_json::Value>());
+    } else {
+        all.iter().for_each(|one| println!("{:<18} {}", one.name, one.question));
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> Failure {
+    let names: Vec<&str> = cairn_lab::all().iter().map(|experiment| experiment.name).collect();
+    Failure::usage(format!("lab {name}: no such experiment; there are {}", names.join(", ")))
+}
+
+/// The report's file is made now: a wrong path should not cost minutes of measuring.
+fn reserve(path: &Path) -> Outcome {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    file.map(drop).map_err(|error| Failure::host(path, &error))
+}
+
+fn context(args: &Args) -> Context {
+    let words = std::env::args().enumerate().map(|(index, word)| if index == 0 { "cairn".to_owned() } else { word });
+    Context {
+        scale: match args.scale {
+            Size::Quick => Scale::Quick,
+            Size::Default => Scale::Default,
+            Size::Full => Scale::Full,
+        },
+        repetitions: args.reps.into(),
+        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        program: if args.no_mount { None } else { std::env::current_exe().ok() },
+        command: words.collect::<Vec<_>>().join(" "),
+        progress: Progress::new(),
+    }
+}

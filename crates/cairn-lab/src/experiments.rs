@@ -1,0 +1,18 @@
+//! The experiments, one module each.
+
+mod buffered_io;
+
+use crate::experiment::Experiment;
+
+/// All experiments, in the order of `cairn lab list`.
+#[must_use]
+pub fn all() -> &'static [Experiment] {
+    const ALL: &[Experiment] = &[buffered_io::EXPERIMENT];
+    ALL
+}
+
+/// The experiment of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    all().iter().find(|experiment| experiment.name == name)
+}

@@ -1,0 +1,127 @@
+//! `buffered-io`: the page cache over large mappings and folios (`buffered_iomap`) against the per-block path
+//! (`nobuffered_iomap`), in the rows of the kernel proposal.
+//!
+//! In process: the same volume on the same device is opened with each option in turn. A row's figure is the throughput of sequential
+//! calls of one size; counters are differences over the timed parts alone. Memory that caches recycle is warm, as it is in
+//! a process that has run for a while.
+
+mod copy;
+mod goals;
+mod journal;
+mod measure;
+mod memory;
+mod mounted;
+mod rows;
+
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::experiment::{Context, Experiment, Findings};
+use crate::section::{Builder, Metric};
+use measure::{Bench, Figures, Sizes};
+use rows::Line;
+
+/// The baseline: 4 KiB page objects, a mapping call a block.
+const PER_BLOCK: &str = "nobuffered_iomap";
+/// The improvement.
+const LARGE: &str = "buffered_iomap";
+/// Copying into memory that is there already: what no page cache can exceed.
+const MEMCPY: &str = "memcpy";
+
+/// Registered in [`crate::experiments`].
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "buffered-io",
+    question: "How much faster is buffered I/O when mappings and folios are large instead of one block each?",
+    run,
+};
+
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric::higher("mib_per_s", "MiB/s"),
+        Metric::higher("iops", "IOPS"),
+        Metric::lower("map_calls_per_mib", "map calls/MiB"),
+        Metric::lower("folios_per_mib", "folios/MiB"),
+        Metric::lower("journal_blocks_per_mib", "journal blocks/MiB"),
+        Metric::higher("memcpy_fraction", "of memcpy"),
+    ]
+}
+
+fn run(context: &Context) -> Result<Findings> {
+    let sizes = Sizes::of(context.scale);
+    let mut findings = Findings::default();
+    let bench = Bench::new(&context.scratch, sizes)?;
+    findings.notes = notes(&bench, sizes);
+    in_process(context, &bench, &mut findings)?;
+    findings.sections.push(memory::measure(context, &bench)?);
+    journal::measure(context, &bench, &mut findings)?;
+    mounted::measure(context, &mut findings)?;
+    findings.goals = goals::all(&findings.sections);
+    Ok(findings)
+}
+
+/// The tables of rows, all interleaved with each other.
+fn in_process(context: &Context, bench: &Bench, findings: &mut Findings) -> Result<()> {
+    let lines = rows::all();
+    let mut builders: Vec<Builder> = rows::SECTIONS
+        .iter()
+        .map(|(id, title)| Builder::new(id, title, &[PER_BLOCK, LARGE, MEMCPY], metrics()))
+        .collect();
+    context.progress.expect(context.repetitions * lines.len());
+    for repetition in 0..context.repetitions {
+        let mut copy_speed = BTreeMap::new();
+        for line in &lines {
+            context.progress.show(&line.name);
+            let speed = *copy_speed.entry(line.block).or_insert_with(|| copy::speed(line.block, bench.sizes()));
+            one_row(context, bench, line, repetition, speed, &mut builders[line.section])?;
+            context.progress.step();
+        }
+    }
+    findings.sections.extend(builders.into_iter().map(Builder::finish));
+    Ok(())
+}
+
+fn one_row(
+    context: &Context,
+    bench: &Bench,
+    line: &Line,
+    repetition: usize,
+    mut copy: f64,
+    builder: &mut Builder,
+) -> Result<()> {
+    // Cached rows have the copy beside them as a subject of its own.
+    let subjects: &[&str] = if line.is_cached_write() { &[PER_BLOCK, LARGE, MEMCPY] } else { &[PER_BLOCK, LARGE] };
+    let mut found: Vec<(&str, Figures)> = Vec::new();
+    for subject in context.order(repetition, subjects.len()).map(|index| subjects[index]) {
+        if subject == MEMCPY {
+            copy = copy::speed(line.block, bench.sizes());
+        } else {
+            found.push((subject, bench.measure(line, subject)?));
+        }
+    }
+    for (subject, figures) in found {
+        builder.add(&line.name, subject, &figures.list(copy));
+    }
+    if subjects.contains(&MEMCPY) {
+        let calls = copy * (1 << 20) as f64 / line.block as f64;
+        builder.add(&line.name, MEMCPY, &[("mib_per_s", copy), ("iops", calls)]);
+    }
+    Ok(())
+}
+
+fn notes(bench: &Bench, sizes: Sizes) -> Vec<String> {
+    vec![
+        format!(
+            "In process, ext4 with 4 KiB blocks. Writes go over files of {} MiB again and again for at least {} ms; reads take a \
+             cold file of {} MiB (holes: as far as they come in that time).",
+            sizes.file >> 20,
+            sizes.time.as_millis(),
+            sizes.data >> 20
+        ),
+        "cached: nothing is written back; write-back: each pass ends with one fsync, which counts; sync: an fsync after each write."
+            .to_owned(),
+        format!("ramdisk: memory of this process, touched before; disk: {}.", bench.disk_kind()),
+        "memcpy: copying blocks of the same size into memory that was touched before, one after the other, as a cached write does."
+            .to_owned(),
+        "Counters are differences over the timed parts; folios/MiB is what the cache holds at their end.".to_owned(),
+    ]
+}

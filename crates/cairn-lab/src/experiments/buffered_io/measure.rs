@@ -1,0 +1,306 @@
+//! One row in process: a volume is opened with the option, warmed, worked on under a clock, and unmounted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn::FileSystem;
+use cairn_block::BlockDevice;
+
+use super::rows::{Durable, Line, Medium, Work};
+use crate::error::{Error, Result};
+use crate::experiment::Scale;
+use crate::volume::{self, OpenFile, counter, growth};
+
+pub(super) const MIB: usize = 1 << 20;
+/// Larger than any run reads: time ends it.
+const HOLE: u64 = 64 << 30;
+
+/// How much work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Bytes of a file that is written.
+    pub(super) file: u64,
+    /// Bytes of the file that is read.
+    pub(super) data: u64,
+    /// Bytes of a device.
+    pub(super) device: u64,
+    /// Timed work in a repetition, at least.
+    pub(super) time: Duration,
+}
+
+impl Sizes {
+    pub(super) fn of(scale: Scale) -> Self {
+        let (file, data, device, milliseconds) =
+            scale.pick((8, 16, 192, 20), (64, 256, 1024, 150), (256, 2048, 4096, 3000));
+        let mib = |count: u64| count << 20;
+        let time = Duration::from_millis(milliseconds);
+        Self { file: mib(file), data: mib(data), device: mib(device), time }
+    }
+}
+
+/// What a row gave in one repetition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figures {
+    mib_per_s: f64,
+    iops: f64,
+    map_calls_per_mib: Option<f64>,
+    folios_per_mib: Option<f64>,
+    journal_blocks_per_mib: Option<f64>,
+}
+
+impl Figures {
+    /// Under the names of the metrics; `copy` is the speed of memory in MiB/s.
+    pub(super) fn list(&self, copy: f64) -> Vec<(&'static str, f64)> {
+        let mut list = vec![("mib_per_s", self.mib_per_s), ("iops", self.iops)];
+        list.push(("memcpy_fraction", self.mib_per_s / copy));
+        let counted = [
+            ("map_calls_per_mib", self.map_calls_per_mib),
+            ("folios_per_mib", self.folios_per_mib),
+            ("journal_blocks_per_mib", self.journal_blocks_per_mib),
+        ];
+        list.extend(counted.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        list
+    }
+}
+
+/// A volume in memory and one on a disk, with the files that rows need.
+pub(super) struct Bench {
+    ramdisk: Arc<dyn BlockDevice>,
+    disk: Arc<dyn BlockDevice>,
+    disk_kind: &'static str,
+    sizes: Sizes,
+    _directory: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(super) fn new(scratch: &Path, sizes: Sizes) -> Result<Self> {
+        let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
+        let ramdisk = volume::ramdisk(sizes.device)?;
+        let (disk, disk_kind) = volume::image_file(&directory.path().join("disk.img"), sizes.device)?;
+        for device in [&ramdisk, &disk] {
+            volume::make(device, None)?;
+            fill(device, sizes)?;
+        }
+        Ok(Self { ramdisk, disk, disk_kind, sizes, _directory: directory })
+    }
+
+    pub(super) fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    pub(super) fn ramdisk(&self) -> &Arc<dyn BlockDevice> {
+        &self.ramdisk
+    }
+
+    pub(super) fn disk_kind(&self) -> &'static str {
+        self.disk_kind
+    }
+
+    /// One repetition of a row with a mount option.
+    pub(super) fn measure(&self, line: &Line, option: &str) -> Result<Figures> {
+        let device = match line.medium {
+            Medium::Ramdisk => &self.ramdisk,
+            Medium::Disk => &self.disk,
+        };
+        // So large that write-back does not begin by itself, and that the recycler keeps a whole file.
+        let cache = 16 * self.sizes.file.max(self.sizes.data / 2);
+        let volume = volume::open(device, &format!("{option},cache={cache}"))?;
+        let figures = self.work(&*volume, line);
+        volume.unmount()?;
+        figures
+    }
+
+    fn work(&self, volume: &dyn FileSystem, line: &Line) -> Result<Figures> {
+        let sizes = self.sizes;
+        let mut meter = Meter::new(volume, line.block, sizes.time);
+        match line.work {
+            Work::ReadHole => {
+                warm(volume, sizes.data.min(2 * sizes.file))?;
+                meter.read(&OpenFile::open(volume, "hole")?, HOLE)?;
+            }
+            Work::ReadData => {
+                warm(volume, sizes.data)?;
+                meter.read(&OpenFile::open(volume, "data")?, sizes.data)?;
+            }
+            Work::Append(durable) => {
+                warm(volume, sizes.file)?;
+                append(volume, &mut meter, sizes, durable)?;
+            }
+            Work::Overwrite(durable) => {
+                let file = OpenFile::open(volume, "old")?;
+                // In the cache, as a file that was just written.
+                write_all(&file, sizes.file)?;
+                file.fsync()?;
+                meter.cached = sizes.file;
+                while meter.go_on() {
+                    meter.write(&file, sizes.file, durable)?;
+                }
+            }
+        }
+        Ok(meter.figures())
+    }
+}
+
+fn append(volume: &dyn FileSystem, meter: &mut Meter<'_>, sizes: Sizes, durable: Durable) -> Result<()> {
+    let file = OpenFile::create(volume, "new")?;
+    while meter.go_on() {
+        if meter.bytes > 0 {
+            file.set_size(0)?;
+            // Its blocks can be used again after a commit; that is not part of the work.
+            if durable != Durable::Never {
+                volume.sync()?;
+            }
+        }
+        meter.write(&file, sizes.file, durable)?;
+    }
+    drop(file);
+    volume.unlink(volume.root(), b"new")?;
+    Ok(())
+}
+
+/// Memory for this many bytes becomes the recycler's: first touches are not what is compared.
+fn warm(volume: &dyn FileSystem, bytes: u64) -> Result<()> {
+    let file = OpenFile::create(volume, "warm")?;
+    write_all(&file, bytes)?;
+    drop(file);
+    volume.unlink(volume.root(), b"warm")?;
+    Ok(())
+}
+
+fn write_all(file: &OpenFile<'_>, bytes: u64) -> Result<()> {
+    let piece = vec![0x33; MIB];
+    (0..bytes / MIB as u64).try_for_each(|index| file.write(index * MIB as u64, &piece))
+}
+
+/// The files of rows: `data` and `hole` to be read, `old` to be overwritten.
+pub(super) fn fill(device: &Arc<dyn BlockDevice>, sizes: Sizes) -> Result<()> {
+    let volume = volume::open(device, "")?;
+    {
+        write_all(&OpenFile::create(&*volume, "data")?, sizes.data)?;
+        write_all(&OpenFile::create(&*volume, "old")?, sizes.file)?;
+        OpenFile::create(&*volume, "hole")?.set_size(HOLE)?;
+    }
+    volume.unmount()?;
+    Ok(())
+}
+
+/// Sums up the timed passes of one repetition.
+struct Meter<'v> {
+    volume: &'v dyn FileSystem,
+    buf: Vec<u8>,
+    enough: Duration,
+    time: Duration,
+    bytes: u64,
+    calls: u64,
+    map_calls: Option<f64>,
+    journal_blocks: Option<f64>,
+    folios: Option<f64>,
+    /// Bytes of the file that the cache holds.
+    cached: u64,
+}
+
+impl<'v> Meter<'v> {
+    fn new(volume: &'v dyn FileSystem, block: usize, enough: Duration) -> Self {
+        Self {
+            volume,
+            buf: vec![0x44; block],
+            enough,
+            time: Duration::ZERO,
+            bytes: 0,
+            calls: 0,
+            map_calls: Some(0.0),
+            journal_blocks: Some(0.0),
+            folios: None,
+            cached: 0,
+        }
+    }
+
+    fn go_on(&self) -> bool {
+        self.time < self.enough
+    }
+
+    /// Sequential reads up to `size`, as long as there is time.
+    fn read(&mut self, file: &OpenFile<'_>, size: u64) -> Result<()> {
+        let mut buf = std::mem::take(&mut self.buf);
+        // Looking at the clock costs as much as a small read: not each time.
+        let patience = (MIB / buf.len()).min(16) as u64;
+        let done = self.pass(size, |clock, call, position| {
+            let read = file.read(position, &mut buf)? as u64;
+            Ok((read, read > 0 && (call % patience > 0 || clock.has_time())))
+        });
+        self.buf = buf;
+        done
+    }
+
+    /// Sequential writes up to `size`; those with an fsync each only as long as there is time.
+    fn write(&mut self, file: &OpenFile<'_>, size: u64, durable: Durable) -> Result<()> {
+        let buf = std::mem::take(&mut self.buf);
+        let len = buf.len() as u64;
+        let done = self.pass(size, |clock, _, position| {
+            file.write(position, &buf)?;
+            match durable {
+                Durable::EachWrite => {
+                    file.fsync()?;
+                    return Ok((len, clock.has_time()));
+                }
+                Durable::AtEnd if position + len >= size => file.fsync()?,
+                Durable::AtEnd | Durable::Never => {}
+            }
+            Ok((len, true))
+        });
+        self.buf = buf;
+        done
+    }
+
+    /// Calls `step(clock, number of the call, position)` until `size`; it gives the bytes done, and whether to go on.
+    fn pass(&mut self, size: u64, mut step: impl FnMut(&Clock, u64, u64) -> Result<(u64, bool)>) -> Result<()> {
+        let before = self.volume.report();
+        let clock = Clock { start: Instant::now(), left: self.enough.saturating_sub(self.time) };
+        let (mut position, mut calls) = (0, 0);
+        while position < size {
+            calls += 1;
+            let (bytes, go_on) = step(&clock, calls, position)?;
+            position += bytes;
+            if !go_on {
+                break;
+            }
+        }
+        self.time += clock.start.elapsed();
+        let after = self.volume.report();
+        self.bytes += position;
+        self.calls += calls;
+        let add = |sum: Option<f64>, path| Some(sum? + growth(&before, &after, path)?);
+        self.map_calls = add(self.map_calls, "cache.map_calls");
+        self.journal_blocks = add(self.journal_blocks, "journal.log_blocks");
+        // Only what this file has: the rest of the volume is not cached here.
+        self.cached = self.cached.max(position);
+        self.folios = counter(&after, "cache.folios_by_order");
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        let mib = self.bytes as f64 / MIB as f64;
+        let seconds = self.time.as_secs_f64();
+        Figures {
+            mib_per_s: mib / seconds,
+            iops: self.calls as f64 / seconds,
+            map_calls_per_mib: self.map_calls.map(|calls| calls / mib),
+            folios_per_mib: self.folios.map(|folios| folios / (self.cached as f64 / MIB as f64)),
+            journal_blocks_per_mib: self.journal_blocks.map(|blocks| blocks / mib),
+        }
+    }
+}
+
+/// The time of a pass.
+struct Clock {
+    start: Instant,
+    /// What the repetition's earlier passes have left.
+    left: Duration,
+}
+
+impl Clock {
+    fn has_time(&self) -> bool {
+        self.start.elapsed() < self.left
+    }
+}

@@ -1,0 +1,127 @@
+//! Goals: a line that was promised, what was measured, and whether that meets it.
+
+use serde::{Deserialize, Serialize};
+
+/// Which side of the target is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// The measured value must be at least the target.
+    AtLeast,
+    /// The measured value must be at most the target.
+    AtMost,
+    /// The measured value must be below the target.
+    Below,
+}
+
+/// Outcome of a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The median meets the target.
+    Met,
+    /// It does not.
+    NotMet,
+    /// This run could not measure it; the notes say why.
+    NotMeasured,
+}
+
+/// One line of what an experiment should show.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    /// The line, in words.
+    pub text: String,
+    /// Good side of `target`.
+    pub relation: Relation,
+    /// The number promised.
+    pub target: f64,
+    /// The number found (a median, or the worst of several).
+    pub measured: Option<f64>,
+    /// What that means.
+    pub verdict: Verdict,
+}
+
+impl Goal {
+    /// Judges `measured`; `None` is what could not be measured.
+    #[must_use]
+    pub fn judge(text: impl Into<String>, relation: Relation, target: f64, measured: Option<f64>) -> Self {
+        let measured = measured.filter(|value| value.is_finite());
+        let verdict = match measured {
+            None => Verdict::NotMeasured,
+            Some(value) if relation.holds(value, target) => Verdict::Met,
+            Some(_) => Verdict::NotMet,
+        };
+        Self { text: text.into(), relation, target, measured, verdict }
+    }
+}
+
+impl Relation {
+    fn holds(self, measured: f64, target: f64) -> bool {
+        match self {
+            Self::AtLeast => measured >= target,
+            Self::AtMost => measured <= target,
+            Self::Below => measured < target,
+        }
+    }
+
+    /// `≥`, `≤` or `<`.
+    #[must_use]
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Self::AtLeast => "≥",
+            Self::AtMost => "≤",
+            Self::Below => "<",
+        }
+    }
+}
+
+impl Verdict {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::NotMet => "not met",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// The worse of two measurements for a goal with this relation, as a fold over `Option`s: one that is missing makes all missing.
+#[must_use]
+pub fn worst(relation: Relation, values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    let mut worst: Option<f64> = None;
+    for value in values {
+        let value = value?;
+        worst = Some(match (worst, relation) {
+            (None, _) => value,
+            (Some(worst), Relation::AtLeast) => worst.min(value),
+            (Some(worst), Relation::AtMost | Relation::Below) => worst.max(value),
+        });
+    }
+    worst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts() {
+        let verdict = |relation, target, measured| Goal::judge("x", relation, target, measured).verdict;
+        assert_eq!(verdict(Relation::AtLeast, 2.6, Some(2.6)), Verdict::Met);
+        assert_eq!(verdict(Relation::AtLeast, 2.6, Some(2.59)), Verdict::NotMet);
+        assert_eq!(verdict(Relation::AtMost, 1.0, Some(1.0)), Verdict::Met);
+        assert_eq!(verdict(Relation::Below, 1.0, Some(1.0)), Verdict::NotMet);
+        assert_eq!(verdict(Relation::AtLeast, 1.0, None), Verdict::NotMeasured);
+        assert_eq!(verdict(Relation::AtLeast, 1.0, Some(f64::NAN)), Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn the_worst_counts_and_a_gap_spoils_all() {
+        assert_eq!(worst(Relation::AtLeast, [Some(3.0), Some(2.0)]), Some(2.0));
+        assert_eq!(worst(Relation::AtMost, [Some(3.0), Some(2.0)]), Some(3.0));
+        assert_eq!(worst(Relation::AtMost, [Some(3.0), None]), None);
+        assert_eq!(worst(Relation::AtMost, []), None);
+    }
+}

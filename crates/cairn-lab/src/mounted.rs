@@ -1,0 +1,206 @@
+//! Volumes as the system's programs see them: an image mounted by Cairn, by the kernel, or by fuse2fs.
+//!
+//! A [`Mounted`] takes its mount down when it is dropped; [`Mounted::unmount`] also says whether that worked, and returns
+//! only when the server has let go of the image.
+
+pub(crate) mod fio;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::experiment::Context;
+
+/// How long a server may take to mount, and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Who mounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// Cairn, with mount options.
+    Cairn { program: PathBuf, options: String },
+    /// The kernel's ext4 on a loop device.
+    Kernel,
+    /// fuse2fs of e2fsprogs.
+    Fuse2fs,
+}
+
+/// What this machine lets us mount, and what is missing.
+#[derive(Debug, Default)]
+pub(crate) struct Available {
+    /// Cairn's program, if it can mount.
+    pub(crate) cairn: Option<PathBuf>,
+    pub(crate) kernel: bool,
+    pub(crate) fuse2fs: bool,
+    /// Why not, for the notes.
+    pub(crate) missing: Vec<String>,
+}
+
+impl Available {
+    /// Looks for /dev/fuse, root and programs.
+    pub(crate) fn here(context: &Context) -> Self {
+        let mut found = Self::default();
+        let Some(program) = &context.program else {
+            found.missing.push("Mounts were left out on request.".into());
+            return found;
+        };
+        let fuse = File::options().read(true).write(true).open("/dev/fuse");
+        match &fuse {
+            Ok(_) => found.cairn = Some(program.clone()),
+            Err(error) => found.missing.push(format!("Nothing through FUSE: /dev/fuse: {error}.")),
+        }
+        found.fuse2fs = fuse.is_ok() && is_installed("fuse2fs");
+        if fuse.is_ok() && !found.fuse2fs {
+            found.missing.push("No comparison with fuse2fs: it is not installed (apt-get install fuse2fs).".into());
+        }
+        found.kernel = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
+        if !found.kernel {
+            found.missing.push("No comparison with the kernel's ext4: that needs root and loop devices.".into());
+        }
+        found
+    }
+}
+
+/// True if a program of this name can be started.
+pub(crate) fn is_installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).any(|directory| directory.join(name).is_file())
+}
+
+/// A command of the system's, with the directories of the superuser's programs.
+pub(crate) fn command(name: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(name);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end; gives standard output.
+pub(crate) fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().display().to_string();
+    let output = command.output().map_err(Error::host(&name))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).trim().replace('\n', "; ");
+    Err(Error::Program(format!("{name} ends with {}: {said}", output.status)))
+}
+
+/// A mounted image.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    server: Server,
+    image: PathBuf,
+    point: PathBuf,
+    /// The server, where it is our child.
+    child: Option<Child>,
+    is_mounted: bool,
+}
+
+impl Mounted {
+    /// Mounts the image on an existing directory.
+    pub(crate) fn new(server: Server, image: &Path, point: &Path) -> Result<Self> {
+        let mut mounted =
+            Self { server, image: image.to_owned(), point: point.to_owned(), child: None, is_mounted: false };
+        match &mounted.server {
+            Server::Cairn { program, options } => {
+                run(command(program).args(["mount", "-o", options]).args([image, point]))?;
+            }
+            Server::Kernel => drop(run(command("mount").args(["-o", "loop"]).args([image, point]))?),
+            Server::Fuse2fs => {
+                let mut fuse2fs = command("fuse2fs");
+                fuse2fs.arg("-f").args([image, point]).stdout(Stdio::null()).stderr(Stdio::null());
+                mounted.child = Some(fuse2fs.spawn().map_err(Error::host("fuse2fs"))?);
+                mounted.wait_for_mount()?;
+            }
+        }
+        mounted.is_mounted = true;
+        Ok(mounted)
+    }
+
+    /// Where.
+    pub(crate) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    fn wait_for_mount(&mut self) -> Result<()> {
+        let before = is_mount_point(&self.point)?;
+        let end = std::time::Instant::now() + PATIENCE;
+        while !before && !is_mount_point(&self.point)? {
+            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+                return Err(Error::Program(format!("fuse2fs {}: ends with {status}", self.image.display())));
+            }
+            if std::time::Instant::now() > end {
+                return Err(Error::Program(format!("fuse2fs {}: does not mount", self.image.display())));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Unmounts, and waits until everything is in the image.
+    pub(crate) fn unmount(mut self) -> Result<()> {
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.is_mounted) {
+            return Ok(());
+        }
+        match &self.server {
+            Server::Cairn { program, .. } => run(command(program).arg("umount").arg(&self.point))?,
+            Server::Fuse2fs if !rustix::process::geteuid().is_root() => {
+                run(command("fusermount3").arg("-u").arg(&self.point))?
+            }
+            Server::Kernel | Server::Fuse2fs => run(command("umount").arg(&self.point))?,
+        };
+        if let Some(mut child) = self.child.take() {
+            child.wait().map_err(Error::host("fuse2fs"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // After a failure: what can be done is done, the failure itself is already told.
+        let _ = self.take_down();
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// True if something is mounted exactly there.
+fn is_mount_point(path: &Path) -> Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).map_err(Error::host(path));
+    Ok(device(path)? != device(path.parent().unwrap_or(path))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_and_their_failures_told() {
+        assert!(is_installed("sh") && !is_installed("no-such-program"));
+        assert_eq!(run(command("echo").arg("x")).unwrap(), "x\n");
+        let error = run(command("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3: why"), "{error}");
+        assert!(run(&mut command("no-such-program")).unwrap_err().to_string().contains("no-such-program"));
+    }
+
+    #[test]
+    fn a_directory_is_no_mount_point_but_proc_is() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!is_mount_point(directory.path()).unwrap());
+        assert!(is_mount_point(Path::new("/proc")).unwrap());
+    }
+}

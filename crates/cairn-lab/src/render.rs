@@ -1,0 +1,12 @@
+//! Forms of a result for people: text for a terminal, a page for a browser.
+
+mod chart;
+mod figure;
+mod page;
+mod table;
+
+pub use page::html;
+pub use table::text;
+
+#[cfg(test)]
+mod tests;

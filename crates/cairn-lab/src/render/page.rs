@@ -1,0 +1,86 @@
+//! The HTML form: one page without anything outside it, well-formed as XML too.
+
+use std::fmt::Write;
+
+use super::table::{cells, goal_cells};
+use super::{chart, table};
+use crate::goal::Verdict;
+use crate::record::Record;
+
+const STYLE: &str = "\
+body { font: 15px/1.5 sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: #16202a; }
+h1 { margin-bottom: 0; } .origin { color: #5b6770; font-size: 13px; }
+table { border-collapse: collapse; font-size: 13px; margin: 1em 0; }
+th, td { padding: 2px 9px; border-bottom: 1px solid #dde3e8; text-align: right; }
+th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; }
+.met { color: #047857; } .not-met { color: #b91c1c; } .not-measured { color: #6b7280; }
+svg { width: 100%; height: auto; } code { background: #f1f4f6; padding: 1px 4px; }
+";
+
+/// A page for a browser.
+#[must_use]
+pub fn html(record: &Record) -> String {
+    let name = escape(&record.experiment);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<title>cairn lab {name}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<p>{}</p>\n<p class=\"origin\">{}</p>\n",
+        escape(&record.question),
+        escape(&table::origin(record)),
+    );
+    goals(&mut page, record);
+    for section in &record.sections {
+        let _ = writeln!(page, "<h2 id=\"{}\">{}</h2>", escape(&section.id), escape(&section.title));
+        page.push_str(&chart::svg(section));
+        let _ = writeln!(page, "<p>× is against <code>{}</code>.</p>", escape(&section.baseline));
+        rows(&mut page, &cells(section), |_| String::new());
+    }
+    notes(&mut page, record);
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn goals(page: &mut String, record: &Record) {
+    if record.goals.is_empty() {
+        return;
+    }
+    page.push_str("<h2 id=\"goals\">Goals</h2>\n");
+    rows(page, &goal_cells(&record.goals), |index| {
+        let class = record.goals.get(index).map_or("", |goal| match goal.verdict {
+            Verdict::Met => "met",
+            Verdict::NotMet => "not-met",
+            Verdict::NotMeasured => "not-measured",
+        });
+        format!(" class=\"{class}\"")
+    });
+}
+
+fn notes(page: &mut String, record: &Record) {
+    if record.notes.is_empty() {
+        return;
+    }
+    page.push_str("<h2 id=\"notes\">Notes</h2>\n<ul>\n");
+    for note in &record.notes {
+        let _ = writeln!(page, "<li>{}</li>", escape(note));
+    }
+    page.push_str("</ul>\n");
+}
+
+/// A table; `attributes` are those of its body's rows.
+fn rows(page: &mut String, cells: &[Vec<String>], attributes: impl Fn(usize) -> String) {
+    page.push_str("<table>\n");
+    for (index, line) in cells.iter().enumerate() {
+        let tag = if index == 0 { "th" } else { "td" };
+        let attributes = index.checked_sub(1).map_or(String::new(), &attributes);
+        let _ = write!(page, "<tr{attributes}>");
+        for cell in line {
+            let _ = write!(page, "<{tag}>{}</{tag}>", escape(cell));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
+}
+
+/// Text inside an element or attribute.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,120 @@
+//! The text form: a table a section, goals, notes.
+
+use std::fmt::Write;
+
+use super::figure::figure;
+use crate::goal::Goal;
+use crate::record::Record;
+use crate::section::{Row, Section};
+
+/// Everything, for a terminal or a file. Tables are Markdown too.
+#[must_use]
+pub fn text(record: &Record) -> String {
+    let mut text = format!("{}: {}\n{}\n", record.experiment, record.question, origin(record));
+    for section in &record.sections {
+        let _ = write!(text, "\n{} (× is against {})\n\n{}", section.title, section.baseline, grid(&cells(section)));
+    }
+    if !record.goals.is_empty() {
+        let _ = write!(text, "\nGoals\n\n{}", grid(&goal_cells(&record.goals)));
+    }
+    if !record.notes.is_empty() {
+        text.push_str("\nNotes\n");
+        for note in &record.notes {
+            let _ = writeln!(text, "- {note}");
+        }
+    }
+    text
+}
+
+/// Machine, version, command.
+pub(super) fn origin(record: &Record) -> String {
+    let machine = &record.machine;
+    format!(
+        "{}, {} cores, {} MiB, Linux {}, load {:.1}; cairn {} ({} build); {}; {} repetitions, {:.0} s; {}",
+        machine.cpu,
+        machine.cores,
+        machine.memory_bytes >> 20,
+        machine.kernel,
+        machine.load,
+        record.version,
+        record.build,
+        record.started,
+        record.repetitions,
+        record.seconds,
+        record.command,
+    )
+}
+
+/// Headings, then one line for each row and subject.
+pub(super) fn cells(section: &Section) -> Vec<Vec<String>> {
+    let primary = section.metrics.iter().position(|metric| metric.name == section.primary);
+    let mut headings = vec!["work".to_owned(), "subject".to_owned()];
+    for (index, metric) in section.metrics.iter().enumerate() {
+        headings.push(metric.heading.clone());
+        if Some(index) == primary {
+            headings.extend(["min–max".to_owned(), "×".to_owned()]);
+        }
+    }
+    let mut lines = vec![headings];
+    let mut last = "";
+    for row in &section.rows {
+        let name = if row.row == last { "" } else { row.row.as_str() };
+        lines.push(line(section, row, name, primary));
+        last = &row.row;
+    }
+    lines
+}
+
+fn line(section: &Section, row: &Row, name: &str, primary: Option<usize>) -> Vec<String> {
+    let mut line = vec![name.to_owned(), row.subject.clone()];
+    for (index, metric) in section.metrics.iter().enumerate() {
+        let value = row.values.get(&metric.name);
+        line.push(value.map_or(String::new(), |value| figure(value.median)));
+        if Some(index) == primary {
+            line.push(value.map_or(String::new(), |value| format!("{}–{}", figure(value.min), figure(value.max))));
+            line.push(row.ratio.as_ref().map_or(String::new(), |ratio| figure(ratio.median)));
+        }
+    }
+    line
+}
+
+/// Verdict, goal, target, measured.
+pub(super) fn goal_cells(goals: &[Goal]) -> Vec<Vec<String>> {
+    let mut lines = vec![["goal", "target", "measured", "verdict"].map(str::to_owned).to_vec()];
+    for goal in goals {
+        lines.push(vec![
+            goal.text.clone(),
+            format!("{} {}", goal.relation.sign(), figure(goal.target)),
+            goal.measured.map_or("-".to_owned(), figure),
+            goal.verdict.words().to_owned(),
+        ]);
+    }
+    lines
+}
+
+/// A Markdown table with aligned columns; the first line is the heading, numbers are flush right.
+fn grid(lines: &[Vec<String>]) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0).max(1)).collect();
+    let right: Vec<bool> = (0..columns).map(|column| is_numeric(lines, column)).collect();
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        for ((cell, width), right) in line.iter().zip(&widths).zip(&right) {
+            let _ = if *right { write!(text, "| {cell:>width$} ") } else { write!(text, "| {cell:<width$} ") };
+        }
+        text.push_str("|\n");
+        if index == 0 {
+            for (width, right) in widths.iter().zip(&right) {
+                let _ = write!(text, "|{}{}", "-".repeat(width + 1), if *right { ":" } else { "-" });
+            }
+            text.push_str("|\n");
+        }
+    }
+    text
+}
+
+fn is_numeric(lines: &[Vec<String>], column: usize) -> bool {
+    let mut cells = lines.iter().skip(1).filter_map(|line| line.get(column)).filter(|cell| !cell.is_empty());
+    cells.all(|cell| cell.chars().all(|c| c.is_ascii_digit() || ".,-–≥≤< ".contains(c)))
+}

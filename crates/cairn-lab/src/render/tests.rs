@@ -1,0 +1,122 @@
+//! The forms hold what the record holds; the page is well-formed and needs nothing else.
+
+use crate::experiment::Scale;
+use crate::goal::{Goal, Relation};
+use crate::machine::Machine;
+use crate::record::{Record, SCHEMA};
+use crate::section::{Builder, Metric};
+
+fn record() -> Record {
+    let metrics = vec![Metric::higher("mib_per_s", "MiB/s"), Metric::lower("map_calls", "map calls/MiB")];
+    let mut builder = Builder::new("writes", "Writes & <more>", &["off", "on"], metrics);
+    for sample in [4000.0, 4321.0, 5000.0] {
+        builder.add("append 1M", "off", &[("mib_per_s", 1000.0), ("map_calls", 256.0)]);
+        builder.add("append 1M", "on", &[("mib_per_s", sample), ("map_calls", 0.25)]);
+    }
+    Record {
+        schema: SCHEMA,
+        experiment: "test".into(),
+        question: "Is \"a\" < b?".into(),
+        command: "cairn lab test".into(),
+        version: "0.0.0".into(),
+        build: "debug".into(),
+        started: "2026-11-21T00:00:00Z".into(),
+        seconds: 1.5,
+        scale: Scale::Quick,
+        repetitions: 3,
+        machine: Machine { cpu: "C&A".into(), cores: 2, memory_bytes: 1 << 30, kernel: "6".into(), load: 0.0 },
+        sections: vec![builder.finish()],
+        goals: vec![
+            Goal::judge("append ≥ 2.9 ×", Relation::AtLeast, 2.9, Some(4.321)),
+            Goal::judge("calls", Relation::AtMost, 0.1, Some(0.25)),
+            Goal::judge("mounted", Relation::AtLeast, 4.0, None),
+        ],
+        notes: vec!["no /dev/fuse <here>".into()],
+    }
+}
+
+/// Walks tags as an XML parser would: names match, nothing is left open, text has no bare `<` or `&`. Returns all text.
+fn parse(page: &str) -> Vec<String> {
+    let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("a document type");
+    let (mut open, mut texts) = (Vec::new(), Vec::new());
+    while let Some(at) = rest.find('<') {
+        let (text, tag) = rest.split_at(at);
+        check_entities(text);
+        if !text.trim().is_empty() {
+            assert!(!open.is_empty(), "text outside: {text}");
+            texts.push(text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"));
+        }
+        let end = tag.find('>').expect("an end of the tag");
+        let inner = &tag[1..end];
+        assert!(!inner.contains('<') && inner.matches('"').count() % 2 == 0, "{inner}");
+        if let Some(name) = inner.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name));
+        } else if !inner.ends_with('/') {
+            open.push(inner.split(' ').next().unwrap().to_owned());
+        }
+        rest = &tag[end + 1..];
+    }
+    assert!(open.is_empty() && rest.trim().is_empty(), "left open: {open:?}");
+    texts
+}
+
+fn check_entities(text: &str) {
+    for (at, _) in text.match_indices('&') {
+        let entity = &text[at..];
+        assert!(["&lt;", "&gt;", "&amp;", "&quot;"].iter().any(|known| entity.starts_with(known)), "{entity}");
+    }
+}
+
+#[test]
+fn the_page_is_well_formed_and_complete() {
+    let page = super::html(&record());
+    let texts = parse(&page);
+    let has = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
+    for wanted in ["Is \"a\" < b?", "C&A", "cairn lab test", "Writes & <more>", "no /dev/fuse <here>", "not measured"] {
+        assert!(has(wanted), "{wanted} is missing");
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_from_outside() {
+    let page = super::html(&record());
+    let references = page.replace("http://www.w3.org/2000/svg", "");
+    for outside in ["http:", "https:", "<script", "<link", "<img", "url("] {
+        assert!(!references.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn charts_hold_the_medians() {
+    let record = record();
+    let svg = super::chart::svg(&record.sections[0]);
+    let texts = parse(&format!("<!DOCTYPE html>\n{svg}"));
+    for wanted in ["append 1M", "1,000", "4,321", "MiB/s (more is better)", "off", "on"] {
+        assert!(texts.iter().any(|text| text == wanted), "{wanted} is missing in {texts:?}");
+    }
+    assert_eq!(svg.matches("<line ").count(), 2, "a whisker a bar");
+}
+
+#[test]
+fn the_text_shows_figures_ratios_and_verdicts() {
+    let text = super::text(&record());
+    let line = |needle: &str| text.lines().find(|line| line.contains(needle)).unwrap_or_else(|| panic!("{text}"));
+    let on = line("| on ");
+    for figure in ["4,321", "4,000–5,000", "4.32", "0.250"] {
+        assert!(on.contains(figure), "{on}");
+    }
+    assert!(line("append ≥ 2.9").contains("| met"), "{text}");
+    assert!(line("| calls").contains("not met"), "{text}");
+    assert!(line("| mounted").contains("not measured"), "{text}");
+}
+
+#[test]
+fn json_goes_both_ways() {
+    let record = record();
+    let json = serde_json::to_value(&record).unwrap();
+    assert_eq!(json["sections"][0]["rows"][1]["values"]["mib_per_s"]["median"], 4321.0);
+    assert_eq!(json["sections"][0]["metrics"][1]["better"], "lower");
+    assert_eq!(json["goals"][1]["verdict"], "not_met");
+    assert_eq!(json["scale"], "quick");
+    assert_eq!(serde_json::from_value::<Record>(json).unwrap(), record);
+}
