@@ -1,0 +1,96 @@
+//! The crate's error, and what each becomes for a caller of the filesystem trait.
+
+use std::sync::Arc;
+
+use cairn_cache::file::CacheError;
+use cairn_cache::mapper::MapError;
+
+use crate::corrupt::Corrupt;
+
+/// Result of F2FS internals.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong inside an F2FS volume.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An answer every filesystem gives (not found, exists, no space…).
+    #[error(transparent)]
+    Vfs(#[from] cairn_vfs::Error),
+    /// The bytes on disk are wrong.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] cairn_block::Error),
+    /// An earlier failure stopped all writing.
+    #[error("the volume takes no more changes: {0}")]
+    Stopped(Arc<str>),
+    /// Not an F2FS volume.
+    #[error("no F2FS filesystem here (superblock magic is {found:#010x}, not 0xf2f52010)")]
+    NotF2fs {
+        /// What stands where the magic should.
+        found: u32,
+    },
+    /// A mount or mkfs option that is unknown, malformed, or does not fit the volume.
+    #[error("{0}")]
+    Option(String),
+    /// A feature Cairn does not know or does not maintain.
+    #[error("{0}")]
+    Feature(String),
+}
+
+impl Error {
+    /// No space left.
+    pub const NO_SPACE: Self = Self::Vfs(cairn_vfs::Error::NoSpace);
+}
+
+impl From<Error> for cairn_vfs::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Vfs(error) => error,
+            Error::Corrupt(error) => Self::Corrupt(Arc::new(error)),
+            Error::Device(error) => match error.kind {
+                cairn_block::ErrorKind::ReadOnly => Self::ReadOnly("the device accepts no writes".into()),
+                _ => Self::Io(Arc::new(error)),
+            },
+            Error::Stopped(reason) => Self::ReadOnly(reason),
+            Error::Option(what) => Self::Option(what.into()),
+            Error::Feature(what) => Self::ReadOnly(what.into()),
+            other @ Error::NotF2fs { .. } => Self::Io(Arc::new(other)),
+        }
+    }
+}
+
+impl From<CacheError> for Error {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Device(error) => Self::Device(error),
+            CacheError::Map(error) => error.into(),
+        }
+    }
+}
+
+impl From<MapError> for Error {
+    fn from(error: MapError) -> Self {
+        match error {
+            MapError::NoSpace => Self::Vfs(cairn_vfs::Error::NoSpace),
+            MapError::TooLarge => Self::Vfs(cairn_vfs::Error::TooLarge),
+            // The mapper was this crate's: its own error comes back whole.
+            MapError::Other(source) => match source.downcast_ref::<Self>() {
+                Some(error) => error.clone(),
+                None => Self::Vfs(cairn_vfs::Error::Io(source)),
+            },
+        }
+    }
+}
+
+impl From<Error> for MapError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Vfs(cairn_vfs::Error::NoSpace) => Self::NoSpace,
+            Error::Vfs(cairn_vfs::Error::TooLarge) => Self::TooLarge,
+            other => Self::Other(Arc::new(other)),
+        }
+    }
+}

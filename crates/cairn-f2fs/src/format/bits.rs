@@ -1,0 +1,96 @@
+//! Bitmaps counted from the most significant bit: bit `n` is mask `0x80 >> (n % 8)` of byte `n / 8`.
+//!
+//! Used by the NAT and SIT version bitmaps and by `valid_map`. As in [`cairn_base::bitmap`], a bit beyond the map is
+//! the caller's bug and panics.
+
+/// Is the bit set?
+#[must_use]
+pub fn test(map: &[u8], bit: usize) -> bool {
+    map[bit / 8] & mask(bit) != 0
+}
+
+/// Sets the bit; returns what it was.
+pub fn set(map: &mut [u8], bit: usize) -> bool {
+    let byte = &mut map[bit / 8];
+    let was = *byte & mask(bit) != 0;
+    *byte |= mask(bit);
+    was
+}
+
+/// Clears the bit; returns what it was.
+pub fn clear(map: &mut [u8], bit: usize) -> bool {
+    let byte = &mut map[bit / 8];
+    let was = *byte & mask(bit) != 0;
+    *byte &= !mask(bit);
+    was
+}
+
+/// Inverts the bit; returns what it is now.
+pub fn flip(map: &mut [u8], bit: usize) -> bool {
+    let byte = &mut map[bit / 8];
+    *byte ^= mask(bit);
+    *byte & mask(bit) != 0
+}
+
+/// Number of set bits.
+#[must_use]
+pub fn count(map: &[u8]) -> u32 {
+    map.iter().map(|byte| byte.count_ones()).sum()
+}
+
+/// The first clear bit in `from..end`.
+#[must_use]
+pub fn next_clear(map: &[u8], from: usize, end: usize) -> Option<usize> {
+    find(map, from, end, 0xff)
+}
+
+/// The first set bit in `from..end`.
+#[must_use]
+pub fn next_set(map: &[u8], from: usize, end: usize) -> Option<usize> {
+    find(map, from, end, 0)
+}
+
+/// The first bit that differs from `skip`'s, byte by byte where a whole byte can be skipped.
+fn find(map: &[u8], from: usize, end: usize, skip: u8) -> Option<usize> {
+    let mut bit = from;
+    while bit < end {
+        let candidates = (map[bit / 8] ^ skip) & (0xff >> (bit % 8));
+        if candidates != 0 {
+            let found = bit / 8 * 8 + candidates.leading_zeros() as usize;
+            return (found < end).then_some(found);
+        }
+        bit = (bit / 8 + 1) * 8;
+    }
+    None
+}
+
+const fn mask(bit: usize) -> u8 {
+    0x80 >> (bit % 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_zero_is_the_highest() {
+        let mut map = [0_u8; 2];
+        assert!(!set(&mut map, 0) && !set(&mut map, 9));
+        assert_eq!(map, [0x80, 0x40]);
+        assert!(test(&map, 9) && !test(&map, 8));
+        assert!(set(&mut map, 9) && clear(&mut map, 9) && !clear(&mut map, 9));
+        assert!(flip(&mut map, 15) && !flip(&mut map, 0));
+        assert_eq!((map, count(&map)), ([0, 1], 1));
+    }
+
+    #[test]
+    fn searches_agree_with_single_bits() {
+        let map = [0xff, 0x00, 0x3c, 0xff, 0x81];
+        for from in 0..=40 {
+            for end in from..=40 {
+                assert_eq!(next_set(&map, from, end), (from..end).find(|bit| test(&map, *bit)));
+                assert_eq!(next_clear(&map, from, end), (from..end).find(|bit| !test(&map, *bit)));
+            }
+        }
+    }
+}

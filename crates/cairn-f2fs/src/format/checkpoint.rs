@@ -1,0 +1,452 @@
+//! The checkpoint block: counters, the positions of the six logs, flags, and the version bitmaps of NAT and SIT.
+//!
+//! A pack begins and ends with this block; the bitmaps may run on into `cp_payload` blocks behind the first one (see
+//! [`super::pack`] for the pack's order). The checksum covers one block, never the payload.
+
+use bitflags::bitflags;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::bits;
+use super::checksum::{MAGIC, crc32};
+use super::features::Features;
+use super::layout::{Layout, Side};
+use super::log::{AllocType, Log};
+use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SegNo};
+use crate::corrupt::Corrupt;
+
+bitflags! {
+    /// `ckpt_flags`. Unknown bits are kept.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CheckpointFlags: u32 {
+        /// Written at unmount: node summaries are in the pack.
+        const UMOUNT = 0x1;
+        /// Orphan blocks are in the pack.
+        const ORPHAN_PRESENT = 0x2;
+        /// Data summaries are in the compact form.
+        const COMPACT_SUM = 0x4;
+        /// The filesystem met an error.
+        const ERROR = 0x8;
+        /// fsck must run.
+        const FSCK = 0x10;
+        /// Node summaries are in the pack although it is no unmount.
+        const FASTBOOT = 0x20;
+        /// Node footers carry this checkpoint's checksum in the upper half of their version.
+        const CRC_RECOVERY = 0x40;
+        /// `nat_bits` lie at the end of the pack's segment.
+        const NAT_BITS = 0x80;
+        /// Free space has been discarded.
+        const TRIMMED = 0x100;
+        /// Roll-forward compares only the lower half of the footers' version.
+        const NOCRC_RECOVERY = 0x200;
+        /// The checksum is at 192 and the bitmaps follow it, NAT first.
+        const LARGE_NAT_BITMAP = 0x400;
+        /// Quota files must be rebuilt.
+        const QUOTA_NEED_FSCK = 0x800;
+        /// Checkpoints are disabled.
+        const DISABLED = 0x1000;
+        /// Checkpoints are disabled, without cleaning first.
+        const DISABLED_QUICK = 0x2000;
+        /// A resize was under way.
+        const RESIZEFS = 0x4000;
+        const _ = !0;
+    }
+}
+
+/// Where the bitmaps begin without `LARGE_NAT_BITMAP`, and the lowest place of the checksum.
+const BITMAP_AT: usize = 192;
+/// Usual place of the checksum.
+pub const CHECKSUM_AT: u32 = 4092;
+/// Place of the checksum with `LARGE_NAT_BITMAP`.
+pub const LARGE_CHECKSUM_AT: u32 = BITMAP_AT as u32;
+
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawCheckpoint {
+    checkpoint_ver: U64,
+    user_block_count: U64,
+    valid_block_count: U64,
+    rsvd_segment_count: U32,
+    overprov_segment_count: U32,
+    free_segment_count: U32,
+    cur_node_segno: [U32; 8],
+    cur_node_blkoff: [U16; 8],
+    cur_data_segno: [U32; 8],
+    cur_data_blkoff: [U16; 8],
+    ckpt_flags: U32,
+    cp_pack_total_block_count: U32,
+    cp_pack_start_sum: U32,
+    valid_node_count: U32,
+    valid_inode_count: U32,
+    next_free_nid: U32,
+    sit_ver_bitmap_bytesize: U32,
+    nat_ver_bitmap_bytesize: U32,
+    checksum_offset: U32,
+    elapsed_time: U64,
+    alloc_type: [u8; 16],
+}
+
+const _: () = assert!(size_of::<RawCheckpoint>() == BITMAP_AT);
+const _: () = assert!(std::mem::offset_of!(RawCheckpoint, ckpt_flags) == 132);
+
+/// Where a log goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogPosition {
+    /// Current segment.
+    pub segno: SegNo,
+    /// Next block in it, below 512.
+    pub blkoff: u16,
+    /// How it takes blocks.
+    pub alloc: AllocType,
+}
+
+/// A decoded checkpoint: both blocks of a pack say the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Version; the valid pack with the later one counts.
+    pub version: u64,
+    /// Blocks that users may have.
+    pub user_block_count: u64,
+    /// Blocks in use: nodes, data, reserved (`NEW`) slots, headers of compressed clusters.
+    pub valid_block_count: u64,
+    /// Segments kept for cleaning.
+    pub rsvd_segment_count: u32,
+    /// Segments that users never get.
+    pub overprov_segment_count: u32,
+    /// Segments without valid blocks that no log is in.
+    pub free_segment_count: u32,
+    /// Positions of the logs, by [`Log::index`]. On a volume with the feature `ro` only the hot ones are in use.
+    pub logs: [LogPosition; Log::COUNT],
+    /// Flags.
+    pub flags: CheckpointFlags,
+    /// Blocks of the pack.
+    pub pack_total_blocks: u32,
+    /// First data summary block in the pack.
+    pub pack_start_sum: u32,
+    /// Nodes in use (without nids 1 and 2).
+    pub valid_node_count: u32,
+    /// Inodes in use.
+    pub valid_inode_count: u32,
+    /// Hint where to look for a free nid.
+    pub next_free_nid: Nid,
+    /// Place of the checksum in the block.
+    pub checksum_offset: u32,
+    /// Seconds the volume was mounted in all.
+    pub elapsed_time: u64,
+    /// Which copy of each SIT block is current (bits from the most significant one; set: the second).
+    pub sit_bitmap: Vec<u8>,
+    /// Which copy of each NAT block is current.
+    pub nat_bitmap: Vec<u8>,
+    /// Checksum of the block, part of the version in node footers. [`Checkpoint::encode`] sets it.
+    pub crc: u32,
+}
+
+/// What the two blocks of a pack must agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Version.
+    pub version: u64,
+    /// Checksum of the block.
+    pub crc: u32,
+    /// Blocks of the pack.
+    pub total_blocks: u32,
+}
+
+/// Verifies the checksum of one checkpoint block. `place` is its address, for the error.
+///
+/// # Errors
+/// The checksum's place or value is wrong.
+pub fn verify(block: &[u8], place: u64) -> Result<Stamp, Corrupt> {
+    let (raw, _) = RawCheckpoint::ref_from_prefix(whole(block)).expect("a block is longer");
+    let offset = raw.checksum_offset.get();
+    let Some(stored) = checksum_field(block, offset) else {
+        return Err(bad("checksum_offset", offset.into(), "it must be 192 to 4092, in whole words"));
+    };
+    let computed = checksum(block, offset as usize);
+    if stored != computed {
+        return Err(Corrupt::Checksum { what: "checkpoint block", place, stored, computed });
+    }
+    let total_blocks = raw.cp_pack_total_block_count.get();
+    Ok(Stamp { version: raw.checkpoint_ver.get(), crc: stored, total_blocks })
+}
+
+fn whole(block: &[u8]) -> &[u8] {
+    assert_eq!(block.len(), BLOCK_SIZE, "a whole block");
+    block
+}
+
+fn checksum_field(block: &[u8], offset: u32) -> Option<u32> {
+    if !(LARGE_CHECKSUM_AT..=CHECKSUM_AT).contains(&offset) || !offset.is_multiple_of(4) {
+        return None;
+    }
+    let bytes = block.get(offset as usize..offset as usize + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The sum over a block without the four bytes at `offset`.
+fn checksum(block: &[u8], offset: usize) -> u32 {
+    let head = crc32(MAGIC, block.get(..offset).unwrap_or_default());
+    crc32(head, block.get(offset + 4..).unwrap_or_default())
+}
+
+/// Byte offsets of the SIT and the NAT bitmap from the pack's start.
+fn bitmap_places(large: bool, layout: &Layout) -> (usize, usize) {
+    let (sit, nat) = (layout.sit_bitmap_bytes() as usize, layout.nat_bitmap_bytes() as usize);
+    if large {
+        (BITMAP_AT + 4 + nat, BITMAP_AT + 4)
+    } else if layout.cp_payload > 0 {
+        (BLOCK_SIZE, BITMAP_AT)
+    } else {
+        (BITMAP_AT, BITMAP_AT + sit)
+    }
+}
+
+impl Checkpoint {
+    /// Decodes a pack's first block with the payload blocks behind it; verifies the checksum and every field that the
+    /// layout bounds. `place` is the address of the first block.
+    ///
+    /// # Errors
+    /// The first field that cannot be.
+    ///
+    /// # Panics
+    /// `blocks` is not `1 + cp_payload` blocks: the caller's bug.
+    pub fn decode(blocks: &[u8], place: u64, layout: &Layout) -> Result<Self, Corrupt> {
+        assert_eq!(blocks.len(), (1 + layout.cp_payload as usize) * BLOCK_SIZE, "the pack's head and payload");
+        let (first, _) = blocks.split_at(BLOCK_SIZE);
+        let stamp = verify(first, place)?;
+        let (raw, _) = RawCheckpoint::ref_from_prefix(first).expect("a block is longer");
+        let flags = CheckpointFlags::from_bits_retain(raw.ckpt_flags.get());
+        let (sit_bitmap, nat_bitmap) = bitmaps(blocks, raw, flags, layout)?;
+        let checkpoint = Self {
+            version: stamp.version,
+            user_block_count: raw.user_block_count.get(),
+            valid_block_count: raw.valid_block_count.get(),
+            rsvd_segment_count: raw.rsvd_segment_count.get(),
+            overprov_segment_count: raw.overprov_segment_count.get(),
+            free_segment_count: raw.free_segment_count.get(),
+            logs: logs(raw, layout)?,
+            flags,
+            pack_total_blocks: stamp.total_blocks,
+            pack_start_sum: raw.cp_pack_start_sum.get(),
+            valid_node_count: raw.valid_node_count.get(),
+            valid_inode_count: raw.valid_inode_count.get(),
+            next_free_nid: Nid(raw.next_free_nid.get()),
+            checksum_offset: raw.checksum_offset.get(),
+            elapsed_time: raw.elapsed_time.get(),
+            sit_bitmap,
+            nat_bitmap,
+            crc: stamp.crc,
+        };
+        checkpoint.check_counts(layout)?;
+        Ok(checkpoint)
+    }
+
+    fn check_counts(&self, layout: &Layout) -> Result<(), Corrupt> {
+        let main = layout.main_segments;
+        let check = |field, value: u64, fine, expected| if fine { Ok(()) } else { Err(bad(field, value, expected)) };
+        let users = self.user_block_count;
+        let read_only = layout.features.contains(Features::RO);
+        // Only a volume that is never written keeps nothing back.
+        let room = layout.main_blocks() + u64::from(read_only);
+        check("user_block_count", users, users > 0 && users < room, "the main area is no larger")?;
+        let valid = self.valid_block_count;
+        check("valid_block_count", valid, valid <= users, "there are fewer blocks for users")?;
+        let (reserved, over) = (self.rsvd_segment_count, self.overprov_segment_count);
+        check(
+            "rsvd_segment_count",
+            reserved.into(),
+            read_only || (1..main).contains(&reserved),
+            "it must be 1 or more",
+        )?;
+        check("overprov_segment_count", over.into(), read_only || (1..main).contains(&over), "it must be 1 or more")?;
+        check(
+            "free_segment_count",
+            self.free_segment_count.into(),
+            self.free_segment_count <= main,
+            "there are fewer",
+        )?;
+        let nodes = self.valid_node_count;
+        check("valid_node_count", nodes.into(), u64::from(nodes) <= valid, "there are fewer valid blocks")?;
+        let inodes = self.valid_inode_count;
+        check("valid_inode_count", inodes.into(), inodes <= nodes, "there are fewer nodes")
+    }
+
+    /// True if this checkpoint is later than `other` (versions wrap).
+    #[must_use]
+    pub const fn is_after(&self, other: &Self) -> bool {
+        self.version.wrapping_sub(other.version).cast_signed() > 0
+    }
+
+    /// `cp_ver` of the footers of nodes written after this checkpoint and before the next.
+    #[must_use]
+    pub const fn node_version(&self) -> u64 {
+        if self.flags.contains(CheckpointFlags::CRC_RECOVERY) {
+            self.version | (self.crc as u64) << 32
+        } else {
+            self.version
+        }
+    }
+
+    /// Was a node with this `cp_ver` written after this checkpoint?
+    #[must_use]
+    pub const fn is_node_version(&self, cp_ver: u64) -> bool {
+        if self.flags.contains(CheckpointFlags::NOCRC_RECOVERY) {
+            cp_ver & 0xffff_ffff == self.version & 0xffff_ffff
+        } else {
+            cp_ver == self.node_version()
+        }
+    }
+
+    /// Does the pack contain node summaries?
+    #[must_use]
+    pub const fn has_node_summaries(&self) -> bool {
+        self.flags.intersects(CheckpointFlags::UMOUNT.union(CheckpointFlags::FASTBOOT))
+    }
+
+    /// Position of a log.
+    #[must_use]
+    pub const fn log(&self, log: Log) -> LogPosition {
+        self.logs[log.index()]
+    }
+
+    /// Which copy of a logical NAT block (below [`Layout::nat_blocks`]) is current.
+    #[must_use]
+    pub fn nat_side(&self, block: u32) -> Side {
+        Side::of_bit(bits::test(&self.nat_bitmap, block as usize))
+    }
+
+    /// Which copy of a logical SIT block (below [`Layout::sit_blocks`]) is current.
+    #[must_use]
+    pub fn sit_side(&self, block: u32) -> Side {
+        Side::of_bit(bits::test(&self.sit_bitmap, block as usize))
+    }
+
+    /// The first block and its payload blocks, one after the other, with the checksum; the pack's last block equals the
+    /// first. Sets [`Checkpoint::crc`], and [`Checkpoint::checksum_offset`] as the flags demand.
+    ///
+    /// # Panics
+    /// The bitmaps do not have the layout's size.
+    #[must_use]
+    pub fn encode(&mut self, layout: &Layout) -> Vec<u8> {
+        assert_eq!(self.sit_bitmap.len(), layout.sit_bitmap_bytes() as usize, "SIT bitmap");
+        assert_eq!(self.nat_bitmap.len(), layout.nat_bitmap_bytes() as usize, "NAT bitmap");
+        let large = self.flags.contains(CheckpointFlags::LARGE_NAT_BITMAP);
+        if large {
+            self.checksum_offset = LARGE_CHECKSUM_AT;
+        } else if self.checksum_offset == 0 || self.checksum_offset == LARGE_CHECKSUM_AT {
+            self.checksum_offset = CHECKSUM_AT;
+        }
+        let mut blocks = vec![0; (1 + layout.cp_payload as usize) * BLOCK_SIZE];
+        let (sit_at, nat_at) = bitmap_places(large, layout);
+        blocks[..BITMAP_AT].copy_from_slice(self.to_raw().as_bytes());
+        blocks[sit_at..sit_at + self.sit_bitmap.len()].copy_from_slice(&self.sit_bitmap);
+        blocks[nat_at..nat_at + self.nat_bitmap.len()].copy_from_slice(&self.nat_bitmap);
+        let at = self.checksum_offset as usize;
+        self.crc = checksum(&blocks[..BLOCK_SIZE], at);
+        blocks[at..at + 4].copy_from_slice(&self.crc.to_le_bytes());
+        blocks
+    }
+
+    fn to_raw(&self) -> RawCheckpoint {
+        let mut raw = RawCheckpoint::new_zeroed();
+        raw.checkpoint_ver = self.version.into();
+        raw.user_block_count = self.user_block_count.into();
+        raw.valid_block_count = self.valid_block_count.into();
+        raw.rsvd_segment_count = self.rsvd_segment_count.into();
+        raw.overprov_segment_count = self.overprov_segment_count.into();
+        raw.free_segment_count = self.free_segment_count.into();
+        raw.cur_node_segno = [u32::MAX.into(); 8];
+        raw.cur_data_segno = [u32::MAX.into(); 8];
+        for log in Log::ALL {
+            let position = self.log(log);
+            let (segnos, blkoffs) = if log.is_node() {
+                (&mut raw.cur_node_segno, &mut raw.cur_node_blkoff)
+            } else {
+                (&mut raw.cur_data_segno, &mut raw.cur_data_blkoff)
+            };
+            segnos[log.index() % 3] = position.segno.get().into();
+            blkoffs[log.index() % 3] = position.blkoff.into();
+            raw.alloc_type[log.index()] = position.alloc as u8;
+        }
+        raw.ckpt_flags = self.flags.bits().into();
+        raw.cp_pack_total_block_count = self.pack_total_blocks.into();
+        raw.cp_pack_start_sum = self.pack_start_sum.into();
+        raw.valid_node_count = self.valid_node_count.into();
+        raw.valid_inode_count = self.valid_inode_count.into();
+        raw.next_free_nid = self.next_free_nid.get().into();
+        raw.sit_ver_bitmap_bytesize = (self.sit_bitmap.len() as u32).into();
+        raw.nat_ver_bitmap_bytesize = (self.nat_bitmap.len() as u32).into();
+        raw.checksum_offset = self.checksum_offset.into();
+        raw.elapsed_time = self.elapsed_time.into();
+        raw
+    }
+}
+
+fn bitmaps(
+    blocks: &[u8],
+    raw: &RawCheckpoint,
+    flags: CheckpointFlags,
+    layout: &Layout,
+) -> Result<(Vec<u8>, Vec<u8>), Corrupt> {
+    let large = flags.contains(CheckpointFlags::LARGE_NAT_BITMAP);
+    let offset = raw.checksum_offset.get();
+    if large && offset != LARGE_CHECKSUM_AT {
+        return Err(bad("checksum_offset", offset.into(), "with a large NAT bitmap only 192 is possible"));
+    }
+    let (sit_at, nat_at) = bitmap_places(large, layout);
+    let take = |field, at: usize, stored: u32, right: u32| {
+        if stored != right {
+            return Err(bad(field, stored.into(), "the area's size gives another"));
+        }
+        let end = at + stored as usize;
+        let bytes = blocks.get(at..end).ok_or_else(|| bad(field, stored.into(), "the pack has no room for it"))?;
+        // In the first block the bitmaps must end before a checksum behind them.
+        if !large && at < BLOCK_SIZE && end > offset as usize {
+            return Err(bad(field, stored.into(), "it runs into the checksum"));
+        }
+        Ok(bytes.to_vec())
+    };
+    let sit = take("sit_ver_bitmap_bytesize", sit_at, raw.sit_ver_bitmap_bytesize.get(), layout.sit_bitmap_bytes())?;
+    let nat = take("nat_ver_bitmap_bytesize", nat_at, raw.nat_ver_bitmap_bytesize.get(), layout.nat_bitmap_bytes())?;
+    Ok((sit, nat))
+}
+
+fn logs(raw: &RawCheckpoint, layout: &Layout) -> Result<[LogPosition; Log::COUNT], Corrupt> {
+    let mut logs = [LogPosition::default(); Log::COUNT];
+    let mut places: Vec<SegNo> = Vec::new();
+    let read_only = layout.features.contains(Features::RO);
+    for log in Log::ALL {
+        let (segnos, blkoffs) = if log.is_node() {
+            (&raw.cur_node_segno, &raw.cur_node_blkoff)
+        } else {
+            (&raw.cur_data_segno, &raw.cur_data_blkoff)
+        };
+        let (segno, blkoff) = (SegNo(segnos[log.index() % 3].get()), blkoffs[log.index() % 3].get());
+        // A volume that is never written has only two logs; the other fields mean nothing.
+        let in_use = !read_only || matches!(log, Log::HotData | Log::HotNode);
+        if in_use && segno.get() >= layout.main_segments {
+            return Err(bad("cur_segno", segno.get().into(), "there is no such segment"));
+        }
+        if in_use && u32::from(blkoff) >= BLOCKS_PER_SEGMENT {
+            return Err(bad("cur_blkoff", blkoff.into(), "a segment has 512 blocks"));
+        }
+        if in_use && places.contains(&segno) {
+            return Err(bad("cur_segno", segno.get().into(), "another log is in the same segment"));
+        }
+        places.extend(in_use.then_some(segno));
+        let alloc = match raw.alloc_type[log.index()] {
+            1 => AllocType::Ssr,
+            _ => AllocType::Lfs,
+        };
+        logs[log.index()] = LogPosition { segno, blkoff, alloc };
+    }
+    Ok(logs)
+}
+
+fn bad(field: &'static str, value: u64, expected: &'static str) -> Corrupt {
+    Corrupt::Checkpoint { field, value, expected }
+}
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+pub(crate) mod tests;

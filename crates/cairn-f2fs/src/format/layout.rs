@@ -1,0 +1,352 @@
+//! Where everything lies: the validated geometry of a volume, and the arithmetic of its addresses.
+//!
+//! Areas follow each other from `segment0`: checkpoint (2 segments), SIT, NAT, SSA, main. All are whole segments.
+
+use cairn_base::Pba;
+
+use super::features::Features;
+use super::superblock::Superblock;
+use super::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid, SegNo};
+use super::{nat, sit};
+use crate::corrupt::Corrupt;
+
+/// Most segments a volume may have.
+const MAX_SEGMENTS: u32 = 8_388_608;
+/// Blocks of a pack's segment that the payload leaves to everything else: two checkpoint blocks, six summaries.
+const PACK_FIXED: u32 = 2 + 6;
+const BPS: u64 = BLOCKS_PER_SEGMENT as u64;
+
+/// One of the two checkpoint packs, or of the two copies of a NAT or SIT block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+}
+
+impl Side {
+    /// The one that is not this.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+
+    /// From a bit of a version bitmap.
+    #[must_use]
+    pub const fn of_bit(second: bool) -> Self {
+        if second { Self::Second } else { Self::First }
+    }
+}
+
+/// Validated geometry. Copy it freely; nothing in it changes while a volume is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Feature bits.
+    pub features: Features,
+    /// Identity, the seed of inode checksums.
+    pub uuid: [u8; 16],
+    /// First block of the checkpoint area.
+    pub cp: u32,
+    /// First block of the SIT.
+    pub sit: u32,
+    /// First block of the NAT.
+    pub nat: u32,
+    /// First block of the summary area.
+    pub ssa: u32,
+    /// First block of the main area.
+    pub main: u32,
+    /// Segments of both SIT copies.
+    pub sit_segments: u32,
+    /// Segments of both NAT copies.
+    pub nat_segments: u32,
+    /// Segments of the summary area.
+    pub ssa_segments: u32,
+    /// Segments of the main area.
+    pub main_segments: u32,
+    /// All segments.
+    pub total_segments: u32,
+    /// Segments a section: the unit of cleaning.
+    pub segs_per_sec: u32,
+    /// Sections a zone.
+    pub secs_per_zone: u32,
+    /// Sections of the main area.
+    pub sections: u32,
+    /// Blocks of the volume.
+    pub block_count: u64,
+    /// Blocks of a checkpoint pack that continue the bitmaps of its first block.
+    pub cp_payload: u32,
+    /// Hidden quota inodes: user, group, project (0: none).
+    pub quota_inodes: [Nid; 3],
+}
+
+impl Layout {
+    /// Checks the superblock's geometry against itself and the device's size in bytes.
+    ///
+    /// # Errors
+    /// The first field that cannot be.
+    pub fn new(superblock: &Superblock, device_bytes: u64) -> Result<Self, Corrupt> {
+        let layout = Self {
+            features: superblock.features,
+            uuid: superblock.uuid,
+            cp: superblock.cp_blkaddr.get(),
+            sit: superblock.sit_blkaddr.get(),
+            nat: superblock.nat_blkaddr.get(),
+            ssa: superblock.ssa_blkaddr.get(),
+            main: superblock.main_blkaddr.get(),
+            sit_segments: superblock.segment_count_sit,
+            nat_segments: superblock.segment_count_nat,
+            ssa_segments: superblock.segment_count_ssa,
+            main_segments: superblock.segment_count_main,
+            total_segments: superblock.segment_count,
+            segs_per_sec: superblock.segs_per_sec,
+            secs_per_zone: superblock.secs_per_zone,
+            sections: superblock.section_count,
+            block_count: superblock.block_count,
+            cp_payload: superblock.cp_payload,
+            quota_inodes: superblock.qf_ino,
+        };
+        layout.check_counts(superblock)?;
+        layout.check_areas(superblock)?;
+        layout.check_device(superblock, device_bytes)?;
+        Ok(layout)
+    }
+
+    fn check_counts(&self, superblock: &Superblock) -> Result<(), Corrupt> {
+        let total = self.total_segments;
+        check("segment_count", total, (9..=MAX_SEGMENTS).contains(&total), "it must be 9 to 8388608")?;
+        let within = u64::from(total) <= self.block_count / BPS;
+        check("segment_count", total, within, "block_count has room for fewer")?;
+        let main = self.main_segments;
+        check(
+            "section_count",
+            self.sections,
+            (1..=main).contains(&self.sections),
+            "it must be 1 to segment_count_main",
+        )?;
+        let exact = u64::from(self.sections) * u64::from(self.segs_per_sec) == u64::from(main);
+        check("segs_per_sec", self.segs_per_sec, exact, "times section_count it must give segment_count_main")?;
+        let zone = self.secs_per_zone;
+        check("secs_per_zone", zone, (1..=self.sections).contains(&zone), "it must be 1 to section_count")?;
+        let ckpt = superblock.segment_count_ckpt;
+        check("segment_count_ckpt", ckpt, ckpt == 2, "only 2 is possible")?;
+        let sit = self.sit_segments;
+        check("segment_count_sit", sit, sit >= 2 && sit.is_multiple_of(2), "it must be even and positive")?;
+        let nat = self.nat_segments;
+        check("segment_count_nat", nat, nat >= 2 && nat.is_multiple_of(2), "it must be even and positive")?;
+        let payload = self.cp_payload;
+        check("cp_payload", payload, payload < BLOCKS_PER_SEGMENT - PACK_FIXED, "a pack has room for 503")?;
+        // Every segment needs its SIT entry and its summary block.
+        let entries = u64::from(self.sit_blocks()) * sit::ENTRIES_PER_BLOCK as u64;
+        check("segment_count_sit", sit, entries >= u64::from(main), "too few for segment_count_main")?;
+        // A volume that is never written is never cleaned: mkfs gives it no summaries.
+        let summaries = u64::from(self.ssa_segments) * BPS;
+        let enough = summaries >= u64::from(main) || self.features.contains(Features::RO);
+        check("segment_count_ssa", self.ssa_segments, enough, "too few for segment_count_main")
+    }
+
+    fn check_areas(&self, superblock: &Superblock) -> Result<(), Corrupt> {
+        let start = superblock.segment0_blkaddr.get();
+        check(
+            "cp_blkaddr",
+            self.cp,
+            self.cp == start && start >= 2,
+            "it must be segment0_blkaddr, after the superblocks",
+        )?;
+        let areas = [
+            ("sit_blkaddr", self.sit, self.cp, 2),
+            ("nat_blkaddr", self.nat, self.sit, self.sit_segments),
+            ("ssa_blkaddr", self.ssa, self.nat, self.nat_segments),
+            ("main_blkaddr", self.main, self.ssa, self.ssa_segments),
+        ];
+        for (field, at, before, segments) in areas {
+            let right = u64::from(before) + u64::from(segments) * BPS;
+            check(field, at, u64::from(at) == right, "the area before it ends elsewhere")?;
+        }
+        let main_end = u64::from(self.main) + u64::from(self.main_segments) * BPS;
+        let end = u64::from(start) + u64::from(self.total_segments) * BPS;
+        let fits = main_end <= end && main_end <= self.block_count && main_end <= u64::from(BlockAddr::COMPRESS.get());
+        check("segment_count_main", self.main_segments, fits, "the main area ends beyond the volume")
+    }
+
+    fn check_device(&self, superblock: &Superblock, device_bytes: u64) -> Result<(), Corrupt> {
+        if let Some(second) = superblock.devs.iter().skip(1).find(|dev| dev.path[0] != 0) {
+            let expected = "volumes on several devices are not supported";
+            return Err(Corrupt::Superblock { field: "devs", value: second.total_segments.into(), expected });
+        }
+        let main_end = (u64::from(self.main) + u64::from(self.main_segments) * BPS) * BLOCK_BYTES;
+        if main_end > device_bytes {
+            let expected = "the device is smaller than the volume";
+            return Err(Corrupt::Superblock { field: "block_count", value: self.block_count, expected });
+        }
+        Ok(())
+    }
+
+    // --- main area ---
+
+    /// Blocks of the main area.
+    #[must_use]
+    pub const fn main_blocks(&self) -> u64 {
+        self.main_segments as u64 * BPS
+    }
+
+    /// True if the address lies in the main area (so none of the special values).
+    #[must_use]
+    pub const fn in_main(&self, addr: BlockAddr) -> bool {
+        addr.get() >= self.main && ((addr.get() - self.main) as u64) < self.main_blocks()
+    }
+
+    /// Segment and block within it of an address in the main area.
+    #[must_use]
+    pub const fn segment_of(&self, addr: BlockAddr) -> Option<(SegNo, u16)> {
+        if !self.in_main(addr) {
+            return None;
+        }
+        let block = addr.get() - self.main;
+        Some((SegNo(block / BLOCKS_PER_SEGMENT), (block % BLOCKS_PER_SEGMENT) as u16))
+    }
+
+    /// Address of block `offset` (below 512) of a segment of the main area.
+    ///
+    /// # Panics
+    /// There is no such block: the caller's bug.
+    #[must_use]
+    pub fn address(&self, segno: SegNo, offset: u16) -> BlockAddr {
+        assert!(segno.get() < self.main_segments && u32::from(offset) < BLOCKS_PER_SEGMENT, "{segno}/{offset}");
+        BlockAddr(self.main + segno.get() * BLOCKS_PER_SEGMENT + u32::from(offset))
+    }
+
+    /// Section of a segment.
+    #[must_use]
+    pub const fn section_of(&self, segno: SegNo) -> u32 {
+        segno.get() / self.segs_per_sec
+    }
+
+    /// First segment of a section.
+    #[must_use]
+    pub const fn first_segment(&self, section: u32) -> SegNo {
+        SegNo(section * self.segs_per_sec)
+    }
+
+    /// Zone of a segment.
+    #[must_use]
+    pub const fn zone_of(&self, segno: SegNo) -> u32 {
+        self.section_of(segno) / self.secs_per_zone
+    }
+
+    /// The summary block of a segment in the summary area.
+    #[must_use]
+    pub const fn summary_address(&self, segno: SegNo) -> Pba {
+        Pba(self.ssa as u64 + segno.get() as u64)
+    }
+
+    // --- NAT ---
+
+    /// Logical blocks of the NAT: half of what the area holds.
+    #[must_use]
+    pub const fn nat_blocks(&self) -> u32 {
+        self.nat_segments / 2 * BLOCKS_PER_SEGMENT
+    }
+
+    /// Bytes of the NAT's version bitmap.
+    #[must_use]
+    pub const fn nat_bitmap_bytes(&self) -> u32 {
+        self.nat_blocks() / 8
+    }
+
+    /// One more than the highest nid.
+    #[must_use]
+    pub const fn max_nid(&self) -> u32 {
+        self.nat_blocks().saturating_mul(nat::ENTRIES_PER_BLOCK as u32)
+    }
+
+    /// True if the NAT has an entry for it and it is not nid 0.
+    #[must_use]
+    pub const fn is_nid(&self, nid: Nid) -> bool {
+        nid.get() != 0 && nid.get() < self.max_nid()
+    }
+
+    /// Logical NAT block that holds an nid's entry, and the entry's index in it.
+    #[must_use]
+    pub const fn nat_place(nid: Nid) -> (u32, usize) {
+        let per_block = nat::ENTRIES_PER_BLOCK as u32;
+        (nid.get() / per_block, (nid.get() % per_block) as usize)
+    }
+
+    /// Address of one of the copies of a logical NAT block: the copies alternate segment by segment.
+    #[must_use]
+    pub const fn nat_address(&self, block: u32, side: Side) -> Pba {
+        let pair = (block / BLOCKS_PER_SEGMENT) as u64 * 2 * BPS;
+        let copy = match side {
+            Side::First => 0,
+            Side::Second => BPS,
+        };
+        Pba(self.nat as u64 + pair + copy + (block % BLOCKS_PER_SEGMENT) as u64)
+    }
+
+    // --- SIT ---
+
+    /// Logical blocks of the SIT: half of what the area holds.
+    #[must_use]
+    pub const fn sit_blocks(&self) -> u32 {
+        self.sit_segments / 2 * BLOCKS_PER_SEGMENT
+    }
+
+    /// Bytes of the SIT's version bitmap.
+    #[must_use]
+    pub const fn sit_bitmap_bytes(&self) -> u32 {
+        self.sit_blocks() / 8
+    }
+
+    /// SIT blocks that hold entries of segments that exist.
+    #[must_use]
+    pub const fn sit_blocks_used(&self) -> u32 {
+        self.main_segments.div_ceil(sit::ENTRIES_PER_BLOCK as u32)
+    }
+
+    /// Logical SIT block that holds a segment's entry, and the entry's index in it.
+    #[must_use]
+    pub const fn sit_place(segno: SegNo) -> (u32, usize) {
+        let per_block = sit::ENTRIES_PER_BLOCK as u32;
+        (segno.get() / per_block, (segno.get() % per_block) as usize)
+    }
+
+    /// Address of one of the copies of a logical SIT block: all first copies, then all second ones.
+    #[must_use]
+    pub const fn sit_address(&self, block: u32, side: Side) -> Pba {
+        let copy = match side {
+            Side::First => 0,
+            Side::Second => self.sit_blocks() as u64,
+        };
+        Pba(self.sit as u64 + copy + block as u64)
+    }
+
+    // --- checkpoint ---
+
+    /// First block of a checkpoint pack.
+    #[must_use]
+    pub const fn pack_start(&self, pack: Side) -> Pba {
+        let copy = match pack {
+            Side::First => 0,
+            Side::Second => BPS,
+        };
+        Pba(self.cp as u64 + copy)
+    }
+
+    /// Most orphans a checkpoint can name.
+    #[must_use]
+    pub const fn max_orphans(&self) -> u32 {
+        (BLOCKS_PER_SEGMENT - PACK_FIXED - self.cp_payload) * super::orphan::INOS_PER_BLOCK as u32
+    }
+}
+
+fn check(field: &'static str, value: u32, fine: bool, expected: &'static str) -> Result<(), Corrupt> {
+    if fine { Ok(()) } else { Err(Corrupt::Superblock { field, value: value.into(), expected }) }
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+pub(crate) mod tests;

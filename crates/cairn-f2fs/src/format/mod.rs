@@ -1,0 +1,46 @@
+//! The structures on disk: decoding, validation, encoding. No I/O and no locks here.
+//!
+//! `Raw*` types are the bytes; what has been decoded is validated and safe to compute with. All integers are
+//! little-endian, a block is 4096 bytes, a segment 512 blocks. Source of every fact: the kernel's F2FS documentation
+//! (Documentation/filesystems/f2fs) and images made by f2fs-tools.
+//!
+//! Functions that take a whole block (`&[u8]` of [`units::BLOCK_SIZE`] bytes) panic on any other length: the length of
+//! a buffer is ours, only its contents are the disk's.
+//!
+//! Three bit orders exist: version bitmaps and `valid_map` count bits from the most significant one ([`bits`]), dentry
+//! bitmaps from the least significant one (`cairn_base::bitmap`).
+
+pub mod bits;
+pub mod checkpoint;
+pub mod checksum;
+pub mod dentry;
+pub mod features;
+pub mod hash;
+pub mod inode;
+pub mod layout;
+pub mod log;
+pub mod nat;
+pub mod node;
+pub mod orphan;
+pub mod pack;
+pub mod path;
+pub mod sit;
+pub mod summary;
+pub mod superblock;
+pub mod units;
+pub mod xattr;
+
+pub use checkpoint::{Checkpoint, CheckpointFlags};
+pub use features::Features;
+pub use inode::Inode;
+pub use layout::Layout;
+pub use log::Log;
+pub use nat::NatEntry;
+pub use node::NodeFooter;
+pub use sit::SitEntry;
+pub use summary::Summary;
+pub use superblock::Superblock;
+pub use units::{BlockAddr, Nid, SegNo};
+
+#[cfg(test)]
+mod image_tests;

@@ -1,0 +1,232 @@
+//! Arithmetic of the node tree: which pointer of which node a file block is, and which node has which offset.
+//!
+//! An inode has `inode_slots` data pointers of its own (it varies, see [`super::Inode::address_slots`]) and five nids: two
+//! direct nodes, two indirect ones, one double indirect. With N = 1018 pointers a node, offsets in the tree are: inode 0,
+//! direct 1 and 2, indirect 3 with its directs 4…, indirect 4+N with its directs 5+N…, double indirect 5+2N, its k-th
+//! indirect 6+2N+k(N+1), followed by that one's directs.
+
+use super::node::{POINTERS, XATTR_OFFSET};
+
+const N: u64 = POINTERS as u64;
+const OFFSET_N: u32 = POINTERS as u32;
+/// Offset of the second indirect node.
+const SECOND_INDIRECT: u32 = 4 + OFFSET_N;
+/// Offset of the double indirect node.
+const DOUBLE_INDIRECT: u32 = 5 + 2 * OFFSET_N;
+/// One more than the highest offset.
+const END: u32 = DOUBLE_INDIRECT + 1 + OFFSET_N * (OFFSET_N + 1);
+
+/// How many data pointers an inode and its direct nodes use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeShape {
+    /// Data pointers in the inode (0 to 923).
+    pub inode_slots: u32,
+    /// Data pointers used in a direct node: 1018, or less where whole clusters must fit.
+    pub node_slots: u32,
+}
+
+/// The way from an inode to a data pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodePath {
+    /// Nodes below the inode: 0 (the pointer is in the inode) to 3.
+    pub depth: usize,
+    /// With depth 0, `slots[0]` is the data pointer in the inode; else it is the index of the inode's nid (0 to 4) and
+    /// `slots[d]` the index within the node at depth `d`.
+    pub slots: [u16; 4],
+    /// Offsets in the tree of the nodes at each depth; `offsets[0]` is 0, the inode.
+    pub offsets: [u32; 4],
+    /// Data pointers from this one to the end of its node, itself included.
+    pub rest: u32,
+}
+
+/// What stands at an offset of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// The inode.
+    Inode,
+    /// A direct node: pointers are block addresses.
+    Direct,
+    /// An indirect node: pointers are nids of direct nodes.
+    Indirect,
+    /// The double indirect node: pointers are nids of indirect nodes.
+    DoubleIndirect,
+    /// The attribute node.
+    Xattr,
+}
+
+impl NodeKind {
+    /// The kind at an offset; `None` beyond the tree.
+    #[must_use]
+    pub const fn at(offset: u32) -> Option<Self> {
+        Some(match offset {
+            0 => Self::Inode,
+            XATTR_OFFSET => Self::Xattr,
+            3 | SECOND_INDIRECT => Self::Indirect,
+            DOUBLE_INDIRECT => Self::DoubleIndirect,
+            END.. => return None,
+            1..DOUBLE_INDIRECT => Self::Direct,
+            _ if (offset - DOUBLE_INDIRECT - 1).is_multiple_of(OFFSET_N + 1) => Self::Indirect,
+            _ => Self::Direct,
+        })
+    }
+}
+
+impl TreeShape {
+    /// Blocks a file can have: one more than the last file block.
+    #[must_use]
+    pub const fn max_blocks(self) -> u64 {
+        let node = self.node_slots as u64;
+        self.inode_slots as u64 + 2 * node + 2 * node * N + node * N * N
+    }
+
+    /// The way to a file block; `None` beyond [`TreeShape::max_blocks`].
+    #[must_use]
+    pub fn locate(self, block: u64) -> Option<NodePath> {
+        let node = u64::from(self.node_slots);
+        let inode = u64::from(self.inode_slots);
+        let Some(block) = block.checked_sub(inode) else {
+            let rest = (inode - block) as u32;
+            return Some(NodePath { depth: 0, slots: [block as u16, 0, 0, 0], offsets: [0; 4], rest });
+        };
+        if node == 0 {
+            return None;
+        }
+        // From here on in direct nodes: which one, and where in it.
+        let (direct, slot) = (block / node, (block % node) as u16);
+        let rest = self.node_slots - u32::from(slot);
+        let at = |depth, slots: [u64; 4], offsets| {
+            let slots = slots.map(|slot| slot as u16);
+            Some(NodePath { depth, slots, offsets, rest })
+        };
+        let slot = u64::from(slot);
+        if direct < 2 {
+            return at(1, [direct, slot, 0, 0], [0, 1 + direct as u32, 0, 0]);
+        }
+        let direct = direct - 2;
+        if direct < 2 * N {
+            let (which, index) = (direct / N, direct % N);
+            let indirect = if which == 0 { 3 } else { SECOND_INDIRECT };
+            return at(2, [2 + which, index, slot, 0], [0, indirect, indirect + 1 + index as u32, 0]);
+        }
+        let direct = direct - 2 * N;
+        let (which, index) = (direct / N, direct % N);
+        if which >= N {
+            return None;
+        }
+        let indirect = DOUBLE_INDIRECT + 1 + which as u32 * (OFFSET_N + 1);
+        at(3, [4, which, index, slot], [0, DOUBLE_INDIRECT, indirect, indirect + 1 + index as u32])
+    }
+
+    /// The first file block that a direct node's pointers stand for; `None` if no direct node (nor the inode, whose first
+    /// is 0) has this offset.
+    #[must_use]
+    pub fn first_block(self, offset: u32) -> Option<u64> {
+        let direct = match (NodeKind::at(offset)?, offset) {
+            (NodeKind::Inode, _) => return Some(0),
+            (NodeKind::Direct, 1..=2) => offset - 1,
+            (NodeKind::Direct, 4..SECOND_INDIRECT) => offset - 2,
+            (NodeKind::Direct, SECOND_INDIRECT..DOUBLE_INDIRECT) => offset - 3,
+            // Before it: 2 directs, 2 full indirects; among the rest one offset in N+1 is an indirect node.
+            (NodeKind::Direct, _) => {
+                let within = offset - DOUBLE_INDIRECT - 1;
+                2 + 2 * OFFSET_N + within - within / (OFFSET_N + 1) - 1
+            }
+            _ => return None,
+        };
+        Some(u64::from(self.inode_slots) + u64::from(direct) * u64::from(self.node_slots))
+    }
+
+    /// The file blocks (first, number) below the node at `depth` (1 or more) of a path to `block`: what a missing node makes a hole of.
+    #[must_use]
+    pub fn span(self, path: &NodePath, depth: usize, block: u64) -> (u64, u64) {
+        let node = u64::from(self.node_slots);
+        let below = path.depth.saturating_sub(depth);
+        let within = (depth..=path.depth).fold(0, |sum, level| {
+            let size = node_span(node, path.depth - level);
+            sum + u64::from(path.slots[level.min(3)]) * size
+        });
+        (block - within, node_span(node, below + 1))
+    }
+}
+
+/// Data pointers below one pointer that has `levels` node levels under it.
+const fn node_span(node: u64, levels: usize) -> u64 {
+    match levels {
+        0 => 1,
+        1 => node,
+        2 => node * N,
+        _ => node * N * N,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: TreeShape = TreeShape { inode_slots: 873, node_slots: 1018 };
+
+    #[test]
+    fn borders_of_every_level() {
+        let at = |block| SHAPE.locate(block).unwrap();
+        let path = |depth, slots, offsets, rest| NodePath { depth, slots, offsets, rest };
+        assert_eq!(at(0), path(0, [0; 4], [0; 4], 873));
+        assert_eq!(at(872), path(0, [872, 0, 0, 0], [0; 4], 1));
+        assert_eq!(at(873), path(1, [0, 0, 0, 0], [0, 1, 0, 0], 1018));
+        assert_eq!(at(873 + 1018), path(1, [1, 0, 0, 0], [0, 2, 0, 0], 1018));
+        assert_eq!(at(873 + 2 * 1018), path(2, [2, 0, 0, 0], [0, 3, 4, 0], 1018));
+        let second = 873 + 2 * 1018 + 1018 * 1018;
+        assert_eq!(at(second - 1), path(2, [2, 1017, 1017, 0], [0, 3, 4 + 1017, 0], 1));
+        assert_eq!(at(second), path(2, [3, 0, 0, 0], [0, 1022, 1023, 0], 1018));
+        let double = second + 1018 * 1018;
+        assert_eq!(at(double), path(3, [4, 0, 0, 0], [0, 2041, 2042, 2043], 1018));
+        let next = double + 1018 * 1018;
+        assert_eq!(at(next), path(3, [4, 1, 0, 0], [0, 2041, 2042 + 1019, 2043 + 1019], 1018));
+        assert_eq!(at(SHAPE.max_blocks() - 1).slots, [4, 1017, 1017, 1017]);
+        assert_eq!(SHAPE.locate(SHAPE.max_blocks()), None);
+        assert_eq!(SHAPE.locate(u64::MAX), None);
+        assert_eq!(SHAPE.max_blocks(), 1_057_053_389);
+    }
+
+    #[test]
+    fn offsets_lead_back_to_file_blocks() {
+        let compressed = TreeShape { inode_slots: 868, node_slots: 1016 };
+        for shape in [SHAPE, compressed] {
+            let step = 1018 * 400 + 7;
+            for block in (0..5000).chain((5000..shape.max_blocks()).step_by(step)) {
+                let path = shape.locate(block).unwrap();
+                let leaf = path.offsets[path.depth];
+                let first = shape.first_block(leaf).unwrap();
+                assert_eq!(first + u64::from(path.slots[path.depth]), block);
+                let kind = if path.depth == 0 { NodeKind::Inode } else { NodeKind::Direct };
+                assert_eq!(NodeKind::at(leaf), Some(kind));
+                for depth in 1..path.depth {
+                    assert_eq!(shape.first_block(path.offsets[depth]), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_of_offsets() {
+        let kinds = [0, 1, 3, 4, 1022, 1023, 2041, 2042, 2043, 2042 + 1019, XATTR_OFFSET].map(NodeKind::at);
+        use NodeKind::{Direct, DoubleIndirect, Indirect, Inode, Xattr};
+        let right =
+            [Inode, Direct, Indirect, Direct, Indirect, Direct, DoubleIndirect, Indirect, Direct, Indirect, Xattr];
+        assert_eq!(kinds, right.map(Some));
+        assert_eq!(NodeKind::at(END), None);
+        assert_eq!(NodeKind::at(END - 1), Some(Direct));
+        assert_eq!((SHAPE.first_block(XATTR_OFFSET), SHAPE.first_block(END)), (None, None));
+    }
+
+    #[test]
+    fn spans_of_missing_nodes() {
+        let double = 873 + 2 * 1018 + 2 * 1018 * 1018;
+        let block = double + 1018 * 1018 + 5 * 1018 + 9;
+        let path = SHAPE.locate(block).unwrap();
+        assert_eq!(SHAPE.span(&path, 1, block), (double, 1018 * 1018 * 1018));
+        assert_eq!(SHAPE.span(&path, 2, block), (double + 1018 * 1018, 1018 * 1018));
+        assert_eq!(SHAPE.span(&path, 3, block), (block - 9, 1018));
+        let direct = SHAPE.locate(873 + 4).unwrap();
+        assert_eq!(SHAPE.span(&direct, 1, 873 + 4), (873, 1018));
+    }
+}

@@ -1,0 +1,128 @@
+//! The segment information table: which blocks of each segment are valid.
+//!
+//! The area has two copies of each block (see [`Layout::sit_address`]); entries that changed lately may be in the
+//! journal of the cold data log's summary instead ([`super::summary::SitJournal`]), which overrides the area.
+
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::bits;
+use super::log::Log;
+use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SegNo};
+use crate::corrupt::Corrupt;
+
+/// Entries a block; 26 bytes at its end are unused.
+pub const ENTRIES_PER_BLOCK: usize = 55;
+/// Bytes of a segment's bitmap.
+pub const VALID_MAP_SIZE: usize = 64;
+/// Bits of `vblocks` that count; the type stands above them.
+const COUNT_BITS: u16 = 10;
+const COUNT_MASK: u16 = (1 << COUNT_BITS) - 1;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct RawSitEntry {
+    vblocks: U16,
+    valid_map: [u8; VALID_MAP_SIZE],
+    mtime: U64,
+}
+
+const _: () = assert!(size_of::<RawSitEntry>() == 74);
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSitBlock {
+    entries: [RawSitEntry; ENTRIES_PER_BLOCK],
+    unused: [u8; 26],
+}
+
+const _: () = assert!(size_of::<RawSitBlock>() == BLOCK_SIZE);
+
+/// A segment's entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SitEntry {
+    /// The log that filled it.
+    pub log: Log,
+    /// Valid blocks, bits from the most significant one.
+    pub valid_map: [u8; VALID_MAP_SIZE],
+    /// When its blocks were written, in seconds of the volume's mounted time; the mean over them.
+    pub mtime: u64,
+}
+
+impl SitEntry {
+    /// A segment without valid blocks.
+    #[must_use]
+    pub const fn empty(log: Log) -> Self {
+        Self { log, valid_map: [0; VALID_MAP_SIZE], mtime: 0 }
+    }
+
+    /// Number of valid blocks.
+    #[must_use]
+    pub fn valid_blocks(&self) -> u32 {
+        bits::count(&self.valid_map)
+    }
+
+    /// Is the block (below 512) valid?
+    #[must_use]
+    pub fn is_valid(&self, block: u16) -> bool {
+        bits::test(&self.valid_map, block.into())
+    }
+
+    pub(super) fn decode(raw: &RawSitEntry, segno: SegNo) -> Result<Self, Corrupt> {
+        let (count, kind) = (raw.vblocks.get() & COUNT_MASK, raw.vblocks.get() >> COUNT_BITS);
+        let bad = |what, value: u16| Corrupt::Sit { segno, what, value: value.into() };
+        let log = u8::try_from(kind).ok().and_then(Log::from_raw);
+        let log = log.ok_or_else(|| bad("the type is none of the six logs", kind))?;
+        let entry = Self { log, valid_map: raw.valid_map, mtime: raw.mtime.get() };
+        if entry.valid_blocks() != u32::from(count) {
+            return Err(bad("the count differs from the bits set", count));
+        }
+        Ok(entry)
+    }
+
+    pub(super) fn encode(&self) -> RawSitEntry {
+        let count = self.valid_blocks();
+        debug_assert!(count <= BLOCKS_PER_SEGMENT);
+        let vblocks = U16::new(count as u16 | u16::from(self.log.raw()) << COUNT_BITS);
+        RawSitEntry { vblocks, valid_map: self.valid_map, mtime: self.mtime.into() }
+    }
+}
+
+/// The entry of `segno`, which stands at `index` (below [`ENTRIES_PER_BLOCK`]) of this SIT block.
+///
+/// # Errors
+/// Its count or type is impossible.
+pub fn entry(block: &[u8], index: usize, segno: SegNo) -> Result<SitEntry, Corrupt> {
+    SitEntry::decode(&RawSitBlock::ref_from_bytes(block).expect("a whole block").entries[index], segno)
+}
+
+/// Replaces the entry at `index` of a SIT block.
+pub fn set_entry(block: &mut [u8], index: usize, entry: &SitEntry) {
+    RawSitBlock::mut_from_bytes(block).expect("a whole block").entries[index] = entry.encode();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn count_and_type_share_a_word() {
+        let mut block = vec![0; BLOCK_SIZE];
+        let mut full = SitEntry { log: Log::ColdNode, valid_map: [0xff; 64], mtime: 9 };
+        set_entry(&mut block, 1, &full);
+        assert_eq!(block[74..76], (512_u16 | 5 << 10).to_le_bytes());
+        assert_eq!(entry(&block, 1, SegNo(1)).unwrap(), full);
+        assert_eq!(entry(&block, 0, SegNo(0)).unwrap(), SitEntry::empty(Log::HotData));
+        full.valid_map[0] = 0x7f;
+        assert!(!full.is_valid(0) && full.is_valid(1) && full.valid_blocks() == 511);
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let mut block = vec![0; BLOCK_SIZE];
+        block[0] = 1;
+        assert!(matches!(entry(&block, 0, SegNo(4)), Err(Corrupt::Sit { segno: SegNo(4), .. })));
+        block[..2].copy_from_slice(&(6_u16 << 10).to_le_bytes());
+        assert!(entry(&block, 0, SegNo(4)).is_err());
+    }
+}

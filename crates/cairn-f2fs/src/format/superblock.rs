@@ -1,0 +1,435 @@
+//! The superblock: two copies, at byte 1024 of blocks 0 and 1.
+//!
+//! [`Superblock`] holds every byte of the 3072, so that decoding and encoding loses nothing.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::checksum::{MAGIC, crc32};
+use super::features::Features;
+use super::units::{BLOCK_BYTES, BlockAddr, Nid};
+use crate::corrupt::Corrupt;
+
+/// Where the superblock lies in its block.
+pub const OFFSET: usize = 1024;
+/// Its size.
+pub const SIZE: usize = 3072;
+/// Where the checksum is, if there is one.
+pub const CHECKSUM_OFFSET: usize = 3068;
+/// Devices a volume may consist of.
+pub const MAX_DEVICES: usize = 8;
+/// Extensions of hot and cold files together.
+pub const MAX_EXTENSIONS: usize = 64;
+/// Bytes of an extension.
+pub const EXTENSION_LEN: usize = 8;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawDevice {
+    path: [u8; 64],
+    total_segments: U32,
+}
+
+/// The bytes on disk.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSuperblock {
+    magic: U32,
+    major_ver: U16,
+    minor_ver: U16,
+    log_sectorsize: U32,
+    log_sectors_per_block: U32,
+    log_blocksize: U32,
+    log_blocks_per_seg: U32,
+    segs_per_sec: U32,
+    secs_per_zone: U32,
+    checksum_offset: U32,
+    block_count: U64,
+    section_count: U32,
+    segment_count: U32,
+    segment_count_ckpt: U32,
+    segment_count_sit: U32,
+    segment_count_nat: U32,
+    segment_count_ssa: U32,
+    segment_count_main: U32,
+    segment0_blkaddr: U32,
+    cp_blkaddr: U32,
+    sit_blkaddr: U32,
+    nat_blkaddr: U32,
+    ssa_blkaddr: U32,
+    main_blkaddr: U32,
+    root_ino: U32,
+    node_ino: U32,
+    meta_ino: U32,
+    uuid: [u8; 16],
+    volume_name: [U16; 512],
+    extension_count: U32,
+    extension_list: [[u8; EXTENSION_LEN]; MAX_EXTENSIONS],
+    cp_payload: U32,
+    version: [u8; 256],
+    init_version: [u8; 256],
+    feature: U32,
+    encryption_level: u8,
+    encrypt_pw_salt: [u8; 16],
+    devs: [RawDevice; MAX_DEVICES],
+    qf_ino: [U32; 3],
+    hot_ext_count: u8,
+    s_encoding: U16,
+    s_encoding_flags: U16,
+    s_stop_reason: [u8; 32],
+    s_errors: [u8; 16],
+    reserved: [u8; 258],
+    crc: U32,
+}
+
+const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, uuid) == 108);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, feature) == 2180);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, devs) == 2201);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, crc) == CHECKSUM_OFFSET);
+
+/// One of the devices of a volume on several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePart {
+    /// Path given to mkfs, filled up with zeros.
+    pub path: [u8; 64],
+    /// Segments on it.
+    pub total_segments: u32,
+}
+
+impl DevicePart {
+    /// An unused entry.
+    pub const NONE: Self = Self { path: [0; 64], total_segments: 0 };
+}
+
+/// A decoded superblock. Fields have the specification's names; addresses and counts are checked by
+/// [`super::Layout::new`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Format version, before the dot.
+    pub major_ver: u16,
+    /// Format version, after the dot (15 today).
+    pub minor_ver: u16,
+    /// log2 of the sector size (9 to 12).
+    pub log_sectorsize: u32,
+    /// log2 of the sectors a block.
+    pub log_sectors_per_block: u32,
+    /// log2 of the block size (12).
+    pub log_blocksize: u32,
+    /// log2 of the blocks a segment (9).
+    pub log_blocks_per_seg: u32,
+    /// Segments a section.
+    pub segs_per_sec: u32,
+    /// Sections a zone.
+    pub secs_per_zone: u32,
+    /// [`CHECKSUM_OFFSET`] with the feature `sb_checksum`, else 0.
+    pub checksum_offset: u32,
+    /// Blocks of the volume.
+    pub block_count: u64,
+    /// Sections of the main area.
+    pub section_count: u32,
+    /// Segments from `segment0_blkaddr` to the end of the main area.
+    pub segment_count: u32,
+    /// Segments of the checkpoint area (2).
+    pub segment_count_ckpt: u32,
+    /// Segments of the SIT, both copies.
+    pub segment_count_sit: u32,
+    /// Segments of the NAT, both copies.
+    pub segment_count_nat: u32,
+    /// Segments of the summary area.
+    pub segment_count_ssa: u32,
+    /// Segments of the main area.
+    pub segment_count_main: u32,
+    /// First block of the first segment.
+    pub segment0_blkaddr: BlockAddr,
+    /// First block of the checkpoint area.
+    pub cp_blkaddr: BlockAddr,
+    /// First block of the SIT.
+    pub sit_blkaddr: BlockAddr,
+    /// First block of the NAT.
+    pub nat_blkaddr: BlockAddr,
+    /// First block of the summary area.
+    pub ssa_blkaddr: BlockAddr,
+    /// First block of the main area.
+    pub main_blkaddr: BlockAddr,
+    /// Root directory (3).
+    pub root_ino: Nid,
+    /// Inode of all nodes (1).
+    pub node_ino: Nid,
+    /// Inode of all metadata (2).
+    pub meta_ino: Nid,
+    /// Identity of the volume.
+    pub uuid: [u8; 16],
+    /// UTF-16, filled up with zeros.
+    pub volume_name: [u16; 512],
+    /// Cold extensions: the first of the list.
+    pub extension_count: u32,
+    /// Cold ones, then hot ones.
+    pub extension_list: [[u8; EXTENSION_LEN]; MAX_EXTENSIONS],
+    /// Blocks that follow the first block of a checkpoint pack for its bitmaps.
+    pub cp_payload: u32,
+    /// Version text of the kernel that last mounted it.
+    pub version: [u8; 256],
+    /// Version text of the kernel it was made on.
+    pub init_version: [u8; 256],
+    /// Feature bits.
+    pub features: Features,
+    /// Unused.
+    pub encryption_level: u8,
+    /// Salt of old encryption keys.
+    pub encrypt_pw_salt: [u8; 16],
+    /// Devices of a volume on several.
+    pub devs: [DevicePart; MAX_DEVICES],
+    /// Hidden quota inodes: user, group, project (0: none).
+    pub qf_ino: [Nid; 3],
+    /// Hot extensions: those after the cold ones.
+    pub hot_ext_count: u8,
+    /// Encoding of names (1: UTF-8 12.1).
+    pub s_encoding: u16,
+    /// Bit 0: strict.
+    pub s_encoding_flags: u16,
+    /// Counters of why checkpoints stopped.
+    pub s_stop_reason: [u8; 32],
+    /// Bits of the errors met.
+    pub s_errors: [u8; 16],
+    /// Kept as found.
+    pub reserved: [u8; 258],
+    /// The stored checksum (0 without the feature); [`Superblock::encode`] computes its own.
+    pub crc: u32,
+}
+
+/// The magic number in a block of a superblock, if the block is long enough.
+#[must_use]
+pub fn magic_of(block: &[u8]) -> Option<u32> {
+    let bytes = block.get(OFFSET..OFFSET + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+impl Superblock {
+    /// Decodes the superblock in a whole block (0 or 1); verifies magic, checksum and the fixed sizes.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn decode(block: &[u8]) -> Result<Self, Corrupt> {
+        let bytes = block.get(OFFSET..OFFSET + SIZE).unwrap_or_default();
+        let Ok(raw) = RawSuperblock::read_from_bytes(bytes) else {
+            return Err(bad("length", bytes.len() as u64, "3072 bytes are needed"));
+        };
+        let superblock = Self::from_raw(&raw);
+        if raw.magic.get() != MAGIC {
+            return Err(bad("magic", raw.magic.get().into(), "0xf2f52010 is expected"));
+        }
+        superblock.verify_checksum(bytes)?;
+        superblock.check_sizes()?;
+        Ok(superblock)
+    }
+
+    fn verify_checksum(&self, bytes: &[u8]) -> Result<(), Corrupt> {
+        if !self.features.contains(Features::SB_CHECKSUM) {
+            return Ok(());
+        }
+        if self.checksum_offset != CHECKSUM_OFFSET as u32 {
+            return Err(bad("checksum_offset", self.checksum_offset.into(), "only 3068 is possible"));
+        }
+        let computed = crc32(MAGIC, bytes.get(..CHECKSUM_OFFSET).unwrap_or_default());
+        if computed != self.crc {
+            return Err(Corrupt::Checksum { what: "superblock", place: 0, stored: self.crc, computed });
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self) -> Result<(), Corrupt> {
+        if self.log_blocksize != 12 {
+            return Err(bad(
+                "log_blocksize",
+                self.log_blocksize.into(),
+                "only blocks of 4096 bytes (12) are supported",
+            ));
+        }
+        if self.log_blocks_per_seg != 9 {
+            return Err(bad("log_blocks_per_seg", self.log_blocks_per_seg.into(), "only 9 is possible"));
+        }
+        if !(9..=12).contains(&self.log_sectorsize) {
+            return Err(bad("log_sectorsize", self.log_sectorsize.into(), "it must be 9 to 12"));
+        }
+        if self.log_sectors_per_block != 12 - self.log_sectorsize {
+            let value = self.log_sectors_per_block.into();
+            return Err(bad("log_sectors_per_block", value, "with log_sectorsize it must give 12"));
+        }
+        let extensions = self.extension_count.saturating_add(self.hot_ext_count.into());
+        if extensions > MAX_EXTENSIONS as u32 {
+            return Err(bad("extension_count", extensions.into(), "there is room for 64"));
+        }
+        let inos = [("node_ino", self.node_ino, 1), ("meta_ino", self.meta_ino, 2), ("root_ino", self.root_ino, 3)];
+        match inos.into_iter().find(|(_, ino, right)| ino.get() != *right) {
+            Some((field, ino, _)) => Err(bad(field, ino.get().into(), "the numbers are fixed: node 1, meta 2, root 3")),
+            None => Ok(()),
+        }
+    }
+
+    /// The 3072 bytes to be written at [`OFFSET`] of blocks 0 and 1, with the checksum where the feature asks for it.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut raw = self.to_raw();
+        if self.features.contains(Features::SB_CHECKSUM) {
+            raw.crc = crc32(MAGIC, &raw.as_bytes()[..CHECKSUM_OFFSET]).into();
+        }
+        raw.as_bytes().to_vec()
+    }
+
+    /// Blank, with the fixed numbers set: for mkfs.
+    #[must_use]
+    pub fn blank() -> Self {
+        let mut superblock = Self::from_raw(&RawSuperblock::new_zeroed());
+        superblock.major_ver = 1;
+        superblock.minor_ver = 15;
+        superblock.log_sectorsize = 9;
+        superblock.log_sectors_per_block = 3;
+        superblock.log_blocksize = 12;
+        superblock.log_blocks_per_seg = 9;
+        superblock.segs_per_sec = 1;
+        superblock.secs_per_zone = 1;
+        superblock.root_ino = Nid::ROOT;
+        superblock.node_ino = Nid::NODE_INO;
+        superblock.meta_ino = Nid::META_INO;
+        superblock
+    }
+
+    /// The label.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let units = self.volume_name.iter().copied().take_while(|unit| *unit != 0);
+        char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    }
+
+    /// Sets the label; false, and no change, if it has more than 511 UTF-16 units.
+    pub fn set_label(&mut self, label: &str) -> bool {
+        let units: Vec<u16> = label.encode_utf16().collect();
+        if units.len() >= self.volume_name.len() {
+            return false;
+        }
+        self.volume_name = [0; 512];
+        self.volume_name.iter_mut().zip(units).for_each(|(to, unit)| *to = unit);
+        true
+    }
+
+    /// Extensions of cold files and of hot files, in lower case as stored.
+    #[must_use]
+    pub fn extensions(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
+        let cold = self.extension_count as usize;
+        let trim = |bytes: &'_ [u8; EXTENSION_LEN]| bytes.iter().position(|byte| *byte == 0).unwrap_or(EXTENSION_LEN);
+        let list = self.extension_list.iter().map(|bytes| bytes.get(..trim(bytes)).unwrap_or_default());
+        let mut all: Vec<&[u8]> = list.take(cold + usize::from(self.hot_ext_count)).collect();
+        let hot = all.split_off(cold.min(all.len()));
+        (all, hot)
+    }
+
+    /// Bytes of the volume.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.block_count.saturating_mul(BLOCK_BYTES)
+    }
+}
+
+fn bad(field: &'static str, value: u64, expected: &'static str) -> Corrupt {
+    Corrupt::Superblock { field, value, expected }
+}
+
+/// Copies the fields that have the same name and nearly the same type on both sides.
+macro_rules! conversions {
+    (u16: $($short:ident)*; u32: $($word:ident)*; addr: $($addr:ident)*; nid: $($nid:ident)*; same: $($same:ident)*;) => {
+        impl Superblock {
+            fn from_raw(raw: &RawSuperblock) -> Self {
+                Self {
+                    $($short: raw.$short.get(),)*
+                    $($word: raw.$word.get(),)*
+                    $($addr: BlockAddr(raw.$addr.get()),)*
+                    $($nid: Nid(raw.$nid.get()),)*
+                    $($same: raw.$same,)*
+                    block_count: raw.block_count.get(),
+                    volume_name: raw.volume_name.map(U16::get),
+                    features: Features::from_bits_retain(raw.feature.get()),
+                    devs: raw.devs.map(|dev| DevicePart { path: dev.path, total_segments: dev.total_segments.get() }),
+                    qf_ino: raw.qf_ino.map(|ino| Nid(ino.get())),
+                }
+            }
+
+            fn to_raw(&self) -> RawSuperblock {
+                RawSuperblock {
+                    magic: MAGIC.into(),
+                    $($short: self.$short.into(),)*
+                    $($word: self.$word.into(),)*
+                    $($addr: self.$addr.get().into(),)*
+                    $($nid: self.$nid.get().into(),)*
+                    $($same: self.$same,)*
+                    block_count: self.block_count.into(),
+                    volume_name: self.volume_name.map(U16::new),
+                    feature: self.features.bits().into(),
+                    devs: self.devs.clone().map(|dev| RawDevice {
+                        path: dev.path,
+                        total_segments: dev.total_segments.into(),
+                    }),
+                    qf_ino: self.qf_ino.map(|ino| ino.get().into()),
+                }
+            }
+        }
+    };
+}
+
+conversions! {
+    u16: major_ver minor_ver s_encoding s_encoding_flags;
+    u32: log_sectorsize log_sectors_per_block log_blocksize log_blocks_per_seg segs_per_sec secs_per_zone
+        checksum_offset section_count segment_count segment_count_ckpt segment_count_sit segment_count_nat
+        segment_count_ssa segment_count_main extension_count cp_payload crc;
+    addr: segment0_blkaddr cp_blkaddr sit_blkaddr nat_blkaddr ssa_blkaddr main_blkaddr;
+    nid: root_ino node_ino meta_ino;
+    same: uuid extension_list version init_version encryption_level encrypt_pw_salt hot_ext_count s_stop_reason
+        s_errors reserved;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(superblock: &Superblock) -> Vec<u8> {
+        let mut block = vec![0; OFFSET];
+        block.extend(superblock.encode());
+        block
+    }
+
+    #[test]
+    fn survives_the_disk() {
+        let mut superblock = Superblock::blank();
+        assert!(superblock.set_label("κάιρν"));
+        superblock.devs[7].total_segments = 5;
+        superblock.qf_ino = [Nid(4), Nid(5), Nid(6)];
+        superblock.extension_count = 1;
+        superblock.hot_ext_count = 1;
+        superblock.extension_list[0][..3].copy_from_slice(b"jpg");
+        superblock.extension_list[1][..2].copy_from_slice(b"db");
+        let back = Superblock::decode(&block(&superblock)).unwrap();
+        assert_eq!(back, superblock);
+        assert_eq!(back.label(), "κάιρν");
+        assert_eq!(back.extensions(), (vec![&b"jpg"[..]], vec![&b"db"[..]]));
+        assert!(!superblock.set_label(&"x".repeat(512)));
+    }
+
+    #[test]
+    fn the_checksum_is_verified() {
+        let mut superblock = Superblock::blank();
+        superblock.features = Features::SB_CHECKSUM;
+        superblock.checksum_offset = 3068;
+        let mut bytes = block(&superblock);
+        superblock.crc = Superblock::decode(&bytes).unwrap().crc;
+        assert_ne!(superblock.crc, 0);
+        bytes[OFFSET + 200] ^= 1;
+        assert!(matches!(Superblock::decode(&bytes), Err(Corrupt::Checksum { what: "superblock", .. })));
+    }
+
+    #[test]
+    fn short_and_foreign_blocks_are_refused() {
+        assert!(Superblock::decode(&[]).is_err());
+        assert!(Superblock::decode(&[0; 4096]).is_err());
+        assert_eq!((magic_of(&[0; 1026]), magic_of(&[0; 4096])), (None, Some(0)));
+    }
+}

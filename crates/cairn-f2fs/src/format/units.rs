@@ -1,0 +1,117 @@
+//! Numbers of F2FS that must not be mixed up, and its fixed sizes.
+
+use std::fmt;
+
+use cairn_base::{Ino, Pba};
+
+/// Bytes a block. The only size that Linux accepts on a machine with 4 KiB pages.
+pub const BLOCK_SIZE: usize = 4096;
+/// [`BLOCK_SIZE`] for byte offsets.
+pub const BLOCK_BYTES: u64 = BLOCK_SIZE as u64;
+/// Blocks a segment.
+pub const BLOCKS_PER_SEGMENT: u32 = 512;
+/// The longest name in bytes.
+pub const NAME_MAX: usize = 255;
+
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The bare number.
+            #[must_use]
+            pub const fn get(self) -> u32 {
+                self.0
+            }
+
+            /// The number as an index.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    };
+}
+
+unit!(
+    /// Node id: names a node block through the NAT. An inode's number is the nid of its inode block.
+    Nid
+);
+unit!(
+    /// Segment number within the main area.
+    SegNo
+);
+unit!(
+    /// A block pointer as stored: an address from the volume's start, or one of three special values.
+    BlockAddr
+);
+
+impl Nid {
+    /// No node.
+    pub const NONE: Self = Self(0);
+    /// The kernel's inode of all node blocks (never on disk, but its NAT entry is).
+    pub const NODE_INO: Self = Self(1);
+    /// The kernel's inode of all metadata blocks (never on disk, but its NAT entry is).
+    pub const META_INO: Self = Self(2);
+    /// The root directory.
+    pub const ROOT: Self = Self(3);
+
+    /// The inode number of the same value.
+    #[must_use]
+    pub const fn ino(self) -> Ino {
+        Ino(self.0 as u64)
+    }
+
+    /// The nid of an inode number; `None` beyond 32 bits.
+    #[must_use]
+    pub fn of(ino: Ino) -> Option<Self> {
+        u32::try_from(ino.get()).ok().map(Self)
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl BlockAddr {
+    /// Nothing allocated: a hole, or a free nid.
+    pub const NULL: Self = Self(0);
+    /// Space is reserved, no address yet: reads as zeros. Never the address of a node on disk.
+    pub const NEW: Self = Self(u32::MAX);
+    /// First slot of a compressed cluster.
+    pub const COMPRESS: Self = Self(u32::MAX - 1);
+
+    /// True if it is an address and none of the special values.
+    #[must_use]
+    pub const fn is_address(self) -> bool {
+        !matches!(self, Self::NULL | Self::NEW | Self::COMPRESS)
+    }
+
+    /// The block on the volume. Meaningful only if [`BlockAddr::is_address`].
+    #[must_use]
+    pub const fn pba(self) -> Pba {
+        Pba(self.0 as u64)
+    }
+
+    /// Byte offset on the volume.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.0 as u64 * BLOCK_BYTES
+    }
+}

@@ -1,0 +1,134 @@
+//! The gate between operations and the checkpoint.
+//!
+//! Whatever changes metadata or takes addresses does so inside the gate, entered shared; the checkpoint closes it and so
+//! finds no operation half done. Once the volume has stopped after a failure nobody enters any more.
+//!
+//! Locking: rank GATE. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
+//! checkpoint inside the gate, and nobody enters it twice.
+
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use cairn_base::stats::Counter;
+
+use crate::error::{Error, Result};
+
+/// See the module.
+pub struct Gate {
+    lock: RwLock<()>,
+    stopped: Mutex<Option<Arc<str>>>,
+    entered: Counter,
+    closed: Counter,
+}
+
+/// An operation under way. The checkpoint waits until it is dropped.
+#[must_use = "the operation ends when this is dropped"]
+pub struct Entered<'g>(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'g, ()>);
+
+/// The gate is closed: no operation is under way and none begins until this is dropped. Whoever is given it may place
+/// blocks without entering.
+#[must_use = "the gate opens when this is dropped"]
+pub struct Cut<'g>(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'g, ()>);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Gate {
+    /// An open gate.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            lock: RwLock::new(Rank::GATE, ()),
+            stopped: Mutex::new(Rank::LEAF, None),
+            entered: Counter::new(),
+            closed: Counter::new(),
+        }
+    }
+
+    /// Begins an operation; waits while a checkpoint is being cut.
+    ///
+    /// # Errors
+    /// The volume has stopped.
+    pub fn enter(&self) -> Result<Entered<'_>> {
+        let guard = self.lock.read();
+        self.check()?;
+        self.entered.add(1);
+        Ok(Entered(guard))
+    }
+
+    /// Waits for all operations to end and lets none begin.
+    pub fn close(&self) -> Cut<'_> {
+        let guard = self.lock.write();
+        self.closed.add(1);
+        Cut(guard)
+    }
+
+    /// Lets no more changes through, for good. The first reason is kept.
+    pub fn stop(&self, reason: &str) {
+        self.stopped.lock().get_or_insert_with(|| reason.into());
+    }
+
+    /// Why the volume has stopped, if it has.
+    #[must_use]
+    pub fn stopped(&self) -> Option<Arc<str>> {
+        self.stopped.lock().clone()
+    }
+
+    /// Fails if the volume has stopped.
+    ///
+    /// # Errors
+    /// It has, with the reason.
+    pub fn check(&self) -> Result<()> {
+        self.stopped().map_or(Ok(()), |reason| Err(Error::Stopped(reason)))
+    }
+
+    /// How often it was entered, and closed.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        (self.entered.get(), self.closed.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use super::*;
+
+    #[test]
+    fn a_cut_sees_no_operation_half_done() {
+        let gate = Gate::new();
+        let (first, second) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let _inside = gate.enter().unwrap();
+                        first.fetch_add(1, SeqCst);
+                        std::hint::spin_loop();
+                        second.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+            for _ in 0..200 {
+                let _cut = gate.close();
+                let seen = first.load(SeqCst);
+                std::thread::yield_now();
+                assert_eq!((seen, seen), (first.load(SeqCst), second.load(SeqCst)));
+            }
+        });
+        assert_eq!(gate.counts(), (8000, 200));
+    }
+
+    #[test]
+    fn a_stopped_gate_keeps_its_first_reason() {
+        let gate = Gate::new();
+        gate.stop("disk on fire");
+        gate.stop("disk gone");
+        assert!(matches!(gate.enter().map(drop), Err(Error::Stopped(reason)) if &*reason == "disk on fire"));
+        drop(gate.close());
+    }
+}

@@ -1,0 +1,263 @@
+//! Making a volume, as mkfs.f2fs does with its defaults.
+//!
+//! Everything is decided first: features, geometry, the root directory's blocks. Then it is written: what was there is
+//! discarded, the tables are zeroed, nodes and tables, both checkpoint packs, and the superblocks last, so that an
+//! interrupted run leaves no filesystem. Unlike mkfs.f2fs's, the second pack is complete: a volume whose first pack is
+//! lost before the first mount opens as what it is, empty.
+//!
+//! **Old node blocks.** Roll-forward follows node blocks that carry the last checkpoint's version. A volume made where
+//! another one was must not meet that one's: the version is random, and the block where the chain would begin is zeroed.
+//! A reproducible volume cannot have a random version; it gets a main area of zeros instead.
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_vfs::Timestamp;
+use uuid::Uuid;
+
+use crate::format::checksum::crc32;
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::format::{Features, Layout, Log, superblock};
+
+mod extensions;
+mod features;
+mod geometry;
+mod packs;
+mod super_block;
+mod tree;
+
+use geometry::{Geometry, SEGMENT_BYTES};
+use tree::Tree;
+
+/// What to make. The defaults are mkfs.f2fs's.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// Label, at most 511 UTF-16 units.
+    pub label: Option<String>,
+    /// UUID; random if absent.
+    pub uuid: Option<Uuid>,
+    /// Features, in mkfs.f2fs's words; there are none by default.
+    pub features: Vec<String>,
+    /// Per cent of the main area kept for cleaning; what leaves users most if absent.
+    pub overprovision: Option<f64>,
+    /// Segments a section.
+    pub segments_per_section: u32,
+    /// Sections a zone.
+    pub sections_per_zone: u32,
+    /// Room for the NAT's bitmap beyond the checkpoint block: more nodes on large volumes.
+    pub large_nat_bitmap: bool,
+    /// Bytes of the volume; the whole device if absent.
+    pub size: Option<u64>,
+    /// Time of all timestamps, in seconds since the epoch; `SOURCE_DATE_EPOCH` or now if absent. With the UUID given, the
+    /// image is reproducible where this or `SOURCE_DATE_EPOCH` is.
+    pub time: Option<i64>,
+    /// Owner and group of the root directory; 0 and 0 if absent.
+    pub root_owner: Option<(u32, u32)>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        Self {
+            label: None,
+            uuid: None,
+            features: Vec::new(),
+            overprovision: None,
+            segments_per_section: 1,
+            sections_per_zone: 1,
+            large_nat_bitmap: false,
+            size: None,
+            time: None,
+            root_owner: None,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// UUID.
+    pub uuid: Uuid,
+    /// Blocks of 4096 bytes.
+    pub blocks: u64,
+    /// Blocks that users can have.
+    pub user_blocks: u64,
+    /// Feature names.
+    pub features: Vec<String>,
+}
+
+/// Why no volume was made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The options do not fit each other, the device, or what Cairn can maintain.
+    #[error("{0}")]
+    Option(String),
+    /// The device has too few bytes for these options.
+    #[error("{bytes} bytes are too few for F2FS with these options: it needs {smallest} ({} MiB)", smallest >> 20)]
+    TooSmall {
+        /// Bytes there are.
+        bytes: u64,
+        /// Bytes that would do.
+        smallest: u64,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] cairn_block::Error),
+}
+
+/// Makes an F2FS volume on `device`, replacing what is there.
+///
+/// # Errors
+/// Options that do not fit each other or the device, or a device error.
+pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<Made, Error> {
+    let features = features::choose(&options.features)?;
+    check(options)?;
+    let whole = device.geometry().size;
+    let bytes = options.size.unwrap_or(whole);
+    if bytes > whole {
+        return Err(Error::Option(format!("the volume cannot have {bytes} bytes: the device has {whole}")));
+    }
+    let geometry = Geometry::new(bytes, options)?;
+    let identity = Identity::new(options, runtime);
+    let sectors = device.geometry().logical_block;
+    let superblock = super_block::build(&geometry, features, &identity, options.label.as_deref(), sectors)?;
+    let layout = Layout::new(&superblock, bytes).expect("mkfs makes only what can be opened");
+    let tree = Tree::new(&geometry, &layout, &identity);
+
+    erase(&*device)?;
+    let trimmed = device.geometry().discard && device.discard(0, bytes).is_ok();
+    let maker = Maker { device: &*device, geometry: &geometry, layout: &layout, identity: &identity, tree: &tree };
+    maker.zero_areas()?;
+    maker.write_tree()?;
+    maker.write_packs(options.large_nat_bitmap, trimmed)?;
+    device.flush()?;
+    write_superblocks(&*device, &superblock.encode())?;
+    Ok(Made {
+        uuid: identity.uuid,
+        blocks: geometry.block_count,
+        user_blocks: geometry.user_blocks,
+        features: features.names(),
+    })
+}
+
+fn check(options: &MkfsOptions) -> Result<(), Error> {
+    if options.overprovision.is_some_and(|percent| !(percent > 0.0 && percent < 100.0)) {
+        return Err(Error::Option("the overprovision is a percentage between 0 and 100".into()));
+    }
+    Ok(())
+}
+
+/// What makes two volumes of the same size different.
+struct Identity {
+    uuid: Uuid,
+    now: Timestamp,
+    owner: (u32, u32),
+    /// Version of the first checkpoint.
+    version: u64,
+    /// Two runs give the same bytes.
+    reproducible: bool,
+}
+
+impl Identity {
+    fn new(options: &MkfsOptions, runtime: &dyn Runtime) -> Self {
+        let from_environment = || std::env::var("SOURCE_DATE_EPOCH").ok()?.trim().parse().ok();
+        let given = options.time.or_else(from_environment);
+        let uuid = options.uuid.unwrap_or_else(|| {
+            let bits = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
+            uuid::Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
+        });
+        let seconds = given.unwrap_or_else(|| {
+            let since = runtime.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            i64::try_from(since.as_secs()).unwrap_or(0)
+        });
+        let reproducible = options.uuid.is_some() && given.is_some();
+        // The upper half of the version in footers is a checksum: versions must stay far below 2^32.
+        let version = if reproducible { crc32(!0, uuid.as_bytes()) } else { runtime.random() as u32 };
+        Self {
+            uuid,
+            now: Timestamp { seconds, nanoseconds: 0 },
+            owner: options.root_owner.unwrap_or((0, 0)),
+            version: u64::from(version >> 1 | 1),
+            reproducible,
+        }
+    }
+}
+
+/// An interrupted run leaves nothing that looks like a filesystem.
+fn erase(device: &dyn BlockDevice) -> Result<(), Error> {
+    device.write_at(0, vec![0; 2 * BLOCK_SIZE])?;
+    Ok(device.flush()?)
+}
+
+/// The backup goes first: whoever finds the primary can rely on both.
+fn write_superblocks(device: &dyn BlockDevice, bytes: &[u8]) -> Result<(), Error> {
+    let mut block = vec![0; BLOCK_SIZE];
+    block[superblock::OFFSET..].copy_from_slice(bytes);
+    for at in [BLOCK_BYTES, 0] {
+        device.write_at(at, block.clone())?;
+        device.flush()?;
+    }
+    Ok(())
+}
+
+/// Everything there is to write.
+struct Maker<'a> {
+    device: &'a dyn BlockDevice,
+    geometry: &'a Geometry,
+    layout: &'a Layout,
+    identity: &'a Identity,
+    tree: &'a Tree,
+}
+
+impl Maker<'_> {
+    fn write_blocks(&self, block: u64, bytes: Vec<u8>) -> Result<(), Error> {
+        Ok(self.device.write_at(block * BLOCK_BYTES, bytes)?)
+    }
+
+    /// Checkpoint area, SIT and NAT; and what roll-forward could take for ours.
+    fn zero_areas(&self) -> Result<(), Error> {
+        let (layout, cp) = (self.layout, u64::from(self.layout.cp) * BLOCK_BYTES);
+        self.device.write_zeroes(cp, u64::from(layout.ssa) * BLOCK_BYTES - cp)?;
+        let (at, len) = if self.identity.reproducible {
+            (u64::from(layout.main) * BLOCK_BYTES, u64::from(layout.main_segments) * SEGMENT_BYTES)
+        } else {
+            let segment = self.geometry.logs[Log::WarmNode.index()];
+            (layout.address(segment, 0).bytes(), u64::from(BLOCKS_PER_SEGMENT) * BLOCK_BYTES)
+        };
+        Ok(self.device.write_zeroes(at, len)?)
+    }
+
+    fn write_tree(&self) -> Result<(), Error> {
+        for (address, block) in &self.tree.blocks {
+            self.write_blocks(address.pba().get(), block.clone())?;
+        }
+        self.write_blocks(self.layout.nat.into(), self.tree.first_nat_block())
+    }
+
+    fn write_packs(&self, large_nat_bitmap: bool, trimmed: bool) -> Result<(), Error> {
+        for (at, bytes) in packs::blocks(self.geometry, self.layout, self.identity, self.tree, large_nat_bitmap, trimmed) {
+            self.write_blocks(at.get(), bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of extra attributes that the features ask for.
+fn extra_size(features: Features) -> u16 {
+    if !features.contains(Features::EXTRA_ATTR) {
+        0
+    } else if features.contains(Features::INODE_CRTIME) {
+        24
+    } else if features.contains(Features::INODE_CHECKSUM) {
+        12
+    } else if features.contains(Features::PROJECT_QUOTA) {
+        8
+    } else {
+        4
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The first directories: the root, and `lost+found` where the feature asks for it.
+
+use cairn_vfs::FileKind;
+
+use super::geometry::Geometry;
+use super::{Identity, extra_size};
+use crate::format::dentry::DentriesMut;
+use crate::format::hash::name_hash;
+use crate::format::nat::{self, NatEntry};
+use crate::format::node::{Marks, NodeFooter};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::format::{BlockAddr, Features, Inode, Layout, Log, Nid, inode};
+
+const LOST_FOUND: &[u8] = b"lost+found";
+/// Version in the footers: older than every checkpoint's, so that roll-forward never takes the blocks for new ones.
+const FOOTER_VERSION: u64 = 1;
+
+/// One directory to make.
+struct Directory {
+    nid: Nid,
+    parent: Nid,
+    name: &'static [u8],
+    permissions: u16,
+    owner: (u32, u32),
+    links: u32,
+    /// Name and inode of its only subdirectory.
+    child: Option<(&'static [u8], Nid)>,
+}
+
+/// Blocks of the first directories: inodes in the hot node log, entries in the hot data log, one each.
+pub(super) struct Tree {
+    /// Inode numbers, in the order of their blocks in both logs.
+    pub nids: Vec<Nid>,
+    /// Address and contents.
+    pub blocks: Vec<(BlockAddr, Vec<u8>)>,
+    first_node: BlockAddr,
+}
+
+impl Tree {
+    pub(super) fn new(geometry: &Geometry, layout: &Layout, identity: &Identity) -> Self {
+        let first = |log: Log| layout.address(geometry.logs[log.index()], 0);
+        let (first_node, first_data) = (first(Log::HotNode), first(Log::HotData));
+        let mut tree = Self { nids: Vec::new(), blocks: Vec::new(), first_node };
+        for (index, directory) in (0..).zip(directories(layout.features, identity.owner)) {
+            let node = BlockAddr(first_node.get() + index);
+            let data = BlockAddr(first_data.get() + index);
+            tree.nids.push(directory.nid);
+            tree.blocks.push((node, directory.inode_block(data, BlockAddr(node.get() + 1), layout, identity)));
+            tree.blocks.push((data, directory.entries()));
+        }
+        tree
+    }
+
+    /// Where each directory's inode is, for NAT and journal.
+    pub(super) fn nat_entries(&self) -> impl Iterator<Item = (Nid, NatEntry)> + '_ {
+        let addresses = (self.first_node.get()..).map(BlockAddr);
+        self.nids.iter().zip(addresses).map(|(nid, block_addr)| (*nid, NatEntry { version: 0, ino: *nid, block_addr }))
+    }
+
+    /// The first NAT block. Nodes 1 and 2 do not exist; everybody gives them an address so that they never look free.
+    pub(super) fn first_nat_block(&self) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_SIZE];
+        let placeholders = [Nid::NODE_INO, Nid::META_INO].map(|nid| {
+            let entry = NatEntry { version: 0, ino: nid, block_addr: BlockAddr(1) };
+            (nid, entry)
+        });
+        for (nid, entry) in placeholders.into_iter().chain(self.nat_entries()) {
+            nat::set_entry(&mut block, nid.index(), entry);
+        }
+        block
+    }
+
+    /// The first nid that nobody has.
+    pub(super) fn next_free_nid(&self) -> Nid {
+        Nid(Nid::ROOT.get() + self.nids.len() as u32)
+    }
+}
+
+fn directories(features: Features, owner: (u32, u32)) -> Vec<Directory> {
+    let lost_found = Nid(Nid::ROOT.get() + 1);
+    let with = features.contains(Features::LOST_FOUND);
+    let mut all = vec![Directory {
+        nid: Nid::ROOT,
+        parent: Nid::ROOT,
+        name: b"",
+        permissions: 0o755,
+        owner,
+        links: if with { 3 } else { 2 },
+        child: with.then_some((LOST_FOUND, lost_found)),
+    }];
+    if with {
+        all.push(Directory {
+            nid: lost_found,
+            parent: Nid::ROOT,
+            name: LOST_FOUND,
+            permissions: 0o700,
+            owner: (0, 0),
+            links: 2,
+            child: None,
+        });
+    }
+    all
+}
+
+impl Directory {
+    fn inode_block(&self, data: BlockAddr, next: BlockAddr, layout: &Layout, identity: &Identity) -> Vec<u8> {
+        let extra = extra_size(layout.features);
+        let mut inode = Inode::new(FileKind::Directory, self.permissions, layout.features, extra);
+        (inode.uid, inode.gid) = self.owner;
+        inode.links = self.links;
+        inode.size = BLOCK_BYTES;
+        inode.blocks = 2;
+        (inode.atime, inode.ctime, inode.mtime) = (identity.now, identity.now, identity.now);
+        inode.current_depth = 1;
+        // The root has no parent that roll-forward could ask for.
+        inode.pino = if self.name.is_empty() { Nid::NONE } else { self.parent };
+        inode.name = self.name.to_vec();
+        if let Some(extra) = inode.extra.as_mut().filter(|extra| extra.has_crtime()) {
+            extra.crtime = identity.now;
+        }
+        let mut block = vec![0; BLOCK_SIZE];
+        inode.encode_into(&mut block);
+        inode.set_data_pointer(&mut block, 0, data);
+        let footer = NodeFooter {
+            nid: self.nid,
+            ino: self.nid,
+            marks: Marks::empty(),
+            offset: 0,
+            cp_ver: FOOTER_VERSION,
+            next_blkaddr: next,
+        };
+        footer.write(&mut block);
+        inode::seal(&mut block, layout);
+        block
+    }
+
+    fn entries(&self) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_SIZE];
+        let mut entries = DentriesMut::new(&mut block);
+        let dots: [(&[u8], Nid); 2] = [(b".", self.nid), (b"..", self.parent)];
+        for (slot, (name, ino)) in dots.into_iter().chain(self.child).enumerate() {
+            entries.insert(slot, name, name_hash(name), ino, FileKind::Directory);
+        }
+        block
+    }
+}

@@ -1,0 +1,114 @@
+//! What a checkpoint writes of the NAT.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_base::Pba;
+use cairn_cache::block::Image;
+
+use super::{Nat, State};
+use crate::error::Result;
+use crate::format::summary::{NAT_JOURNAL_ENTRIES, NatJournal};
+use crate::format::{Layout, NatEntry, Nid, bits, nat};
+
+type Group = Vec<(Nid, NatEntry)>;
+
+/// The NAT as the next checkpoint will have it.
+pub struct NatPlan {
+    /// The journal, for the hot data log's summary.
+    pub journal: NatJournal,
+    /// The version bitmap.
+    pub bitmap: Vec<u8>,
+    /// Blocks to write: each to the copy that the last checkpoint does not use.
+    pub blocks: Vec<(Pba, Image)>,
+}
+
+impl Nat {
+    /// Decides what goes to the journal and what to NAT blocks. Changes nothing; called with the gate closed.
+    ///
+    /// # Errors
+    /// A NAT block cannot be read.
+    pub fn plan(&self) -> Result<NatPlan> {
+        let (merged, old_bitmap) = {
+            let state = self.state.lock();
+            let mut merged = state.journal.clone();
+            merged.extend(&state.changed);
+            (merged, state.bitmap.clone())
+        };
+        let (journal, overflow) = split(merged);
+        let mut plan = NatPlan { journal, bitmap: old_bitmap.clone(), blocks: Vec::new() };
+        for (block, entries) in overflow {
+            let side = crate::format::layout::Side::of_bit(bits::test(&old_bitmap, block as usize));
+            let mut image = self.block(block, side)?;
+            let bytes = Arc::make_mut(&mut image);
+            entries.iter().for_each(|(nid, entry)| nat::set_entry(bytes, Layout::nat_place(*nid).1, *entry));
+            plan.blocks.push((self.layout.nat_address(block, side.other()), image));
+            bits::flip(&mut plan.bitmap, block as usize);
+        }
+        Ok(plan)
+    }
+
+    /// The planned checkpoint is on the medium: its NAT is the present one. Called with the gate still closed.
+    pub fn committed(&self, plan: NatPlan) {
+        self.stats.blocks_written.add(plan.blocks.len() as u64);
+        // Nobody reads these copies before the bitmap says so.
+        for (at, image) in plan.blocks {
+            self.cache.create(at).modify().copy_from_slice(&image);
+        }
+        let mut state = self.state.lock();
+        let State { changed, journal, bitmap, generation, free } = &mut *state;
+        for (nid, entry) in std::mem::take(changed) {
+            if entry.is_free() {
+                free.add(nid, entry.version);
+            }
+        }
+        *journal = plan.journal.0.into_iter().collect();
+        *bitmap = plan.bitmap;
+        *generation += 1;
+    }
+}
+
+/// Fills the journal with as many whole groups (entries of one block) as fit, the smallest first: the blocks that must be
+/// written are then the fewest.
+fn split(entries: BTreeMap<Nid, NatEntry>) -> (NatJournal, Vec<(u32, Group)>) {
+    let mut groups: Vec<(u32, Group)> = Vec::new();
+    for (nid, entry) in entries {
+        let (block, _) = Layout::nat_place(nid);
+        match groups.last_mut() {
+            Some((last, group)) if *last == block => group.push((nid, entry)),
+            _ => groups.push((block, vec![(nid, entry)])),
+        }
+    }
+    groups.sort_by_key(|(_, group)| group.len());
+    let mut journal = Vec::new();
+    let fits = groups.iter().take_while(|(_, group)| {
+        let fits = journal.len() + group.len() <= NAT_JOURNAL_ENTRIES;
+        if fits {
+            journal.extend_from_slice(group);
+        }
+        fits
+    });
+    let fitting = fits.count();
+    (NatJournal(journal), groups.split_off(fitting))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::BlockAddr;
+
+    fn entries(nids: impl IntoIterator<Item = u32>) -> BTreeMap<Nid, NatEntry> {
+        let entry = NatEntry { version: 0, ino: Nid(3), block_addr: BlockAddr(4096) };
+        nids.into_iter().map(|nid| (Nid(nid), entry)).collect()
+    }
+
+    #[test]
+    fn small_groups_stay_in_the_journal() {
+        let (journal, blocks) = split(entries(4..42));
+        assert_eq!((journal.0.len(), blocks.len()), (38, 0));
+        let (journal, blocks) = split(entries((4..43).chain([455, 456, 910])));
+        assert_eq!(journal.0.iter().map(|(nid, _)| nid.get()).collect::<Vec<_>>(), [910, 455, 456]);
+        assert_eq!(blocks.iter().map(|(block, group)| (*block, group.len())).collect::<Vec<_>>(), [(0, 39)]);
+        assert_eq!(split(BTreeMap::new()).1.len(), 0);
+    }
+}

@@ -1,0 +1,226 @@
+//! The NAT in memory: where each node is, and which nids are free.
+//!
+//! An entry is looked for in the entries changed since the last checkpoint, then in that checkpoint's journal, then in the
+//! current copy of its NAT block. Nothing of the last checkpoint is touched before the next one is on the medium:
+//! [`Nat::plan`] says what to write, [`Nat::committed`] makes it the present once it is there.
+//!
+//! Invariants: an nid is in at most one of *pool* (known to be free), *allocated* (given out, no address yet) and *changed*;
+//! an nid that had an address is not given out again before a checkpoint knows it is free.
+//!
+//! Locking: one lock of rank ALLOCATOR (before the segments'), never held while a NAT block is read. A reader that finds
+//! that a checkpoint was committed meanwhile looks again.
+
+mod flush;
+mod free;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::stats::Counter;
+use cairn_cache::block::{BufferCache, Image};
+
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::layout::Side;
+use crate::format::summary::NatJournal;
+use crate::format::{BlockAddr, Checkpoint, Layout, NatEntry, Nid, bits, nat};
+
+pub use flush::NatPlan;
+use free::FreeNids;
+
+/// Place in the order of locks of rank ALLOCATOR.
+const LOCK_ORDER: u64 = 1;
+
+/// See the module.
+pub struct Nat {
+    layout: Layout,
+    cache: Arc<BufferCache>,
+    state: Mutex<State>,
+    /// Counters.
+    pub stats: NatStats,
+}
+
+/// What the NAT did.
+#[derive(Debug, Default)]
+pub struct NatStats {
+    /// NAT blocks read or found in the cache for a look-up.
+    pub block_lookups: Counter,
+    /// NAT blocks searched for free nids.
+    pub blocks_scanned: Counter,
+    /// NAT blocks written by checkpoints.
+    pub blocks_written: Counter,
+}
+
+struct State {
+    /// Changed since the last checkpoint.
+    changed: BTreeMap<Nid, NatEntry>,
+    /// The last checkpoint's journal.
+    journal: BTreeMap<Nid, NatEntry>,
+    /// Which copy of each block is current.
+    bitmap: Vec<u8>,
+    /// Checkpoints committed: the copies have changed roles.
+    generation: u64,
+    free: FreeNids,
+}
+
+impl State {
+    fn known(&self, nid: Nid) -> Option<NatEntry> {
+        self.changed.get(&nid).or_else(|| self.journal.get(&nid)).copied()
+    }
+
+    fn side(&self, block: u32) -> Side {
+        Side::of_bit(bits::test(&self.bitmap, block as usize))
+    }
+}
+
+impl Nat {
+    /// The NAT of a checkpoint. `cache` holds metadata blocks of the volume.
+    #[must_use]
+    pub fn new(layout: Layout, checkpoint: &Checkpoint, journal: NatJournal, cache: Arc<BufferCache>) -> Self {
+        let state = State {
+            changed: BTreeMap::new(),
+            journal: journal.0.into_iter().collect(),
+            bitmap: checkpoint.nat_bitmap.clone(),
+            generation: 0,
+            free: FreeNids::new(&layout, checkpoint.next_free_nid),
+        };
+        let state = Mutex::new_ordered(Rank::ALLOCATOR, LOCK_ORDER, state);
+        Self { layout, cache, state, stats: NatStats::default() }
+    }
+
+    /// The entry of an nid; it may be a free one.
+    ///
+    /// # Errors
+    /// There can be no such nid, its entry is impossible, or the device failed.
+    pub fn lookup(&self, nid: Nid) -> Result<NatEntry> {
+        Ok(self.entry(nid)?.validate(nid, &self.layout)?)
+    }
+
+    fn entry(&self, nid: Nid) -> Result<NatEntry> {
+        if !self.layout.is_nid(nid) {
+            return Err(Corrupt::Nat { nid, what: "there is no such nid", value: nid.get().into() }.into());
+        }
+        let (block, index) = Layout::nat_place(nid);
+        loop {
+            let (side, generation) = {
+                let state = self.state.lock();
+                if let Some(entry) = state.known(nid) {
+                    return Ok(entry);
+                }
+                (state.side(block), state.generation)
+            };
+            let image = self.block(block, side)?;
+            if self.state.lock().generation == generation {
+                return Ok(nat::entry(&image, index));
+            }
+        }
+    }
+
+    fn block(&self, block: u32, side: Side) -> Result<Image> {
+        self.stats.block_lookups.add(1);
+        Ok(self.cache.get(self.layout.nat_address(block, side))?.image())
+    }
+
+    /// The version that summaries of this nid's data blocks carry; the nid may be one that was just allocated.
+    ///
+    /// # Errors
+    /// As [`Nat::lookup`].
+    pub fn version(&self, nid: Nid) -> Result<u8> {
+        if let Some(version) = self.state.lock().free.allocated_version(nid) {
+            return Ok(version);
+        }
+        Ok(self.lookup(nid)?.version)
+    }
+
+    /// Takes a free nid. It is the caller's until it gets an address, is freed or given back.
+    ///
+    /// # Errors
+    /// No nid is free, or the device failed.
+    pub fn allocate(&self) -> Result<Nid> {
+        loop {
+            let (block, side, generation) = {
+                let mut state = self.state.lock();
+                if let Some(nid) = state.free.take() {
+                    return Ok(nid);
+                }
+                let Some(block) = state.free.next_block() else { return Err(Error::NO_SPACE) };
+                (block, state.side(block), state.generation)
+            };
+            let image = self.block(block, side)?;
+            self.stats.blocks_scanned.add(1);
+            let mut state = self.state.lock();
+            if state.generation == generation {
+                let State { changed, journal, free, .. } = &mut *state;
+                free.scan(block, &image, |nid| changed.get(&nid).or_else(|| journal.get(&nid)).copied(), |nid| {
+                    changed.contains_key(&nid)
+                });
+            }
+        }
+    }
+
+    /// Gives back an nid that was allocated and never had an address.
+    ///
+    /// # Panics
+    /// It is not one.
+    pub fn give_back(&self, nid: Nid) {
+        let returned = self.state.lock().free.give_back(nid);
+        assert!(returned, "nid {nid} is given back but was not just allocated");
+    }
+
+    /// The node is at `addr` from now on. Returns where it was ([`BlockAddr::NULL`] if nowhere).
+    ///
+    /// # Errors
+    /// As [`Nat::lookup`]; none if the nid was just allocated or has changed since the last checkpoint.
+    pub fn set_address(&self, nid: Nid, ino: Nid, addr: BlockAddr) -> Result<BlockAddr> {
+        let allocated = self.state.lock().free.allocated_version(nid);
+        let old = match allocated {
+            Some(version) => NatEntry { version, ..NatEntry::default() },
+            None => self.entry(nid)?,
+        };
+        self.set(nid, NatEntry { version: old.version, ino, block_addr: addr });
+        Ok(old.block_addr)
+    }
+
+    /// Replaces an entry by one that the caller knows to be right.
+    ///
+    /// # Panics
+    /// There can be no node at the address.
+    pub fn set(&self, nid: Nid, entry: NatEntry) {
+        assert!(self.layout.in_main(entry.block_addr), "nid {nid} at {}", entry.block_addr);
+        let mut state = self.state.lock();
+        state.free.forget(nid);
+        state.changed.insert(nid, entry);
+    }
+
+    /// The node is no more. Its nid can be given out again once a checkpoint knows it, or at once if it never had an
+    /// address. Returns where the node was.
+    ///
+    /// # Errors
+    /// As [`Nat::lookup`]; none if the nid has changed since the last checkpoint.
+    pub fn free(&self, nid: Nid) -> Result<BlockAddr> {
+        if self.state.lock().free.give_back(nid) {
+            return Ok(BlockAddr::NULL);
+        }
+        let old = self.entry(nid)?;
+        let version = old.version.wrapping_add(1);
+        let entry = NatEntry { version, ino: Nid::NONE, block_addr: BlockAddr::NULL };
+        self.state.lock().changed.insert(nid, entry);
+        Ok(old.block_addr)
+    }
+
+    /// Has an entry changed since the last checkpoint?
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !self.state.lock().changed.is_empty()
+    }
+
+    /// A good place to look for a free nid at the next mount: `next_free_nid`.
+    #[must_use]
+    pub fn next_free(&self) -> Nid {
+        self.state.lock().free.hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

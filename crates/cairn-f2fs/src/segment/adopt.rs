@@ -1,0 +1,77 @@
+//! Blocks that roll-forward finds: they were placed after the last checkpoint by somebody else.
+//!
+//! Recovery adopts the data blocks of the chain, keeps the chain's own node blocks from being overwritten, and then moves
+//! all logs to fresh segments ([`Segments::fresh_segments`]) before anything is placed: until then a log may stand at a
+//! block that is taken.
+
+use super::{Owner, Segments};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::summary::SummaryBlock;
+use crate::format::{BlockAddr, Log, SegNo};
+
+impl Segments {
+    /// A block is in use from now on, by `owner`. `log` tells node blocks from data, and is what the segment counts to if
+    /// it has no valid block yet.
+    ///
+    /// # Errors
+    /// The block is outside the main area or in use already, its segment holds the other class of blocks, or its summary
+    /// cannot be read.
+    pub fn adopt(&self, addr: BlockAddr, log: Log, owner: Owner) -> Result<()> {
+        let (segno, block) = self.locate(addr)?;
+        self.with_summaries(|state, loaded| {
+            let table = &state.table;
+            let bad = |what| Some(Ok(Err(Corrupt::Sit { segno, what, value: block.into() })));
+            if table.is_valid(segno, block) {
+                return bad("roll-forward finds a block that is in use");
+            }
+            let empty = table.valid(segno) == 0;
+            let current = state.logs.iter().position(|other| other.segno() == segno);
+            if (!empty || current.is_some()) && table.log(segno).is_node() != log.is_node() {
+                return bad("roll-forward finds data among nodes, or nodes among data");
+            }
+            if let Some(index) = current {
+                state.logs[index].own(block, &[owner]);
+            } else {
+                let summary = match (state.closed.remove(&segno), loaded.take()) {
+                    (Some(closed), _) => closed.summary,
+                    (None, _) if empty => SummaryBlock::empty(log.is_node()),
+                    (None, Some((read, summary))) if read == segno => summary,
+                    _ => return Some(Err(segno)),
+                };
+                let mut summary = SummaryBlock { is_node: log.is_node(), ..summary };
+                summary.entries[usize::from(block)] = owner;
+                state.queue_summary(segno, summary);
+                if empty {
+                    state.table.set_log(segno, log);
+                }
+            }
+            if state.table.free.is_free(segno) {
+                state.table.free.take(segno);
+            }
+            state.table.set_valid(segno, block, 1, self.clock.now());
+            state.moved = true;
+            Some(Ok(Ok(())))
+        })?
+        .map_err(Into::into)
+    }
+
+    /// A block is not written before the next checkpoint, although it is not in use: it belongs to a chain that must
+    /// survive until then. Outside the main area: nothing happens.
+    pub fn protect(&self, addr: BlockAddr) {
+        let Some((segno, block)) = self.layout.segment_of(addr) else { return };
+        let mut state = self.state.lock();
+        if !state.table.is_valid(segno, block) {
+            state.table.block(segno, block);
+        }
+    }
+
+    /// The log a segment counts to.
+    ///
+    /// # Panics
+    /// There is no such segment.
+    #[must_use]
+    pub fn log_of(&self, segno: SegNo) -> Log {
+        self.state.lock().table.log(segno)
+    }
+}

@@ -1,0 +1,149 @@
+//! What a checkpoint writes of the SIT and of the logs.
+
+use cairn_base::Pba;
+
+use super::{Segments, State};
+use crate::format::checkpoint::LogPosition;
+use crate::format::layout::Side;
+use crate::format::summary::{CompactSummaries, JournalBytes, NatJournal, SIT_JOURNAL_ENTRIES, SitJournal, info_journal};
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{BlockAddr, Layout, Log, SegNo, bits, sit};
+
+/// Data summaries are written in full if the compact form would need as many blocks.
+const FULL_DATA_SUMMARIES: usize = 3;
+
+/// The SIT as the next checkpoint will have it.
+pub struct SitPlan {
+    /// The journal, for the cold data log's summary.
+    pub journal: SitJournal,
+    /// The version bitmap.
+    pub bitmap: Vec<u8>,
+    /// Blocks to write: each to the copy that the last checkpoint does not use.
+    pub blocks: Vec<(Pba, Vec<u8>)>,
+}
+
+/// The logs as a checkpoint pack holds them.
+pub struct Summaries {
+    /// Positions, for the checkpoint block.
+    pub logs: [LogPosition; Log::COUNT],
+    /// Data summary blocks, one after the other.
+    pub data: Vec<u8>,
+    /// They are in the compact form.
+    pub compact: bool,
+    /// Node summary blocks; empty unless asked for.
+    pub nodes: Vec<u8>,
+}
+
+impl Segments {
+    /// Decides what goes to the journal and what to SIT blocks. Changes nothing; called with the gate closed.
+    #[must_use]
+    pub fn plan(&self) -> SitPlan {
+        let state = self.state.lock();
+        let mut segments = state.table.dirty().clone();
+        segments.extend(&state.journal);
+        let mut groups: Vec<(u32, Vec<SegNo>)> = Vec::new();
+        for segno in segments {
+            let (block, _) = Layout::sit_place(segno);
+            match groups.last_mut() {
+                Some((last, group)) if *last == block => group.push(segno),
+                _ => groups.push((block, vec![segno])),
+            }
+        }
+        // The smallest groups go to the journal, as whole ones: the fewest blocks are left.
+        groups.sort_by_key(|(_, group)| group.len());
+        let mut plan = SitPlan { journal: SitJournal::default(), bitmap: state.bitmap.clone(), blocks: Vec::new() };
+        let mut full = false;
+        for (block, group) in groups {
+            full |= plan.journal.0.len() + group.len() > SIT_JOURNAL_ENTRIES;
+            if full {
+                let side = Side::of_bit(bits::flip(&mut plan.bitmap, block as usize));
+                plan.blocks.push((self.layout.sit_address(block, side), sit_block(&state, block)));
+            } else {
+                plan.journal.0.extend(group.into_iter().map(|segno| (segno, state.table.entry(segno))));
+            }
+        }
+        plan
+    }
+
+    /// The logs for a pack: with the NAT's journal and the SIT's, and with node summaries if `nodes`.
+    #[must_use]
+    pub fn summaries(&self, nat: &NatJournal, sit: &SitJournal, nodes: bool, kbytes_written: u64) -> Summaries {
+        let state = self.state.lock();
+        let log = |log: Log| &state.logs[log.index()];
+        let total = Log::DATA.iter().map(|data| usize::from(log(*data).compact_entries())).sum();
+        let compact = CompactSummaries::blocks_for(total) < FULL_DATA_SUMMARIES;
+        let data = if compact {
+            let entries = Log::DATA.map(|data| {
+                let state = log(data);
+                state.summary.entries[..usize::from(state.compact_entries())].to_vec()
+            });
+            CompactSummaries { nat_journal: nat.encode(), sit_journal: sit.encode(), entries }.encode()
+        } else {
+            let journal = |data| match data {
+                Log::HotData => nat.encode(),
+                Log::ColdData => sit.encode(),
+                _ => NatJournal::default().encode(),
+            };
+            Log::DATA.iter().flat_map(|data| with_journal(&state, *data, journal(*data))).collect()
+        };
+        let info = info_journal(state.kbytes_written.saturating_add(kbytes_written));
+        let journal = |node| if node == Log::HotNode { info } else { info_journal(0) };
+        let nodes = if nodes {
+            Log::NODE.iter().flat_map(|node| with_journal(&state, *node, journal(*node))).collect()
+        } else {
+            Vec::new()
+        };
+        let logs = Log::ALL.map(|one| log(one).position);
+        Summaries { logs, data, compact, nodes }
+    }
+
+    /// The planned checkpoint is on the medium: its SIT is the present one, and what was freed before it can be written
+    /// again. Called with the gate still closed.
+    pub fn committed(&self, plan: SitPlan) {
+        self.stats.sit_blocks_written.add(plan.blocks.len() as u64);
+        let mut state = self.state.lock();
+        state.journal = plan.journal.0.into_iter().map(|(segno, _)| segno).collect();
+        state.bitmap = plan.bitmap;
+        state.moved = false;
+        state.table.committed();
+        // A summary of a segment that has become free says nothing any more.
+        let State { table, closed, .. } = &mut *state;
+        closed.retain(|segno, _| table.valid(*segno) > 0);
+    }
+
+    /// The runs of blocks (first, number) that the next [`Segments::committed`] gives up: what can be discarded once that
+    /// checkpoint is on the medium, and before anything is placed again.
+    #[must_use]
+    pub fn freed_runs(&self) -> Vec<(BlockAddr, u32)> {
+        let state = self.state.lock();
+        let mut freed: Vec<_> = state.table.freed().map(|(segno, map)| (segno, *map)).collect();
+        freed.sort_by_key(|(segno, _)| *segno);
+        let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
+        for (segno, map) in freed {
+            for block in (0..sit::VALID_MAP_SIZE * 8).filter(|block| bits::test(&map, *block)) {
+                let addr = self.layout.address(segno, block as u16);
+                match runs.last_mut() {
+                    Some((start, count)) if start.get() + *count == addr.get() => *count += 1,
+                    _ => runs.push((addr, 1)),
+                }
+            }
+        }
+        runs
+    }
+}
+
+fn sit_block(state: &State, block: u32) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_SIZE];
+    let first = block * sit::ENTRIES_PER_BLOCK as u32;
+    let end = (first + sit::ENTRIES_PER_BLOCK as u32).min(state.table.len());
+    for (index, segno) in (first..end).map(SegNo).enumerate() {
+        sit::set_entry(&mut bytes, index, &state.table.entry(segno));
+    }
+    bytes
+}
+
+fn with_journal(state: &State, log: Log, journal: JournalBytes) -> Vec<u8> {
+    let mut summary = state.logs[log.index()].summary.clone();
+    summary.journal = journal;
+    summary.encode()
+}

@@ -1,0 +1,158 @@
+//! Which segments and sections are free to be taken by a log.
+//!
+//! A section is free if all its segments are. Free segments of a section that is not belong to the log that is in it.
+
+use crate::format::SegNo;
+
+/// A bitmap of segments, and one of sections.
+pub(super) struct FreeMap {
+    segs_per_sec: u32,
+    segments: Bits,
+    sections: Bits,
+    /// Segments of each section that are not free.
+    busy: Vec<u32>,
+}
+
+impl FreeMap {
+    /// All `segments` are taken.
+    pub(super) fn new(segments: u32, segs_per_sec: u32) -> Self {
+        let sections = segments / segs_per_sec;
+        let busy = vec![segs_per_sec; sections as usize];
+        Self { segs_per_sec, segments: Bits::new(segments), sections: Bits::new(sections), busy }
+    }
+
+    pub(super) fn is_free(&self, segno: SegNo) -> bool {
+        self.segments.test(segno.get())
+    }
+
+    /// A segment is free now (it may have been already).
+    pub(super) fn release(&mut self, segno: SegNo) {
+        if self.segments.set(segno.get()) {
+            let section = segno.get() / self.segs_per_sec;
+            self.busy[section as usize] -= 1;
+            if self.busy[section as usize] == 0 {
+                self.sections.set(section);
+            }
+        }
+    }
+
+    /// A free segment is taken.
+    pub(super) fn take(&mut self, segno: SegNo) {
+        assert!(self.segments.clear(segno.get()), "segment {segno} is taken twice");
+        let section = segno.get() / self.segs_per_sec;
+        self.busy[section as usize] += 1;
+        self.sections.clear(section);
+    }
+
+    /// The segment after this one, if it is free and of the same section.
+    pub(super) fn next_in_section(&self, segno: SegNo) -> Option<SegNo> {
+        let next = segno.get() + 1;
+        (!next.is_multiple_of(self.segs_per_sec) && self.segments.test(next)).then_some(SegNo(next))
+    }
+
+    /// The first segment of the first free section at or after that of `from`, going round.
+    pub(super) fn free_section(&self, from: SegNo) -> Option<SegNo> {
+        let section = self.sections.next_round(from.get() / self.segs_per_sec)?;
+        Some(SegNo(section * self.segs_per_sec))
+    }
+
+    /// Any free segment, the next one from `from` on.
+    pub(super) fn any_segment(&self, from: SegNo) -> Option<SegNo> {
+        self.segments.next_round(from.get()).map(SegNo)
+    }
+
+    pub(super) const fn free_sections(&self) -> u32 {
+        self.sections.count
+    }
+
+    pub(super) const fn free_segments(&self) -> u32 {
+        self.segments.count
+    }
+}
+
+/// Bits with their number.
+struct Bits {
+    words: Vec<u64>,
+    len: u32,
+    count: u32,
+}
+
+impl Bits {
+    fn new(len: u32) -> Self {
+        Self { words: vec![0; len.div_ceil(64) as usize], len, count: 0 }
+    }
+
+    fn test(&self, bit: u32) -> bool {
+        bit < self.len && self.words[(bit / 64) as usize] & (1 << (bit % 64)) != 0
+    }
+
+    /// Sets a bit; true if it was clear.
+    fn set(&mut self, bit: u32) -> bool {
+        let word = &mut self.words[(bit / 64) as usize];
+        let was = *word & (1 << (bit % 64)) != 0;
+        *word |= 1 << (bit % 64);
+        self.count += u32::from(!was);
+        !was
+    }
+
+    /// Clears a bit; true if it was set.
+    fn clear(&mut self, bit: u32) -> bool {
+        let word = &mut self.words[(bit / 64) as usize];
+        let was = *word & (1 << (bit % 64)) != 0;
+        *word &= !(1 << (bit % 64));
+        self.count -= u32::from(was);
+        was
+    }
+
+    /// The first set bit at or after `from`, or else the first of all.
+    fn next_round(&self, from: u32) -> Option<u32> {
+        self.next(from).or_else(|| self.next(0))
+    }
+
+    fn next(&self, from: u32) -> Option<u32> {
+        let start = (from / 64) as usize;
+        let first = self.words.get(start)? & (!0 << (from % 64));
+        if first != 0 {
+            return Some(start as u32 * 64 + first.trailing_zeros());
+        }
+        let found = self.words[start + 1..].iter().position(|word| *word != 0)?;
+        let index = start + 1 + found;
+        Some(index as u32 * 64 + self.words[index].trailing_zeros())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_free_as_a_whole() {
+        let mut map = FreeMap::new(200, 4);
+        assert_eq!((map.free_sections(), map.free_section(SegNo(0))), (0, None));
+        (100..108).map(SegNo).for_each(|segno| map.release(segno));
+        map.release(SegNo(100));
+        assert_eq!((map.free_sections(), map.free_segments()), (2, 8));
+        assert_eq!(map.free_section(SegNo(101)), Some(SegNo(100)));
+        assert_eq!(map.free_section(SegNo(110)), Some(SegNo(100)));
+        map.take(SegNo(100));
+        assert_eq!((map.free_sections(), map.free_segments()), (1, 7));
+        assert_eq!(map.next_in_section(SegNo(100)), Some(SegNo(101)));
+        assert_eq!(map.next_in_section(SegNo(103)), None);
+        assert_eq!(map.free_section(SegNo(0)), Some(SegNo(104)));
+        assert_eq!(map.any_segment(SegNo(108)), Some(SegNo(101)));
+        assert!(!map.is_free(SegNo(199)) && map.is_free(SegNo(107)));
+    }
+
+    #[test]
+    fn search_agrees_with_single_bits() {
+        let mut bits = Bits::new(300);
+        let chosen = [0_u32, 1, 63, 64, 130, 191, 256, 299];
+        chosen.iter().for_each(|bit| assert!(bits.set(*bit)));
+        for from in 0..300 {
+            let right = chosen.iter().find(|bit| **bit >= from).or(chosen.first());
+            assert_eq!(bits.next_round(from).as_ref(), right);
+        }
+        chosen.iter().for_each(|bit| assert!(bits.clear(*bit)));
+        assert_eq!((bits.count, bits.next_round(5)), (0, None));
+    }
+}

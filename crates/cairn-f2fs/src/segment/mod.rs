@@ -1,0 +1,246 @@
+//! Segments: the six logs that take blocks, and the table of what is valid.
+//!
+//! [`Segments::place`] gives the next blocks of a log to their owners, [`Segments::invalidate`] takes a block back. Nothing
+//! of the last checkpoint is overwritten before the next one is on the medium: a block that was valid at any time since
+//! that checkpoint is not given out, segment summaries are written only where that checkpoint does not need them, and
+//! SIT blocks to their other copy ([`Segments::plan`], [`Segments::committed`]).
+//!
+//! A log appends to a free segment (LFS) or, when free sections are few and the mode allows it, fills the holes of a segment
+//! in use (SSR). When its segment is full it moves on at once, so the address of its next block is always known.
+//!
+//! Locking: one lock of rank ALLOCATOR (after the NAT's), never held while the device works: whoever needs a summary block
+//! reads it without the lock and tries again.
+
+mod adopt;
+mod flush;
+mod free;
+mod load;
+mod log;
+mod place;
+mod sections;
+mod summaries;
+mod table;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::Runtime;
+use cairn_base::stats::Counter;
+use cairn_cache::block::BufferCache;
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::summary::SummaryBlock;
+use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
+
+pub use flush::{SitPlan, Summaries};
+pub use load::SegmentSources;
+pub use place::Placed;
+pub use sections::{SectionInfo, SegmentInfo};
+
+use log::LogState;
+use table::Table;
+
+/// Who points to a block: its summary entry.
+pub type Owner = Summary;
+
+/// Place in the order of locks of rank ALLOCATOR.
+const LOCK_ORDER: u64 = 2;
+
+/// How logs find room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Free segments, and holes of others when those are few: `mode=adaptive`.
+    Adaptive,
+    /// Free segments only: `mode=lfs`.
+    Lfs,
+}
+
+/// See the module.
+pub struct Segments {
+    layout: Layout,
+    mode: Mode,
+    /// Search for free sections from the start of the volume always (`alloc_mode=reuse`), not only for hot logs.
+    reuse: bool,
+    cache: Arc<BufferCache>,
+    clock: Clock,
+    state: Mutex<State>,
+    /// Counters.
+    pub stats: SegmentStats,
+}
+
+/// What the logs did.
+#[derive(Debug, Default)]
+pub struct SegmentStats {
+    /// Blocks placed in each log, by number.
+    pub placed: [Counter; Log::COUNT],
+    /// Blocks invalidated.
+    pub invalidated: Counter,
+    /// Segments that were taken whole.
+    pub segments_lfs: Counter,
+    /// Segments that were taken for their holes.
+    pub segments_ssr: Counter,
+    /// SIT blocks written by checkpoints.
+    pub sit_blocks_written: Counter,
+    /// Segment summaries written.
+    pub summaries_written: Counter,
+}
+
+struct State {
+    table: Table,
+    logs: [LogState; Log::COUNT],
+    /// Summaries of segments that no log is in and that differ from the summary area, with a number that changes when they do.
+    closed: HashMap<SegNo, Closed>,
+    closed_number: u64,
+    /// Changes when the summary area does.
+    summary_generation: u64,
+    /// The last checkpoint's SIT journal: these entries stand in no SIT block.
+    journal: Vec<SegNo>,
+    /// Which copy of each SIT block is current.
+    bitmap: Vec<u8>,
+    /// Fill holes while no more sections are free.
+    reuse_below: u32,
+    /// Where the search for holes goes on, by log.
+    victim_cursor: [SegNo; Log::COUNT],
+    /// Kilobytes ever written, as the hot node summary keeps it.
+    kbytes_written: u64,
+    /// A log has moved or a summary changed since the last checkpoint.
+    moved: bool,
+}
+
+struct Closed {
+    summary: SummaryBlock,
+    number: u64,
+}
+
+/// The volume's own time: seconds it was mounted, in all.
+struct Clock {
+    runtime: Arc<dyn Runtime>,
+    start: Duration,
+    base: u64,
+}
+
+impl Clock {
+    fn now(&self) -> u64 {
+        self.base.saturating_add(self.runtime.monotonic().saturating_sub(self.start).as_secs())
+    }
+}
+
+impl Segments {
+    fn wrap(
+        layout: Layout,
+        mode: Mode,
+        cache: Arc<BufferCache>,
+        runtime: Arc<dyn Runtime>,
+        elapsed: u64,
+        state: State,
+    ) -> Self {
+        let clock = Clock { start: runtime.monotonic(), base: elapsed, runtime };
+        // Small volumes (16 GiB) are filled from the start, as Linux does it by default.
+        let reuse = layout.main_segments <= 8192;
+        let state = Mutex::new_ordered(Rank::ALLOCATOR, LOCK_ORDER, state);
+        Self { layout, mode, reuse, cache, clock, state, stats: SegmentStats::default() }
+    }
+
+    /// Seconds that the volume was mounted in all: `elapsed_time`.
+    #[must_use]
+    pub fn elapsed(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// How logs find room.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn locate(&self, addr: BlockAddr) -> Result<(SegNo, u16), Corrupt> {
+        let place = self.layout.segment_of(addr);
+        place.ok_or_else(|| {
+            let what = "an address is not in the main area";
+            Corrupt::Sit { segno: SegNo(u32::MAX), what, value: addr.get().into() }
+        })
+    }
+
+    /// Is the block in use?
+    #[must_use]
+    pub fn is_valid(&self, addr: BlockAddr) -> bool {
+        self.layout.segment_of(addr).is_some_and(|(segno, block)| self.state.lock().table.is_valid(segno, block))
+    }
+
+    /// Takes a block back; it is not given out again before the next checkpoint is on the medium.
+    ///
+    /// # Errors
+    /// The address is outside the main area, or the block is not in use: two pointers named it.
+    pub fn invalidate(&self, addr: BlockAddr) -> Result<(), Corrupt> {
+        let (segno, block) = self.locate(addr)?;
+        self.state.lock().table.clear_valid(segno, block)?;
+        self.stats.invalidated.add(1);
+        Ok(())
+    }
+
+    /// Sections without a valid block, without one freed since the last checkpoint, and without a log.
+    #[must_use]
+    pub fn free_sections(&self) -> u32 {
+        self.state.lock().table.free.free_sections()
+    }
+
+    /// Segments that a log can take now.
+    #[must_use]
+    pub fn free_segments(&self) -> u32 {
+        self.state.lock().table.free.free_segments()
+    }
+
+    /// Segments that the next checkpoint makes free.
+    #[must_use]
+    pub fn prefree_segments(&self) -> u32 {
+        let state = self.state.lock();
+        state.table.free_segment_count() - state.table.free.free_segments()
+    }
+
+    /// While no more than this many sections are free, holes are filled instead (never in `mode=lfs`). See
+    /// [`crate::space::Space::reuse_below`].
+    pub fn set_reuse_below(&self, sections: u32) {
+        self.state.lock().reuse_below = sections;
+    }
+
+    /// Valid blocks in all segments.
+    #[must_use]
+    pub fn valid_blocks(&self) -> u64 {
+        self.state.lock().table.valid_total()
+    }
+
+    /// Segments without valid blocks that no log is in, those freed since the last checkpoint included:
+    /// `free_segment_count`.
+    #[must_use]
+    pub fn free_segment_count(&self) -> u32 {
+        self.state.lock().table.free_segment_count()
+    }
+
+    /// A segment's entry as it is now.
+    ///
+    /// # Panics
+    /// There is no such segment.
+    #[must_use]
+    pub fn entry(&self, segno: SegNo) -> SitEntry {
+        self.state.lock().table.entry(segno)
+    }
+
+    /// Where the next block of a log goes.
+    #[must_use]
+    pub fn next_address(&self, log: Log) -> BlockAddr {
+        self.state.lock().logs[log.index()].next(&self.layout)
+    }
+
+    /// Has anything changed that a checkpoint must hold?
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        let state = self.state.lock();
+        state.moved || state.table.is_dirty()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,231 @@
+//! Giving blocks out.
+
+use super::log::{LogState, first_usable};
+use super::{Closed, Mode, Owner, Segments, State};
+use crate::error::{Error, Result};
+use crate::format::checkpoint::LogPosition;
+use crate::format::log::AllocType;
+use crate::format::summary::SummaryBlock;
+use crate::format::{BlockAddr, Log, SegNo};
+
+/// Segments looked at for the one with the most holes.
+const VICTIM_SEARCH: usize = 256;
+
+/// Where blocks were placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The first.
+    pub address: BlockAddr,
+    /// How many: at least one, as many as follow each other.
+    pub count: usize,
+    /// Where the next block of the same log goes.
+    pub next: BlockAddr,
+}
+
+/// What a log goes on with.
+enum Successor {
+    /// A free segment.
+    Fresh(SegNo),
+    /// A segment with holes, and its summary.
+    Holes(SegNo, SummaryBlock),
+}
+
+enum Search {
+    Found(Successor),
+    /// The summary of this segment must be read first.
+    Read(SegNo),
+    /// Nothing is left.
+    Nothing,
+}
+
+enum Step {
+    Placed(Placed),
+    Read(SegNo),
+    Full,
+}
+
+impl Segments {
+    /// Gives the next blocks of `log` to the first of `owners`: as many as follow each other in its segment. They are valid
+    /// from now on, so the caller is inside the gate and will point to them.
+    ///
+    /// # Errors
+    /// No segment has room for this log; or a summary block cannot be read.
+    ///
+    /// # Panics
+    /// There are no owners.
+    pub fn place(&self, log: Log, owners: &[Owner]) -> Result<Placed> {
+        assert!(!owners.is_empty(), "blocks are placed for somebody");
+        self.with_summaries(|state, loaded| match self.try_place(state, log, owners, loaded) {
+            Step::Placed(placed) => Some(Ok(Ok(placed))),
+            Step::Full => Some(Ok(Err(Error::NO_SPACE))),
+            Step::Read(segno) => Some(Err(segno)),
+        })?
+    }
+
+    /// Calls `step` with the lock held until it gives a result; when it asks for a segment's summary, reads that without the
+    /// lock and passes it along the next time.
+    pub(super) fn with_summaries<T>(
+        &self,
+        mut step: impl FnMut(&mut State, &mut Option<(SegNo, SummaryBlock)>) -> Option<Result<T, SegNo>>,
+    ) -> Result<T> {
+        let mut loaded = None;
+        loop {
+            let outcome = step(&mut self.state.lock(), &mut loaded);
+            match outcome {
+                Some(Ok(value)) => return Ok(value),
+                Some(Err(segno)) => loaded = Some((segno, self.read_summary(segno)?)),
+                None => loaded = None,
+            }
+        }
+    }
+
+    fn try_place(
+        &self,
+        state: &mut State,
+        log: Log,
+        owners: &[Owner],
+        loaded: &mut Option<(SegNo, SummaryBlock)>,
+    ) -> Step {
+        let mut run = state.logs[log.index()].run(&state.table, owners.len());
+        assert!(run.count > 0, "the {log:?} log stands at a block that may not be written");
+        let mut successor = None;
+        if run.after.is_none() {
+            match self.successor(state, log, loaded) {
+                Search::Found(found) => successor = Some(found),
+                Search::Read(segno) => return Step::Read(segno),
+                Search::Nothing if run.count == 1 => return Step::Full,
+                Search::Nothing => {
+                    // The last block stays free: a log always has a next one.
+                    run.count -= 1;
+                    run.after = Some(run.start + run.count);
+                }
+            }
+        }
+        let count = usize::from(run.count);
+        let current = &mut state.logs[log.index()];
+        let segno = current.segno();
+        state.table.set_valid(segno, run.start, run.count, self.clock.now());
+        current.own(run.start, &owners[..count]);
+        match (run.after, successor) {
+            (Some(after), _) => current.position.blkoff = after,
+            (None, Some(successor)) => self.advance(state, log, successor),
+            (None, None) => unreachable!("a full segment has a successor"),
+        }
+        state.moved = true;
+        self.stats.placed[log.index()].add(count as u64);
+        let next = state.logs[log.index()].next(&self.layout);
+        Step::Placed(Placed { address: self.layout.address(segno, run.start), count, next })
+    }
+
+    /// What a log goes on with when its segment is full.
+    fn successor(&self, state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)>) -> Search {
+        let current = &state.logs[log.index()];
+        let free = &state.table.free;
+        if let (AllocType::Lfs, Some(next)) = (current.position.alloc, free.next_in_section(current.segno())) {
+            return Search::Found(Successor::Fresh(next));
+        }
+        let scarce = self.mode == Mode::Adaptive && free.free_sections() <= state.reuse_below;
+        if scarce
+            && let found @ (Search::Found(_) | Search::Read(_)) = find_holes(state, log, loaded)
+        {
+            return found;
+        }
+        if let Some(segno) = self.fresh_segment(state, log) {
+            return Search::Found(Successor::Fresh(segno));
+        }
+        match self.mode {
+            Mode::Adaptive => find_holes(state, log, loaded),
+            Mode::Lfs => Search::Nothing,
+        }
+    }
+
+    fn fresh_segment(&self, state: &State, log: Log) -> Option<SegNo> {
+        let from_start = self.reuse || matches!(log, Log::HotData | Log::HotNode);
+        let from = if from_start { SegNo(0) } else { state.logs[log.index()].segno() };
+        let free = &state.table.free;
+        // Single segments of sections in use only where nothing else is left, and order in a section is nobody's law.
+        let last_resort = || (self.mode == Mode::Adaptive).then(|| free.any_segment(from)).flatten();
+        free.free_section(from).or_else(last_resort)
+    }
+
+    /// Moves a log to its next segment. What it leaves has its summary queued.
+    fn advance(&self, state: &mut State, log: Log, successor: Successor) {
+        let (segno, summary, alloc) = match successor {
+            Successor::Fresh(segno) => (segno, SummaryBlock::empty(log.is_node()), AllocType::Lfs),
+            Successor::Holes(segno, summary) => (segno, summary, AllocType::Ssr),
+        };
+        match alloc {
+            AllocType::Lfs => self.stats.segments_lfs.add(1),
+            AllocType::Ssr => self.stats.segments_ssr.add(1),
+        }
+        state.closed.remove(&segno);
+        state.table.enter(log, segno);
+        let blkoff = first_usable(&state.table.blocked_map(segno)).expect("a successor has room");
+        let summary = SummaryBlock { is_node: log.is_node(), ..summary };
+        let fresh = LogState { log, position: LogPosition { segno, blkoff, alloc }, summary };
+        let old = std::mem::replace(&mut state.logs[log.index()], fresh);
+        state.close(old);
+        state.moved = true;
+    }
+
+    /// Moves every log to a free segment: before a recovered volume is written, nothing may be placed behind what the
+    /// last checkpoint left, where a roll-forward chain stands.
+    ///
+    /// # Errors
+    /// There are not six free segments.
+    pub fn fresh_segments(&self) -> Result<()> {
+        Log::ALL.into_iter().try_for_each(|log| {
+            let mut state = self.state.lock();
+            let segno = self.fresh_segment(&state, log).ok_or(Error::NO_SPACE)?;
+            self.advance(&mut state, log, Successor::Fresh(segno));
+            Ok(())
+        })
+    }
+}
+
+impl State {
+    fn close(&mut self, log: LogState) {
+        // An empty segment's summary says nothing.
+        if self.table.valid(log.segno()) > 0 {
+            self.queue_summary(log.segno(), log.summary);
+        }
+    }
+
+    pub(super) fn queue_summary(&mut self, segno: SegNo, mut summary: SummaryBlock) {
+        summary.journal.fill(0);
+        self.closed_number += 1;
+        self.closed.insert(segno, Closed { summary, number: self.closed_number });
+    }
+}
+
+/// The segment with the most room among some of those that this log, or another of its class, has filled.
+fn find_holes(state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)>) -> Search {
+    let class = if log.is_node() { Log::NODE } else { Log::DATA };
+    let others = class.into_iter().filter(|other| *other != log);
+    let best = std::iter::once(log).chain(others).find_map(|kind| best_in(state, log, kind));
+    // What was read for an earlier choice is as good as the present one.
+    if let Some((segno, summary)) = loaded.take_if(|(segno, _)| is_candidate(state, *segno, class)) {
+        return Search::Found(Successor::Holes(segno, summary));
+    }
+    let Some(segno) = best else { return Search::Nothing };
+    match state.closed.get(&segno) {
+        Some(closed) => Search::Found(Successor::Holes(segno, closed.summary.clone())),
+        None => Search::Read(segno),
+    }
+}
+
+fn best_in(state: &State, log: Log, kind: Log) -> Option<SegNo> {
+    let partial = state.table.partial(kind);
+    let cursor = state.victim_cursor[log.index()];
+    let round = partial.range(cursor..).chain(partial.range(..cursor)).take(VICTIM_SEARCH);
+    let best = round.map(|segno| (state.table.usable(*segno), *segno)).max_by_key(|(usable, _)| *usable)?;
+    (best.0 > 0).then_some(best.1)
+}
+
+fn is_candidate(state: &State, segno: SegNo, class: [Log; 3]) -> bool {
+    let table = &state.table;
+    table.partial(table.log(segno)).contains(&segno)
+        && class.contains(&table.log(segno))
+        && table.usable(segno) > 0
+        && !state.closed.contains_key(&segno)
+}

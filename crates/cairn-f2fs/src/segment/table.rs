@@ -1,0 +1,294 @@
+//! The SIT in memory: which blocks of each segment are valid, and which may not be written yet.
+//!
+//! A block may be written if it is free both now and in the last checkpoint; `freed` holds those that were valid at any time
+//! since that checkpoint and are not now (also blocks placed and freed in between: a roll-forward chain may name them).
+//! Full and empty segments have no bitmap of their own.
+//!
+//! Invariants: `valid` is the number of set bits; `freed` and the valid map are disjoint; a segment is free only if it has
+//! neither valid nor freed blocks and no log is in it; `empty` counts the segments without valid blocks.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::free::FreeMap;
+use crate::corrupt::Corrupt;
+use crate::format::sit::VALID_MAP_SIZE;
+use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::format::{Layout, Log, SegNo, SitEntry, bits};
+
+pub(super) type Map = [u8; VALID_MAP_SIZE];
+const FULL: u16 = BLOCKS_PER_SEGMENT as u16;
+
+struct Segment {
+    mtime: u64,
+    /// `None` for a full or an empty segment.
+    map: Option<Box<Map>>,
+    valid: u16,
+    log: Log,
+}
+
+impl Segment {
+    fn map(&self) -> Map {
+        match &self.map {
+            Some(map) => **map,
+            None if self.valid == FULL => [0xff; VALID_MAP_SIZE],
+            None => [0; VALID_MAP_SIZE],
+        }
+    }
+
+    fn set_map(&mut self, map: Map) {
+        self.valid = bits::count(&map) as u16;
+        self.map = (self.valid != 0 && self.valid != FULL).then(|| Box::new(map));
+    }
+}
+
+/// See the module.
+pub(super) struct Table {
+    segments: Vec<Segment>,
+    /// Not valid any more, but not to be written before the next checkpoint.
+    freed: HashMap<SegNo, Box<Map>>,
+    /// Without valid blocks, and no log is in them any more: free after the next checkpoint.
+    left: BTreeSet<SegNo>,
+    /// Differ from the last checkpoint's entries.
+    dirty: BTreeSet<SegNo>,
+    /// Segments with both valid and other blocks that no log is in, by the log that filled them.
+    partial: [BTreeSet<SegNo>; Log::COUNT],
+    current: [Option<SegNo>; Log::COUNT],
+    pub(super) free: FreeMap,
+    empty: u32,
+    valid_total: u64,
+}
+
+impl Table {
+    /// A table of the entries on disk, in order; `current` are the segments the logs are in.
+    pub(super) fn new(layout: &Layout, entries: Vec<SitEntry>, current: [SegNo; Log::COUNT]) -> Self {
+        assert_eq!(entries.len(), layout.main_segments as usize, "an entry a segment");
+        let mut table = Self {
+            segments: Vec::with_capacity(entries.len()),
+            freed: HashMap::new(),
+            left: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            partial: Default::default(),
+            current: current.map(Some),
+            free: FreeMap::new(layout.main_segments, layout.segs_per_sec),
+            empty: 0,
+            valid_total: 0,
+        };
+        for entry in entries {
+            let mut segment = Segment { mtime: entry.mtime, map: None, valid: 0, log: entry.log };
+            segment.set_map(entry.valid_map);
+            table.empty += u32::from(segment.valid == 0);
+            table.valid_total += u64::from(segment.valid);
+            table.segments.push(segment);
+        }
+        for segno in (0..layout.main_segments).map(SegNo) {
+            if table.is_current(segno) {
+                continue;
+            }
+            table.classify(segno);
+            if table.valid(segno) == 0 {
+                table.free.release(segno);
+            }
+        }
+        table
+    }
+
+    // --- looking ---
+
+    pub(super) fn len(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    fn segment(&self, segno: SegNo) -> &Segment {
+        &self.segments[segno.index()]
+    }
+
+    /// Valid blocks.
+    pub(super) fn valid(&self, segno: SegNo) -> u16 {
+        self.segment(segno).valid
+    }
+
+    pub(super) fn log(&self, segno: SegNo) -> Log {
+        self.segment(segno).log
+    }
+
+    pub(super) fn mtime(&self, segno: SegNo) -> u64 {
+        self.segment(segno).mtime
+    }
+
+    pub(super) fn is_valid(&self, segno: SegNo, block: u16) -> bool {
+        let segment = self.segment(segno);
+        segment.map.as_ref().map_or(segment.valid == FULL, |map| bits::test(&**map, block.into()))
+    }
+
+    pub(super) fn valid_map(&self, segno: SegNo) -> Map {
+        self.segment(segno).map()
+    }
+
+    /// The blocks that may not be written: valid now, or since the last checkpoint.
+    pub(super) fn blocked_map(&self, segno: SegNo) -> Map {
+        let mut map = self.valid_map(segno);
+        if let Some(freed) = self.freed.get(&segno) {
+            map.iter_mut().zip(freed.iter()).for_each(|(byte, freed)| *byte |= freed);
+        }
+        map
+    }
+
+    /// Blocks that may be written.
+    pub(super) fn usable(&self, segno: SegNo) -> u32 {
+        let freed = self.freed.get(&segno).map_or(0, |map| bits::count(&**map));
+        BLOCKS_PER_SEGMENT - u32::from(self.valid(segno)) - freed
+    }
+
+    pub(super) fn entry(&self, segno: SegNo) -> SitEntry {
+        let segment = self.segment(segno);
+        SitEntry { log: segment.log, valid_map: segment.map(), mtime: segment.mtime }
+    }
+
+    pub(super) fn is_current(&self, segno: SegNo) -> bool {
+        self.current.contains(&Some(segno))
+    }
+
+    /// Segments without valid blocks that no log is in: `free_segment_count`.
+    pub(super) fn free_segment_count(&self) -> u32 {
+        let current = self.current.iter().flatten().filter(|segno| self.valid(**segno) == 0).count();
+        self.empty - current as u32
+    }
+
+    pub(super) const fn valid_total(&self) -> u64 {
+        self.valid_total
+    }
+
+    pub(super) fn partial(&self, log: Log) -> &BTreeSet<SegNo> {
+        &self.partial[log.index()]
+    }
+
+    pub(super) const fn dirty(&self) -> &BTreeSet<SegNo> {
+        &self.dirty
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || !self.left.is_empty()
+    }
+
+    /// Blocks freed since the last checkpoint, by segment.
+    pub(super) fn freed(&self) -> impl Iterator<Item = (SegNo, &Map)> {
+        self.freed.iter().map(|(segno, map)| (*segno, &**map))
+    }
+
+    // --- changing ---
+
+    /// Blocks `from..from + count` of a segment are valid from now on.
+    pub(super) fn set_valid(&mut self, segno: SegNo, from: u16, count: u16, now: u64) {
+        let segment = &mut self.segments[segno.index()];
+        let mut map = segment.map();
+        for block in from..from + count {
+            assert!(!bits::set(&mut map, block.into()), "block {block} of segment {segno} is placed twice");
+        }
+        let (old, new) = (u64::from(segment.valid), u64::from(count));
+        segment.mtime = (segment.mtime.saturating_mul(old).saturating_add(now.saturating_mul(new))) / (old + new);
+        segment.set_map(map);
+        self.empty -= u32::from(old == 0);
+        self.valid_total += new;
+        self.dirty.insert(segno);
+        self.classify(segno);
+    }
+
+    /// A block is not valid any more.
+    pub(super) fn clear_valid(&mut self, segno: SegNo, block: u16) -> Result<(), Corrupt> {
+        let segment = &mut self.segments[segno.index()];
+        let mut map = segment.map();
+        if !bits::clear(&mut map, block.into()) {
+            return Err(Corrupt::Sit { segno, what: "a block is freed that is not valid", value: block.into() });
+        }
+        segment.set_map(map);
+        self.empty += u32::from(segment.valid == 0);
+        self.valid_total -= 1;
+        self.dirty.insert(segno);
+        self.block(segno, block);
+        self.classify(segno);
+        Ok(())
+    }
+
+    /// A block may not be written before the next checkpoint, although it is not valid.
+    pub(super) fn block(&mut self, segno: SegNo, block: u16) {
+        let map = self.freed.entry(segno).or_insert_with(|| Box::new([0; VALID_MAP_SIZE]));
+        bits::set(&mut **map, block.into());
+        if self.free.is_free(segno) {
+            self.free.take(segno);
+        }
+    }
+
+    /// The log that a segment counts to.
+    pub(super) fn set_log(&mut self, segno: SegNo, log: Log) {
+        if self.log(segno) != log {
+            self.partial[self.log(segno).index()].remove(&segno);
+            self.segments[segno.index()].log = log;
+            self.dirty.insert(segno);
+            self.classify(segno);
+        }
+    }
+
+    /// A log moves to a segment; returns the one it was in.
+    pub(super) fn enter(&mut self, log: Log, segno: SegNo) -> Option<SegNo> {
+        if self.free.is_free(segno) {
+            self.free.take(segno);
+        }
+        self.left.remove(&segno);
+        let old = self.current[log.index()].replace(segno);
+        self.set_log(segno, log);
+        self.dirty.insert(segno);
+        self.classify(segno);
+        if let Some(old) = old {
+            self.classify(old);
+            if self.valid(old) == 0 {
+                // Not free at once: the last checkpoint's log is there, and roll-forward would begin there.
+                self.left.insert(old);
+            }
+        }
+        old
+    }
+
+    /// Puts a segment among those with holes, or takes it out.
+    fn classify(&mut self, segno: SegNo) {
+        let segment = self.segment(segno);
+        let holes = segment.map.is_some() && !self.is_current(segno);
+        let set = &mut self.partial[self.segments[segno.index()].log.index()];
+        if holes {
+            set.insert(segno);
+        } else {
+            set.remove(&segno);
+        }
+    }
+
+    /// A checkpoint holds the present state: what was freed before it can be written now.
+    pub(super) fn committed(&mut self) {
+        let touched: Vec<SegNo> = self.freed.drain().map(|(segno, _)| segno).collect();
+        for segno in touched.into_iter().chain(std::mem::take(&mut self.left)) {
+            if self.valid(segno) == 0 && !self.is_current(segno) {
+                self.free.release(segno);
+            }
+        }
+        self.dirty.clear();
+    }
+
+    /// Recounts everything: for assertions in tests.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let mut empty = 0;
+        for segno in (0..self.len()).map(SegNo) {
+            let map = self.valid_map(segno);
+            let valid = bits::count(&map);
+            assert_eq!(u32::from(self.valid(segno)), valid);
+            empty += u32::from(valid == 0);
+            let freed = self.freed.get(&segno).map_or([0; VALID_MAP_SIZE], |map| **map);
+            assert!(map.iter().zip(freed).all(|(a, b)| a & b == 0), "{segno}: freed and valid");
+            if self.free.is_free(segno) {
+                assert!(valid == 0 && bits::count(&freed) == 0 && !self.is_current(segno), "{segno}");
+            }
+            let listed = Log::ALL.iter().filter(|log| self.partial(**log).contains(&segno)).count();
+            let holes = valid > 0 && valid < BLOCKS_PER_SEGMENT && !self.is_current(segno);
+            assert_eq!(listed, usize::from(holes), "{segno}");
+        }
+        assert_eq!(self.empty, empty);
+    }
+}

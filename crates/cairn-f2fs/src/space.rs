@@ -1,0 +1,318 @@
+//! How much is in use and how much may still be promised.
+//!
+//! Invariant: `valid_blocks + promised <= user_blocks`. A block counts as valid from the moment it has a place in a tree: a
+//! node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. Whoever is about to make such places
+//! asks for a [`Promise`] first, before entering the gate; taking from a promise cannot fail.
+//!
+//! Locking: one leaf lock around the counters.
+
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+
+use crate::error::{Error, Result};
+use crate::format::{Checkpoint, Layout};
+
+/// What the checkpoint says about use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks in use: `valid_block_count`.
+    pub valid_blocks: u64,
+    /// Nodes in use: `valid_node_count`.
+    pub valid_nodes: u32,
+    /// Inodes in use: `valid_inode_count`.
+    pub valid_inodes: u32,
+}
+
+/// Dirty blocks in memory that will take new addresses before or at the next checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Node blocks.
+    pub nodes: u64,
+    /// Blocks of directory data.
+    pub dentries: u64,
+    /// Inodes that are not in their node blocks yet.
+    pub inodes: u64,
+    /// Blocks of file data, where they never go back in place (mode=lfs).
+    pub data: u64,
+}
+
+/// What the free sections allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Go on.
+    Enough,
+    /// Enough only if the current segments can still take what is pending.
+    Tight,
+    /// Clean first.
+    Short,
+}
+
+#[derive(Default)]
+struct State {
+    counts: Counts,
+    promised: u64,
+    /// Counters differ from the last checkpoint's.
+    dirty: bool,
+}
+
+/// See the module.
+pub struct Space {
+    user_blocks: u64,
+    max_nodes: u32,
+    segs_per_sec: u32,
+    reserved_segments: u32,
+    overprovision_segments: u32,
+    state: Mutex<State>,
+}
+
+/// Blocks that are kept for the holder. What is left of it goes back when it is dropped.
+#[must_use = "the promise is given back when this is dropped"]
+pub struct Promise {
+    space: Arc<Space>,
+    left: u64,
+}
+
+impl Space {
+    /// The counters of a checkpoint.
+    #[must_use]
+    pub fn new(checkpoint: &Checkpoint, layout: &Layout) -> Arc<Self> {
+        let counts = Counts {
+            valid_blocks: checkpoint.valid_block_count,
+            valid_nodes: checkpoint.valid_node_count,
+            valid_inodes: checkpoint.valid_inode_count,
+        };
+        Arc::new(Self {
+            user_blocks: checkpoint.user_block_count,
+            // Nids 0 to 2 are nobody's.
+            max_nodes: layout.max_nid().saturating_sub(3),
+            segs_per_sec: layout.segs_per_sec,
+            reserved_segments: checkpoint.rsvd_segment_count,
+            overprovision_segments: checkpoint.overprov_segment_count,
+            state: Mutex::new(Rank::LEAF, State { counts, promised: 0, dirty: false }),
+        })
+    }
+
+    /// Promises `blocks` blocks.
+    ///
+    /// # Errors
+    /// There are not as many left.
+    pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Promise> {
+        let mut state = self.state.lock();
+        let wanted = (state.counts.valid_blocks + state.promised).checked_add(blocks);
+        if wanted.is_none_or(|wanted| wanted > self.user_blocks) {
+            return Err(Error::NO_SPACE);
+        }
+        state.promised += blocks;
+        Ok(Promise { space: self.clone(), left: blocks })
+    }
+
+    /// Blocks are no longer in use.
+    ///
+    /// # Panics
+    /// There are not as many in use.
+    pub fn release(&self, blocks: u64) {
+        self.change(|counts| counts.valid_blocks = sub(counts.valid_blocks, blocks, "blocks"));
+    }
+
+    /// A node, counted as a block until now, is no longer in use.
+    ///
+    /// # Panics
+    /// There is none in use.
+    pub fn release_node(&self, is_inode: bool) {
+        self.change(|counts| {
+            counts.valid_blocks = sub(counts.valid_blocks, 1, "blocks");
+            counts.valid_nodes = sub(counts.valid_nodes.into(), 1, "nodes") as u32;
+            counts.valid_inodes = sub(counts.valid_inodes.into(), is_inode.into(), "inodes") as u32;
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Counts)) {
+        let mut state = self.state.lock();
+        change(&mut state.counts);
+        state.dirty = true;
+    }
+
+    /// The counters now.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.state.lock().counts
+    }
+
+    /// Have the counters changed since the last [`Space::committed`]?
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.state.lock().dirty
+    }
+
+    /// A checkpoint holds the present counters. Called with the gate closed.
+    pub fn committed(&self) {
+        self.state.lock().dirty = false;
+    }
+
+    /// Blocks that users may have in all: `user_block_count`.
+    #[must_use]
+    pub const fn user_blocks(&self) -> u64 {
+        self.user_blocks
+    }
+
+    /// Blocks that are neither in use nor promised.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        let state = self.state.lock();
+        self.user_blocks.saturating_sub(state.counts.valid_blocks + state.promised)
+    }
+
+    /// Nodes that could still be made, as far as nids go.
+    #[must_use]
+    pub fn free_nodes(&self) -> u32 {
+        self.max_nodes.saturating_sub(self.counts().valid_nodes)
+    }
+
+    /// Sections kept for cleaning.
+    #[must_use]
+    pub const fn reserved_sections(&self) -> u32 {
+        self.reserved_segments / self.segs_per_sec
+    }
+
+    /// Segments that users never get.
+    #[must_use]
+    pub const fn overprovision_segments(&self) -> u32 {
+        self.overprovision_segments
+    }
+
+    /// May an operation begin while so much is pending and so many sections are free? `Short`: clean first. `Tight`: clean
+    /// first unless the current segments take the remainders.
+    #[must_use]
+    pub fn room(&self, free_sections: u32, pending: Pending) -> Room {
+        let section = u64::from(self.segs_per_sec) * u64::from(crate::format::units::BLOCKS_PER_SEGMENT);
+        let amounts = [pending.nodes + pending.inodes + pending.dentries, pending.dentries, pending.data];
+        let lower: u64 = amounts.iter().map(|blocks| blocks / section).sum();
+        let upper = lower + amounts.iter().map(|blocks| u64::from(blocks % section > 0)).sum::<u64>();
+        let (free, reserved) = (u64::from(free_sections), u64::from(self.reserved_sections()));
+        if free <= lower + reserved {
+            Room::Short
+        } else if free <= upper + reserved {
+            Room::Tight
+        } else {
+            Room::Enough
+        }
+    }
+
+    /// The number of free sections at and below which holes of segments in use are filled instead of taking more of the
+    /// free ones.
+    #[must_use]
+    pub fn reuse_below(&self, pending: Pending) -> u32 {
+        let section = u64::from(self.segs_per_sec) * u64::from(crate::format::units::BLOCKS_PER_SEGMENT);
+        let [nodes, dentries, inodes] = [pending.nodes, pending.dentries, pending.inodes].map(|n| n.div_ceil(section));
+        let sections = nodes + 2 * dentries + inodes + 2 * u64::from(self.reserved_sections());
+        u32::try_from(sections).unwrap_or(u32::MAX)
+    }
+}
+
+fn sub(count: u64, less: u64, what: &str) -> u64 {
+    count.checked_sub(less).unwrap_or_else(|| panic!("{less} {what} given back of {count} in use"))
+}
+
+impl Promise {
+    /// Blocks left in it.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Makes `blocks` of the promised blocks used ones.
+    ///
+    /// # Panics
+    /// Fewer were promised.
+    pub fn take(&mut self, blocks: u64) {
+        self.turn(blocks, |_| {});
+    }
+
+    /// Makes one promised block a node in use.
+    ///
+    /// # Panics
+    /// None is left.
+    pub fn take_node(&mut self, is_inode: bool) {
+        self.turn(1, |counts| {
+            counts.valid_nodes += 1;
+            counts.valid_inodes += u32::from(is_inode);
+        });
+    }
+
+    fn turn(&mut self, blocks: u64, also: impl FnOnce(&mut Counts)) {
+        self.left = sub(self.left, blocks, "promised blocks");
+        let mut state = self.space.state.lock();
+        state.promised -= blocks;
+        state.counts.valid_blocks += blocks;
+        also(&mut state.counts);
+        state.dirty = true;
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.space.state.lock().promised -= self.left;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::checkpoint::tests::{checkpoint, layout};
+
+    fn space(valid: u64) -> Arc<Space> {
+        let layout = layout();
+        let mut cp = checkpoint(&layout);
+        (cp.user_block_count, cp.valid_block_count, cp.valid_node_count, cp.valid_inode_count) = (1000, valid, 2, 1);
+        cp.rsvd_segment_count = 4;
+        Space::new(&cp, &layout)
+    }
+
+    #[test]
+    fn promises_bound_what_is_used() {
+        let space = space(990);
+        let mut promise = space.reserve(10).unwrap();
+        assert!(space.reserve(1).is_err() && space.reserve(u64::MAX).is_err());
+        promise.take(3);
+        promise.take_node(true);
+        assert_eq!(space.counts(), Counts { valid_blocks: 994, valid_nodes: 3, valid_inodes: 2 });
+        assert_eq!((promise.left(), space.free_blocks(), space.is_dirty()), (6, 0, true));
+        drop(promise);
+        assert_eq!(space.free_blocks(), 6);
+        space.release_node(true);
+        space.release(3);
+        space.committed();
+        assert_eq!((space.counts().valid_blocks, space.is_dirty()), (990, false));
+    }
+
+    #[test]
+    fn room_follows_what_is_pending() {
+        let space = space(2);
+        let pending = Pending { nodes: 512, ..Pending::default() };
+        assert_eq!(space.room(6, pending), Room::Enough);
+        assert_eq!(space.room(5, pending), Room::Short);
+        assert_eq!(space.room(5, Pending { nodes: 511, ..pending }), Room::Tight);
+        assert_eq!(space.room(4, Pending::default()), Room::Short);
+        assert_eq!(space.reuse_below(Pending { nodes: 1, dentries: 1, ..Pending::default() }), 11);
+    }
+
+    #[test]
+    fn many_threads_never_exceed_the_limit() {
+        let space = space(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for round in 0..3000_u64 {
+                        let Ok(mut promise) = space.reserve(1 + round % 300) else { continue };
+                        promise.take(promise.left() / 2);
+                        let counts = space.counts();
+                        assert!(counts.valid_blocks <= 1000);
+                        space.release((1 + round % 300) / 2);
+                    }
+                });
+            }
+        });
+        assert_eq!((space.counts().valid_blocks, space.free_blocks()), (0, 1000));
+    }
+}
