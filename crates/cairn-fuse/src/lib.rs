@@ -9,6 +9,7 @@
 //! | `core` | what all requests share: the filesystem, panics made into errors, node numbers |
 //! | `convert` | attributes, times, modes between the two worlds |
 //! | `counters` | requests by operation, bytes, queue depth |
+//! | [`control`] | the socket through which a live mount is asked and changed |
 //! | `directory`, `ioctl` | the requests that take more than a line |
 //! | `pool` | threads for requests that wait for the disk, so that many fsyncs share one commit |
 //! | `transport` | how requests arrive: `/dev/fuse` now |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+pub mod control;
 mod convert;
 mod core;
 mod counters;

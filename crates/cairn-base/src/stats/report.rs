@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -22,6 +22,8 @@ pub enum Value {
     Text(String),
     /// Yes or no.
     Bool(bool),
+    /// Lines of text.
+    List(Vec<String>),
     /// Names below this one.
     Section(Report),
 }
@@ -172,6 +174,12 @@ impl From<String> for Value {
     }
 }
 
+impl From<Vec<String>> for Value {
+    fn from(value: Vec<String>) -> Self {
+        Self::List(value)
+    }
+}
+
 impl From<Report> for Value {
     fn from(value: Report) -> Self {
         Self::Section(value)
@@ -223,6 +231,7 @@ impl Serialize for Value {
             Self::F64(value) => serializer.serialize_f64(*value),
             Self::Text(value) => serializer.serialize_str(value),
             Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::List(value) => value.serialize(serializer),
             Self::Section(value) => value.serialize(serializer),
         }
     }
@@ -249,7 +258,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number, a string, a truth value or an object of them")
+        f.write_str("a number, a string, a truth value, a list of strings or an object of them")
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
@@ -266,6 +275,14 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
         Ok(Value::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut lines = Vec::new();
+        while let Some(line) = list.next_element()? {
+            lines.push(line);
+        }
+        Ok(Value::List(lines))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {

@@ -1,0 +1,121 @@
+//! The client's side: finds the daemon of a mount, and asks.
+
+use std::io::{self, BufReader, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cairn_base::stats::Report;
+
+use super::protocol::{self, Reply, Request};
+use super::{ControlError, place, server};
+
+/// A daemon that has not answered after this long does not.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to the daemon of one mount.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    path: PathBuf,
+}
+
+impl Client {
+    /// Connects to the daemon of the mount with this device number (`major:minor` of `/proc/self/mountinfo`), which was
+    /// mounted by this user (`user_id` there). Does not touch the mount.
+    pub fn connect(device: &str, owner: u32) -> Result<Self, ControlError> {
+        let uid = rustix::process::geteuid().as_raw();
+        if !server::allowed(uid, owner) {
+            return Err(ControlError::Foreign { owner });
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| uid == owner).map(PathBuf::from);
+        let places: Vec<PathBuf> = place::directories(owner, runtime)
+            .into_iter()
+            .map(|directory| directory.join(place::name(device)))
+            .collect();
+        for path in &places {
+            match Self::connect_to(path, owner) {
+                Err(ControlError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                found => return found,
+            }
+        }
+        Err(ControlError::NoSocket(places))
+    }
+
+    /// Connects to the socket at a path, if it is this user's.
+    pub(crate) fn connect_to(path: &Path, owner: u32) -> Result<Self, ControlError> {
+        if let Some(directory) = path.parent() {
+            place::check(directory, owner)?;
+        }
+        let failed = |source: io::Error| match source.kind() {
+            ErrorKind::ConnectionRefused => ControlError::Gone(path.to_owned()),
+            ErrorKind::PermissionDenied => ControlError::Foreign { owner },
+            _ => ControlError::Io { path: path.to_owned(), source },
+        };
+        let stream = UnixStream::connect(path).map_err(failed)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|error| failed(error.into()))?.uid.as_raw();
+        if !server::allowed(peer, owner) {
+            let why = format!("user {peer} listens there, not {owner}");
+            return Err(ControlError::Unsafe { path: path.to_owned(), why });
+        }
+        Ok(Self { stream, path: path.to_owned() })
+    }
+
+    /// All counters, state and options.
+    pub fn stats(self) -> Result<Report, ControlError> {
+        self.ask(&Request::Stats)
+    }
+
+    /// Changes options. Returns when they are in force, however long the disk takes.
+    pub fn remount(self, options: &str) -> Result<(), ControlError> {
+        self.stream.set_read_timeout(None).map_err(|error| self.failed(error))?;
+        self.ask(&Request::Remount { options: options.to_owned() }).map(drop)
+    }
+
+    /// Asks to be told when the volume has been closed. From here on the daemon will tell.
+    pub fn wait_for_end(self) -> Result<Ending, ControlError> {
+        self.ask(&Request::WaitForEnd)?;
+        Ok(Ending(self))
+    }
+
+    fn ask(&self, request: &Request) -> Result<Report, ControlError> {
+        protocol::write_request(&mut &self.stream, request).map_err(|error| self.failed(error))?;
+        self.answer()
+    }
+
+    fn answer(&self) -> Result<Report, ControlError> {
+        // Never more than one answer is under way, so the reader takes nothing that a later one would miss.
+        let mut lines = BufReader::new(&self.stream);
+        match protocol::read_reply(&mut lines).map_err(|error| self.failed(error))? {
+            Some(Reply::Ok(report)) => Ok(report),
+            Some(Reply::Error(text)) => Err(ControlError::Refused(text)),
+            None => Err(ControlError::Gone(self.path.clone())),
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> ControlError {
+        match source.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => ControlError::Silent,
+            ErrorKind::InvalidData | ErrorKind::Other => ControlError::Language(source.to_string()),
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => {
+                ControlError::Gone(self.path.clone())
+            }
+            _ => ControlError::Io { path: self.path.clone(), source },
+        }
+    }
+}
+
+/// A daemon that will tell how the volume was closed.
+#[derive(Debug)]
+pub struct Ending(Client);
+
+impl Ending {
+    /// What it had to say last, waiting as long as it takes; `None` if it ended without a word.
+    #[must_use]
+    pub fn wait(self) -> Option<Report> {
+        self.0.stream.set_read_timeout(None).ok()?;
+        self.0.answer().ok()
+    }
+}

@@ -1,0 +1,60 @@
+//! Why a daemon cannot be reached: one line each, which says what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Errors of the control channel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// There is no socket.
+    #[error(
+        "its daemon has no control socket (looked for {}): unmount and mount again, with the same XDG_RUNTIME_DIR as \
+         now", list(.0)
+    )]
+    NoSocket(Vec<PathBuf>),
+    /// Nobody listens any more.
+    #[error("the daemon that served it is gone (its socket {} is stale): run `cairn umount -l`, then mount again", .0.display())]
+    Gone(PathBuf),
+    /// Somebody else's mount.
+    #[error("it was mounted by user {owner}: run as that user or as root")]
+    Foreign {
+        /// Whose daemon it is.
+        owner: u32,
+    },
+    /// The socket's directory, or who listens, is not to be trusted.
+    #[error("{} is not safe to use ({why}): remove it, then unmount and mount again", path.display())]
+    Unsafe {
+        /// Directory or socket.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A live daemon has the socket already.
+    #[error("another daemon listens on {}: unmount that mount first", .0.display())]
+    InUse(PathBuf),
+    /// No answer in time.
+    #[error(
+        "its daemon does not answer: it waits for the device or is stopped; try again, or look at its state with ps"
+    )]
+    Silent,
+    /// The answer makes no sense.
+    #[error("its daemon speaks another language ({0}): use the cairn program that mounted it")]
+    Language(String),
+    /// The daemon answered with an error.
+    #[error("{0}")]
+    Refused(String),
+    /// A system call failed.
+    #[error("control socket {}: {source}", path.display())]
+    Io {
+        /// Socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    shown.join(", ")
+}

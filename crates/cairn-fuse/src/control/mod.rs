@@ -1,0 +1,39 @@
+//! The control channel of a live mount: a Unix socket on which the daemon tells its counters and takes new options.
+//!
+//! | module | what |
+//! |---|---|
+//! | `place` | which directory and name the socket of a mount has |
+//! | `protocol` | one JSON object a line, with a version (docs/control.md) |
+//! | `server` | the daemon's side |
+//! | `client` | the side of `cairn stats`, `cairn remount` and `cairn umount` |
+//!
+//! Who may ask: root, and the user whose daemon it is. The socket's directory is closed to others, and the server looks
+//! at the peer's credentials besides.
+//!
+//! Invariant: a client can be slow, silent or gone without holding up the daemon, its end, or requests of the kernel. Every
+//! client has a thread of its own, there is a limit to them, and every read and write has a time limit.
+
+mod client;
+mod error;
+mod place;
+mod protocol;
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Ending};
+pub use error::ControlError;
+pub use protocol::VERSION;
+pub use server::{Server, Waiting};
+
+use cairn_base::stats::Report;
+
+/// What a daemon does for its clients. Called by several threads.
+pub trait Control: Send + Sync {
+    /// Everything there is to tell now. Must not wait for the disk.
+    fn stats(&self) -> Report;
+
+    /// Changes options; all or nothing. The text of a refusal names the option and says what to do.
+    fn remount(&self, options: &str) -> Result<(), String>;
+}

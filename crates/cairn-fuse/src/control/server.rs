@@ -1,0 +1,221 @@
+//! The daemon's side.
+//!
+//! One thread accepts; each client has a thread of its own while it is served. Nobody waits for those threads: they
+//! end when their client goes, keeps silent too long, or the process ends.
+//!
+//! Locking: `waiting` is a leaf, never held while a socket is written.
+
+use std::fs;
+use std::io::{self, BufReader, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use cairn_base::stats::Report;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::protocol::{self, Reply, Request};
+use super::{Control, ControlError, place};
+use crate::mounts;
+
+/// Clients that are served at the same time, and as many that wait for the end.
+const MAX_CLIENTS: usize = 16;
+/// A client that says nothing, or takes nothing, for this long is dropped.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Shared {
+    control: Arc<dyn Control>,
+    owner: u32,
+    clients: AtomicUsize,
+    waiting: Mutex<Vec<UnixStream>>,
+}
+
+/// Listens for clients until it is closed.
+pub struct Server {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    /// Written to, or closed, it ends the accepting thread.
+    stop: Option<UnixStream>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens for the clients of the mount at `mountpoint` (absolute, live).
+    pub fn start(mountpoint: &Path, control: Arc<dyn Control>) -> Result<Self, ControlError> {
+        let missing = || ControlError::Io { path: mountpoint.to_owned(), source: ErrorKind::NotFound.into() };
+        let mount = mounts::mounted_on(mountpoint).ok_or_else(missing)?;
+        let uid = rustix::process::geteuid().as_raw();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let directory = place::make(&place::directories(uid, runtime), uid)?;
+        Self::listen(directory.join(place::name(&mount.device)), control)
+    }
+
+    /// Listens at a path, whose directory is closed to others.
+    pub(crate) fn listen(path: PathBuf, control: Arc<dyn Control>) -> Result<Self, ControlError> {
+        remove_stale(&path)?;
+        let failed = |source| ControlError::Io { path: path.clone(), source };
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let (stop, stopped) = UnixStream::pair().map_err(failed)?;
+        let owner = rustix::process::geteuid().as_raw();
+        let waiting = Mutex::new(Vec::new());
+        let shared = Arc::new(Shared { control, owner, clients: AtomicUsize::new(0), waiting });
+        let accepting = {
+            let shared = shared.clone();
+            let thread = thread::Builder::new().name("cairn-control".into());
+            thread.spawn(move || accept(&listener, &stopped, &shared)).map_err(failed)?
+        };
+        Ok(Self { path, shared, stop: Some(stop), accepting: Some(accepting) })
+    }
+
+    /// Takes no more clients, and removes the socket. The result is for those who wait for the end.
+    #[must_use]
+    pub fn close(mut self) -> Waiting {
+        self.stop_accepting();
+        Waiting(std::mem::take(&mut *self.shared.waiting.lock()))
+    }
+
+    fn stop_accepting(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.accepting.take() {
+            let _ = fs::remove_file(&self.path);
+            // It never waits for a client; if it panicked, there is nothing left to end.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop_accepting();
+    }
+}
+
+/// Clients that want to know how the volume was closed.
+pub struct Waiting(Vec<UnixStream>);
+
+impl Waiting {
+    /// Tells them.
+    pub fn tell(self, last: &Report) {
+        for mut client in self.0 {
+            // Whoever has gone, or is slow, misses it.
+            let _ = protocol::write_reply(&mut client, &Reply::Ok(last.clone()));
+        }
+    }
+}
+
+/// A daemon that was killed leaves its socket behind.
+fn remove_stale(path: &Path) -> Result<(), ControlError> {
+    match UnixStream::connect(path) {
+        Ok(_) => Err(ControlError::InUse(path.to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|source| ControlError::Io { path: path.to_owned(), source })
+        }
+        Err(source) => Err(ControlError::Io { path: path.to_owned(), source }),
+    }
+}
+
+fn accept(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
+    loop {
+        let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Ok(_) if !ready[1].revents().is_empty() => return,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!("no more control clients are taken: {error}");
+                return;
+            }
+        }
+        match listener.accept() {
+            Ok((client, _)) => admit(client, shared),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // Out of descriptors, for example: the client stays in the queue, and trying at once would only burn time.
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn admit(mut client: UnixStream, shared: &Arc<Shared>) {
+    if prepare(&client).is_err() {
+        return;
+    }
+    let refusal = if !may_ask(&client, shared.owner) {
+        Some(format!("only root and user {}, who mounted it, may ask", shared.owner))
+    } else if shared.clients.fetch_add(1, Ordering::AcqRel) >= MAX_CLIENTS {
+        shared.clients.fetch_sub(1, Ordering::AcqRel);
+        Some(format!("{MAX_CLIENTS} clients are being served: try again later"))
+    } else {
+        None
+    };
+    if let Some(text) = refusal {
+        // Fits into the empty buffer of the socket, so this does not wait.
+        let _ = protocol::write_reply(&mut client, &Reply::Error(text));
+        return;
+    }
+    let served = Served(shared.clone());
+    // If no thread can be made, the client sees its connection closed.
+    let _ = thread::Builder::new().name("cairn-client".into()).spawn(move || serve(&client, &served.0));
+}
+
+fn prepare(client: &UnixStream) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))
+}
+
+fn may_ask(client: &UnixStream, owner: u32) -> bool {
+    rustix::net::sockopt::socket_peercred(client).is_ok_and(|peer| allowed(peer.uid.as_raw(), owner))
+}
+
+pub(crate) const fn allowed(uid: u32, owner: u32) -> bool {
+    uid == 0 || uid == owner
+}
+
+/// Counts a client out.
+struct Served(Arc<Shared>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn serve(mut client: &UnixStream, shared: &Shared) {
+    let mut lines = BufReader::new(client);
+    loop {
+        let reply = match protocol::read_request(&mut lines) {
+            Ok(None) | Err(Err(_)) => return,
+            Ok(Some(Request::Stats)) => Reply::Ok(shared.control.stats()),
+            Ok(Some(Request::Remount { options })) => match shared.control.remount(&options) {
+                Ok(()) => Reply::Ok(Report::new()),
+                Err(text) => Reply::Error(text),
+            },
+            Ok(Some(Request::WaitForEnd)) => {
+                wait_for_end(client, shared);
+                Reply::Ok(Report::new())
+            }
+            Err(Ok(text)) => Reply::Error(text),
+        };
+        let last = matches!(reply, Reply::Error(_));
+        if protocol::write_reply(&mut client, &reply).is_err() || last {
+            return;
+        }
+    }
+}
+
+fn wait_for_end(client: &UnixStream, shared: &Shared) {
+    let Ok(copy) = client.try_clone() else { return };
+    let mut waiting = shared.waiting.lock();
+    if waiting.len() == MAX_CLIENTS {
+        // The oldest has most likely gone.
+        waiting.remove(0);
+    }
+    waiting.push(copy);
+}

@@ -1,0 +1,193 @@
+//! A server and clients over a socket of their own, without a mount.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use cairn_base::stats::{Report, Value};
+
+use super::{Client, Control, ControlError, Server, place, server};
+
+struct Fake;
+
+impl Control for Fake {
+    fn stats(&self) -> Report {
+        let mut report = Report::new();
+        report.section("zebra").set("first", 1_u64).set("second", 0.5);
+        report.section("ant").set("messages", vec!["a".to_owned()]).set("on", true);
+        report
+    }
+
+    fn remount(&self, options: &str) -> Result<(), String> {
+        if options == "good" { Ok(()) } else { Err(format!("unknown option `{options}`")) }
+    }
+}
+
+struct Rig {
+    directory: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("0-1.sock")
+    }
+
+    fn listen(&self) -> Server {
+        Server::listen(self.path(), Arc::new(Fake)).unwrap()
+    }
+
+    fn connect(&self) -> Result<Client, ControlError> {
+        Client::connect_to(&self.path(), uid())
+    }
+
+    fn raw(&self, line: &str) -> String {
+        let mut stream = UnixStream::connect(self.path()).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    }
+}
+
+fn uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[test]
+fn reports_arrive_whole_and_in_order() {
+    let rig = Rig::new();
+    let _server = rig.listen();
+    let report = rig.connect().unwrap().stats().unwrap();
+    assert_eq!(report, Fake.stats());
+    assert_eq!(report.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["zebra", "ant"]);
+    assert_eq!(report.get("ant.messages"), Some(&Value::List(vec!["a".to_owned()])));
+}
+
+#[test]
+fn refusals_are_told_in_the_daemons_words() {
+    let rig = Rig::new();
+    let _server = rig.listen();
+    rig.connect().unwrap().remount("good").unwrap();
+    let refused = rig.connect().unwrap().remount("bad").unwrap_err();
+    assert_eq!(refused.to_string(), "unknown option `bad`");
+}
+
+#[test]
+fn other_versions_and_nonsense_get_an_answer() {
+    let rig = Rig::new();
+    let _server = rig.listen();
+    for (line, answer) in [
+        ("{\"cairn\":2,\"request\":\"stats\"}\n", "speaks version 1 of the protocol, not 2"),
+        ("{\"request\":\"stats\"}\n", "gives no version"),
+        ("{\"cairn\":1,\"request\":\"dance\"}\n", "dance"),
+        ("hello\n", "not a request"),
+        ("{\"cairn\":1,\"request\":\"remount\"}\n", "options"),
+    ] {
+        let got = rig.raw(line);
+        assert!(got.starts_with("{\"cairn\":1,\"error\":") && got.contains(answer), "{line}: {got}");
+    }
+    assert!(rig.raw("{\"cairn\":1,\"request\":\"stats\"}\n").starts_with("{\"cairn\":1,\"ok\":{\"zebra\""));
+    // Longer than any request: nothing is answered, and nothing breaks.
+    let long = format!("{{\"cairn\":1,\"request\":\"remount\",\"options\":\"{}\"}}\n", "x".repeat(70_000));
+    let mut stream = UnixStream::connect(rig.path()).unwrap();
+    let _ = stream.write_all(long.as_bytes());
+    drop(stream);
+    rig.connect().unwrap().stats().unwrap();
+}
+
+#[test]
+fn silent_clients_hold_up_neither_others_nor_the_end() {
+    let rig = Rig::new();
+    let server = rig.listen();
+    let silent: Vec<UnixStream> = (0..15).map(|_| UnixStream::connect(rig.path()).unwrap()).collect();
+    rig.connect().unwrap().stats().unwrap();
+    drop(server.close());
+    drop(silent);
+    assert!(!rig.path().exists());
+}
+
+#[test]
+fn too_many_clients_are_sent_away() {
+    let rig = Rig::new();
+    let _server = rig.listen();
+    let silent: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(rig.path()).unwrap()).collect();
+    // Accepted in order: the 17th finds 16 being served.
+    let refused = rig.connect().unwrap().stats().unwrap_err().to_string();
+    assert!(refused.contains("try again later"), "{refused}");
+    drop(silent);
+}
+
+#[test]
+fn the_end_is_told_to_those_who_wait() {
+    let rig = Rig::new();
+    let server = rig.listen();
+    let ending = rig.connect().unwrap().wait_for_end().unwrap();
+    let waiter = thread::spawn(move || ending.wait());
+    server.close().tell(&Report::new().with("error", "the last write failed"));
+    let last = waiter.join().unwrap().unwrap();
+    assert_eq!(last.text("error"), Some("the last write failed"));
+    // Nobody tells any more.
+    let server = rig.listen();
+    let ending = rig.connect().unwrap().wait_for_end().unwrap();
+    drop(server.close());
+    assert_eq!(ending.wait(), None);
+}
+
+#[test]
+fn a_stale_socket_is_named_and_replaced() {
+    let rig = Rig::new();
+    drop(UnixListener::bind(rig.path()).unwrap());
+    let gone = rig.connect().unwrap_err();
+    assert!(matches!(gone, ControlError::Gone(_)) && gone.to_string().contains("cairn umount -l"), "{gone}");
+    let server = rig.listen();
+    rig.connect().unwrap().stats().unwrap();
+    let second = Server::listen(rig.path(), Arc::new(Fake)).map(drop).unwrap_err();
+    assert!(matches!(second, ControlError::InUse(_)), "{second}");
+    drop(server);
+    assert!(matches!(rig.connect(), Err(ControlError::Io { .. })));
+}
+
+#[test]
+fn only_root_and_the_owner_may_ask() {
+    assert!(server::allowed(0, 1000) && server::allowed(1000, 1000));
+    assert!(!server::allowed(1001, 1000) && !server::allowed(1000, 0));
+}
+
+#[test]
+fn directories_that_others_could_change_are_not_trusted() {
+    let rig = Rig::new();
+    let open = rig.directory.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+    let error = place::check(&open, uid()).unwrap_err();
+    assert!(error.to_string().contains("others may enter"), "{error}");
+    assert!(place::check(rig.directory.path(), uid() + 1).unwrap_err().to_string().contains("belongs to user"));
+    let link = rig.directory.path().join("link");
+    std::os::unix::fs::symlink(rig.directory.path(), &link).unwrap();
+    assert!(place::check(&link, uid()).unwrap_err().to_string().contains("not a directory"));
+    // The first usable one is taken.
+    let fine = rig.directory.path().join("fine");
+    let made = place::make(&["/nonexistent/x".into(), open, fine.clone()], uid()).unwrap();
+    assert_eq!(made, fine);
+    place::check(&fine, uid()).unwrap();
+}
+
+#[test]
+fn users_have_their_own_places() {
+    let of = |uid, runtime: Option<&str>| place::directories(uid, runtime.map(PathBuf::from));
+    assert_eq!(of(0, Some("/run/user/7")), [PathBuf::from("/run/cairn"), "/tmp/cairn-0".into()]);
+    assert_eq!(of(7, Some("/x"))[0], PathBuf::from("/x/cairn"));
+    assert_eq!(of(7, Some("relative")), of(7, None));
+    assert_eq!(of(7, Some("/run/user/7")), of(7, None));
+    assert_eq!(place::name("0:52"), "0-52.sock");
+}
