@@ -24,6 +24,8 @@ const K1_ORPHANS: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", 
 const K1_NO_SUMS: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum,^64bit,uninit_bg"];
 const EXT3: &[&str] = &["-t", "ext3", "-b", "1024", "-J", "size=1"];
 
+/// How finely buffered I/O works.
+const GRAINS: &[&str] = &["", "nobuffered_iomap", "max_folio=4K", "max_folio=64K"];
 /// Random subsets of unflushed writes a workload.
 const RANDOM: usize = 12;
 
@@ -32,7 +34,8 @@ fn workload(seed: u64, mke2fs: &'static [&'static str], workers: u16) -> Workloa
     let steps = if workers == 1 { 60 } else { 24 };
     // Half of the small logs wrap: each lap takes about 20 blocks of 1,024.
     let laps = if megabytes == 8 && seed % 2 == 1 { 44 } else { 0 };
-    Workload { seed, mke2fs, megabytes, steps, workers, laps }
+    let options = GRAINS[(seed / 2) as usize % GRAINS.len()];
+    Workload { seed, mke2fs, options, megabytes, steps, workers, laps }
 }
 
 fn search_all(workloads: &[Workload]) {

@@ -21,6 +21,8 @@ use crate::worker::Worker;
 pub struct Workload {
     pub seed: u64,
     pub mke2fs: &'static [&'static str],
+    /// Of the mount.
+    pub options: &'static str,
     pub megabytes: u64,
     pub steps: u32,
     /// 1 runs in the simulator; more are threads that contend.
@@ -84,7 +86,7 @@ pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
         Some(simulated) => simulated.clone(),
         None => Arc::new(Threads::new()),
     };
-    let fs = open(wrap(recording.device()), runtime, "").expect("a fresh volume opens");
+    let fs = open(wrap(recording.device()), runtime, workload.options).expect("a fresh volume opens");
     let shared = shared_directories(&fs);
     run_laps(&fs, workload.laps);
     let from = recording.moment();

@@ -15,14 +15,15 @@ use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, Rena
 use crate::support::{deep, judge, open, volume};
 
 /// Ends the process if no thread makes progress for a minute.
-struct Watchdog {
-    progress: Arc<AtomicU64>,
+pub struct Watchdog {
+    pub progress: Arc<AtomicU64>,
     done: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Watchdog {
-    fn start(what: &'static str) -> Self {
+    /// Begins to watch `progress`.
+    pub fn start(what: &'static str) -> Self {
         let (progress, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (seen, over) = (progress.clone(), done.clone());
         let thread = std::thread::spawn(move || {
@@ -168,8 +169,9 @@ fn threads_share_names_files_and_the_last_blocks() {
     let steps = if deep() { 100_000 } else { 2_500 };
     for (args, options) in [
         (&["-t", "ext4", "-b", "1024"][..], "cache=1M"),
+        (&["-t", "ext4", "-b", "4096"], "cache=1M,nobuffered_iomap"),
         (&["-t", "ext4", "-b", "4096", "-O", "orphan_file"], ""),
-        (&["-t", "ext2", "-b", "1024", "-O", "extent"], "cache=1M"),
+        (&["-t", "ext2", "-b", "1024", "-O", "extent"], "cache=1M,max_folio=64K"),
     ] {
         let device = volume(8 << 20, args);
         let fs = open(&device, options);

@@ -8,7 +8,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_ext4::Ext4;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::support::{deep, judge, open, volume};
+use crate::support::{GRAINS, deep, judge, open, volume, with_grain};
 
 /// One kind of run.
 struct Run {
@@ -23,6 +23,7 @@ struct Run {
 
 struct Fsx<'a> {
     run: &'a Run,
+    options: String,
     device: Arc<MemoryDevice>,
     fs: Arc<Ext4>,
     ino: Ino,
@@ -33,12 +34,13 @@ struct Fsx<'a> {
 }
 
 impl<'a> Fsx<'a> {
-    fn new(run: &'a Run, seed: u64) -> Self {
+    fn new(run: &'a Run, grain: &str, seed: u64) -> Self {
         let device = volume(24 << 20, run.args);
-        let fs = open(&device, run.options);
+        let options = with_grain(run.options, grain);
+        let fs = open(&device, &options);
         let made = fs.create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
         let rng = fastrand::Rng::with_seed(seed);
-        Self { run, device, fs, ino: made.ino, expected: Vec::new(), rng, log: VecDeque::new() }
+        Self { run, options, device, fs, ino: made.ino, expected: Vec::new(), rng, log: VecDeque::new() }
     }
 
     fn note(&mut self, what: String) {
@@ -50,7 +52,7 @@ impl<'a> Fsx<'a> {
 
     fn fail(&self, why: &str) -> ! {
         let log: Vec<_> = self.log.iter().map(String::as_str).collect();
-        panic!("{}: {why}; last operations:\n{}", self.run.name, log.join("\n"));
+        panic!("{} ({}): {why}; last operations:\n{}", self.run.name, self.options, log.join("\n"));
     }
 
     fn check<T>(&self, result: cairn_vfs::Result<T>) -> T {
@@ -191,7 +193,7 @@ impl<'a> Fsx<'a> {
     fn remount(&mut self) {
         self.note("remount".to_owned());
         self.check(self.fs.unmount());
-        self.fs = open(&self.device, self.run.options);
+        self.fs = open(&self.device, &self.options);
         let found = self.check(self.fs.lookup(self.fs.root(), b"f"));
         if found.size != self.size() {
             self.fail(&format!("the size is {}, not {}", found.size, self.size()));
@@ -262,9 +264,10 @@ const RUNS: &[Run] = &[
 
 #[test]
 fn a_file_is_what_was_done_to_it() {
-    let steps = if deep() { 1_000_000 } else { 42_000 };
-    for (seed, run) in (1..).zip(RUNS) {
-        let mut fsx = Fsx::new(run, seed);
+    let steps = if deep() { 300_000 } else { 11_000 };
+    let grains = |run| GRAINS.iter().map(move |grain| (run, *grain));
+    for (seed, (run, grain)) in (1..).zip(RUNS.iter().flat_map(grains)) {
+        let mut fsx = Fsx::new(run, grain, seed);
         for step in 0..steps {
             fsx.step();
             if step % 1000 == 0 {

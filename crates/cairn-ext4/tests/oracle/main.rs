@@ -6,10 +6,12 @@
 mod bad_input;
 mod contention;
 mod e2fsprogs;
+mod full;
 mod fsx;
 mod hostile;
 mod names;
 mod sequence;
 mod shapes;
+mod shared_file;
 mod support;
 mod visitor;

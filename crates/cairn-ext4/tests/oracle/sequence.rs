@@ -16,7 +16,7 @@ use cairn_testkit::model::Model;
 use cairn_testkit::tree::{SnapshotOptions, digest_volume};
 use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, NewInode};
 
-use crate::support::{deep, judge, open, volume};
+use crate::support::{GRAINS, deep, judge, open, volume, with_grain};
 
 /// One kind of volume.
 struct Format {
@@ -50,6 +50,7 @@ struct Pair {
 /// Both filesystems and what is known of them.
 struct Duel<'a> {
     format: &'a Format,
+    options: String,
     seed: u64,
     device: Arc<MemoryDevice>,
     fs: Arc<Ext4>,
@@ -65,18 +66,22 @@ struct Duel<'a> {
 impl<'a> Duel<'a> {
     fn new(format: &'a Format, seed: u64) -> Self {
         let device = volume(64 << 20, format.args);
-        let fs = open(&device, format.options);
+        // Each format meets each grain.
+        let grain = GRAINS[seed as usize / FORMATS.len() % GRAINS.len()];
+        let options = with_grain(format.options, grain);
+        let fs = open(&device, &options);
         let model = Model::new();
         let made = model.create(model.root(), b"lost+found", NewInode::Directory, 0o700, &Caller::ROOT).unwrap();
         model.forget(made.ino, 1);
         let root = Pair { real: fs.root(), model: model.root() };
         let rng = fastrand::Rng::with_seed(seed);
-        Self { format, seed, device, fs, model, rng, dirs: vec![root], held: Vec::new(), log: VecDeque::new() }
+        Self { format, options, seed, device, fs, model, rng, dirs: vec![root], held: Vec::new(), log: VecDeque::new() }
     }
 
     fn fail(&self, why: &str) -> ! {
         let log: Vec<_> = self.log.iter().map(String::as_str).collect();
-        panic!("{} seed {}: {why}; last operations:\n{}", self.format.name, self.seed, log.join("\n"));
+        let (name, options, seed) = (self.format.name, &self.options, self.seed);
+        panic!("{name} ({options}) seed {seed}: {why}; last operations:\n{}", log.join("\n"));
     }
 
     fn note(&mut self, what: String) {
@@ -177,7 +182,7 @@ impl<'a> Duel<'a> {
         self.prune();
         self.compare();
         self.fs.unmount().unwrap_or_else(|error| self.fail(&error.to_string()));
-        self.fs = open(&self.device, self.format.options);
+        self.fs = open(&self.device, &self.options);
         self.compare();
     }
 
