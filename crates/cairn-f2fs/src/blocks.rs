@@ -1,8 +1,7 @@
 //! Whole blocks from and to the device, many in one batch.
 
-use bytes::Bytes;
 use cairn_base::Pba;
-use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request};
+use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Bytes, Durability, IoBuf, Request};
 
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
@@ -81,7 +80,7 @@ impl Writes {
 
 #[cfg(test)]
 mod tests {
-    use cairn_block::MemoryDevice;
+    use cairn_block::memory::MemoryDevice;
 
     use super::*;
 

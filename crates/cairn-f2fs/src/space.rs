@@ -305,10 +305,11 @@ mod tests {
                 scope.spawn(|| {
                     for round in 0..3000_u64 {
                         let Ok(mut promise) = space.reserve(1 + round % 300) else { continue };
-                        promise.take(promise.left() / 2);
+                        let half = promise.left() / 2;
+                        promise.take(half);
                         let counts = space.counts();
                         assert!(counts.valid_blocks <= 1000);
-                        space.release((1 + round % 300) / 2);
+                        space.release(half);
                     }
                 });
             }

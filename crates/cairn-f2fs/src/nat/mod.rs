@@ -152,9 +152,12 @@ impl Nat {
             let mut state = self.state.lock();
             if state.generation == generation {
                 let State { changed, journal, free, .. } = &mut *state;
-                free.scan(block, &image, |nid| changed.get(&nid).or_else(|| journal.get(&nid)).copied(), |nid| {
-                    changed.contains_key(&nid)
-                });
+                free.scan(
+                    block,
+                    &image,
+                    |nid| changed.get(&nid).or_else(|| journal.get(&nid)).copied(),
+                    |nid| changed.contains_key(&nid),
+                );
             }
         }
     }

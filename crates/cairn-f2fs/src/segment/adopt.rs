@@ -21,7 +21,7 @@ impl Segments {
         let (segno, block) = self.locate(addr)?;
         self.with_summaries(|state, loaded| {
             let table = &state.table;
-            let bad = |what| Some(Ok(Err(Corrupt::Sit { segno, what, value: block.into() })));
+            let bad = |what| Ok(Err(Corrupt::Sit { segno, what, value: block.into() }));
             if table.is_valid(segno, block) {
                 return bad("roll-forward finds a block that is in use");
             }
@@ -37,7 +37,7 @@ impl Segments {
                     (Some(closed), _) => closed.summary,
                     (None, _) if empty => SummaryBlock::empty(log.is_node()),
                     (None, Some((read, summary))) if read == segno => summary,
-                    _ => return Some(Err(segno)),
+                    _ => return Err(segno),
                 };
                 let mut summary = SummaryBlock { is_node: log.is_node(), ..summary };
                 summary.entries[usize::from(block)] = owner;
@@ -51,7 +51,7 @@ impl Segments {
             }
             state.table.set_valid(segno, block, 1, self.clock.now());
             state.moved = true;
-            Some(Ok(Ok(())))
+            Ok(Ok(()))
         })?
         .map_err(Into::into)
     }

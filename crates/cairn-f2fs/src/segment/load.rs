@@ -66,7 +66,7 @@ impl Segments {
                 kbytes = kbytes_written(&summary.journal);
             }
             let summary = SummaryBlock { is_node: log.is_node(), ..summary };
-            LogState { log, position: checkpoint.log(log), summary }
+            LogState { position: checkpoint.log(log), summary }
         });
         let state = State {
             table,
@@ -115,7 +115,11 @@ fn check_counts(entries: &[SitEntry], checkpoint: &Checkpoint) -> Result<(), Cor
     let (nodes, data) = (sum(true), sum(false));
     let bad = |field, value, expected| Err(Corrupt::Checkpoint { field, value, expected });
     if nodes != u64::from(checkpoint.valid_node_count) {
-        return bad("valid_node_count", checkpoint.valid_node_count.into(), "the SIT has another number of node blocks");
+        return bad(
+            "valid_node_count",
+            checkpoint.valid_node_count.into(),
+            "the SIT has another number of node blocks",
+        );
     }
     if nodes + data > checkpoint.valid_block_count {
         return bad("valid_block_count", checkpoint.valid_block_count, "the SIT has more");

@@ -5,13 +5,12 @@ use crate::format::checkpoint::LogPosition;
 use crate::format::log::AllocType;
 use crate::format::summary::SummaryBlock;
 use crate::format::units::BLOCKS_PER_SEGMENT;
-use crate::format::{BlockAddr, Layout, Log, SegNo, Summary, bits};
+use crate::format::{BlockAddr, Layout, SegNo, Summary, bits};
 
 const END: usize = BLOCKS_PER_SEGMENT as usize;
 
 /// A log in memory. Invariant, except while recovery adopts blocks: the block at `offset` may be written.
 pub(super) struct LogState {
-    pub(super) log: Log,
     pub(super) position: LogPosition,
     pub(super) summary: SummaryBlock,
 }

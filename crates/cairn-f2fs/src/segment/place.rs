@@ -27,7 +27,7 @@ enum Successor {
     /// A free segment.
     Fresh(SegNo),
     /// A segment with holes, and its summary.
-    Holes(SegNo, SummaryBlock),
+    Holes(SegNo, Box<SummaryBlock>),
 }
 
 enum Search {
@@ -56,9 +56,9 @@ impl Segments {
     pub fn place(&self, log: Log, owners: &[Owner]) -> Result<Placed> {
         assert!(!owners.is_empty(), "blocks are placed for somebody");
         self.with_summaries(|state, loaded| match self.try_place(state, log, owners, loaded) {
-            Step::Placed(placed) => Some(Ok(Ok(placed))),
-            Step::Full => Some(Ok(Err(Error::NO_SPACE))),
-            Step::Read(segno) => Some(Err(segno)),
+            Step::Placed(placed) => Ok(Ok(placed)),
+            Step::Full => Ok(Err(Error::NO_SPACE)),
+            Step::Read(segno) => Err(segno),
         })?
     }
 
@@ -66,15 +66,14 @@ impl Segments {
     /// lock and passes it along the next time.
     pub(super) fn with_summaries<T>(
         &self,
-        mut step: impl FnMut(&mut State, &mut Option<(SegNo, SummaryBlock)>) -> Option<Result<T, SegNo>>,
+        mut step: impl FnMut(&mut State, &mut Option<(SegNo, SummaryBlock)>) -> Result<T, SegNo>,
     ) -> Result<T> {
         let mut loaded = None;
         loop {
             let outcome = step(&mut self.state.lock(), &mut loaded);
             match outcome {
-                Some(Ok(value)) => return Ok(value),
-                Some(Err(segno)) => loaded = Some((segno, self.read_summary(segno)?)),
-                None => loaded = None,
+                Ok(value) => return Ok(value),
+                Err(segno) => loaded = Some((segno, self.read_summary(segno)?)),
             }
         }
     }
@@ -125,9 +124,7 @@ impl Segments {
             return Search::Found(Successor::Fresh(next));
         }
         let scarce = self.mode == Mode::Adaptive && free.free_sections() <= state.reuse_below;
-        if scarce
-            && let found @ (Search::Found(_) | Search::Read(_)) = find_holes(state, log, loaded)
-        {
+        if scarce && let found @ (Search::Found(_) | Search::Read(_)) = find_holes(state, log, loaded) {
             return found;
         }
         if let Some(segno) = self.fresh_segment(state, log) {
@@ -152,17 +149,20 @@ impl Segments {
     fn advance(&self, state: &mut State, log: Log, successor: Successor) {
         let (segno, summary, alloc) = match successor {
             Successor::Fresh(segno) => (segno, SummaryBlock::empty(log.is_node()), AllocType::Lfs),
-            Successor::Holes(segno, summary) => (segno, summary, AllocType::Ssr),
+            Successor::Holes(segno, summary) => (segno, *summary, AllocType::Ssr),
         };
         match alloc {
             AllocType::Lfs => self.stats.segments_lfs.add(1),
-            AllocType::Ssr => self.stats.segments_ssr.add(1),
+            AllocType::Ssr => {
+                self.stats.segments_ssr.add(1);
+                state.victim_cursor[log.index()] = segno;
+            }
         }
         state.closed.remove(&segno);
         state.table.enter(log, segno);
         let blkoff = first_usable(&state.table.blocked_map(segno)).expect("a successor has room");
         let summary = SummaryBlock { is_node: log.is_node(), ..summary };
-        let fresh = LogState { log, position: LogPosition { segno, blkoff, alloc }, summary };
+        let fresh = LogState { position: LogPosition { segno, blkoff, alloc }, summary };
         let old = std::mem::replace(&mut state.logs[log.index()], fresh);
         state.close(old);
         state.moved = true;
@@ -205,11 +205,11 @@ fn find_holes(state: &State, log: Log, loaded: &mut Option<(SegNo, SummaryBlock)
     let best = std::iter::once(log).chain(others).find_map(|kind| best_in(state, log, kind));
     // What was read for an earlier choice is as good as the present one.
     if let Some((segno, summary)) = loaded.take_if(|(segno, _)| is_candidate(state, *segno, class)) {
-        return Search::Found(Successor::Holes(segno, summary));
+        return Search::Found(Successor::Holes(segno, Box::new(summary)));
     }
     let Some(segno) = best else { return Search::Nothing };
     match state.closed.get(&segno) {
-        Some(closed) => Search::Found(Successor::Holes(segno, closed.summary.clone())),
+        Some(closed) => Search::Found(Successor::Holes(segno, Box::new(closed.summary.clone()))),
         None => Search::Read(segno),
     }
 }

@@ -1,0 +1,66 @@
+//! Inodes without links that are still open: the next mount frees them.
+
+use std::collections::BTreeSet;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+
+use crate::error::{Error, Result};
+use crate::format::{Layout, Nid};
+
+/// The set that the next checkpoint writes. Locking: a leaf.
+pub struct Orphans {
+    most: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    inos: BTreeSet<Nid>,
+    /// Differs from the last checkpoint's.
+    dirty: bool,
+}
+
+impl Orphans {
+    /// The set of a checkpoint.
+    #[must_use]
+    pub fn new(layout: &Layout, inos: impl IntoIterator<Item = Nid>) -> Self {
+        let state = State { inos: inos.into_iter().collect(), dirty: false };
+        Self { most: layout.max_orphans() as usize, state: Mutex::new(Rank::LEAF, state) }
+    }
+
+    /// An inode has lost its last link and is open. Called inside the gate, by the operation that takes the link.
+    ///
+    /// # Errors
+    /// A checkpoint can name no more.
+    pub fn add(&self, ino: Nid) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.inos.len() >= self.most {
+            return Err(Error::NO_SPACE);
+        }
+        state.dirty |= state.inos.insert(ino);
+        Ok(())
+    }
+
+    /// The inode has been freed, or has a link again. True if it was there.
+    pub fn remove(&self, ino: Nid) -> bool {
+        let mut state = self.state.lock();
+        let was = state.inos.remove(&ino);
+        state.dirty |= was;
+        was
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> Vec<Nid> {
+        self.state.lock().inos.iter().copied().collect()
+    }
+
+    /// Has the set changed since the last checkpoint?
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.state.lock().dirty
+    }
+
+    pub(super) fn committed(&self) {
+        self.state.lock().dirty = false;
+    }
+}

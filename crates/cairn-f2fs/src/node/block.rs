@@ -1,0 +1,199 @@
+//! One node block.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use cairn_base::ranked_lock::{RwLock, RwLockWriteGuard};
+use cairn_cache::block::Image;
+
+use super::{DirtyList, NODE_RANK, Owner};
+use crate::format::path::NodeKind;
+use crate::format::{BlockAddr, Log, NatEntry, Nid, NodeFooter};
+
+/// A node in memory.
+pub struct Node {
+    nid: Nid,
+    ino: Nid,
+    offset: u32,
+    kind: NodeKind,
+    owner: Owner,
+    /// NAT version: what summaries of its data blocks carry.
+    version: u8,
+    /// Where it was last written; 0 before the first time.
+    address: AtomicU32,
+    image: RwLock<Image>,
+    dirty: AtomicBool,
+    /// Removed: never written again.
+    retired: AtomicBool,
+    /// Used since the evictor last looked.
+    pub(super) used: AtomicBool,
+    list: Arc<DirtyList>,
+}
+
+/// Write access to a node's bytes. The footer is the write's business.
+pub struct NodeGuard<'n> {
+    image: RwLockWriteGuard<'n, Image>,
+}
+
+impl Node {
+    pub(super) fn new(
+        image: Image,
+        footer: NodeFooter,
+        kind: NodeKind,
+        owner: Owner,
+        entry: NatEntry,
+        list: Arc<DirtyList>,
+    ) -> Self {
+        Self {
+            nid: footer.nid,
+            ino: footer.ino,
+            offset: footer.offset,
+            kind,
+            owner,
+            version: entry.version,
+            address: AtomicU32::new(entry.block_addr.get()),
+            image: RwLock::new_ordered(NODE_RANK, footer.nid.get().into(), image),
+            dirty: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+            used: AtomicBool::new(true),
+            list,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn nid(&self) -> Nid {
+        self.nid
+    }
+
+    /// The inode it belongs to.
+    #[must_use]
+    pub const fn ino(&self) -> Nid {
+        self.ino
+    }
+
+    /// Its offset in the inode's tree.
+    #[must_use]
+    pub const fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn kind(&self) -> NodeKind {
+        self.kind
+    }
+
+    /// What it belongs to.
+    #[must_use]
+    pub const fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The version that summaries of its data blocks carry.
+    #[must_use]
+    pub const fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The log it is written to.
+    #[must_use]
+    pub const fn log(&self) -> Log {
+        match (self.kind, self.owner) {
+            (NodeKind::Indirect | NodeKind::DoubleIndirect, _) => Log::ColdNode,
+            (_, Owner::Directory) => Log::HotNode,
+            (_, Owner::Other) => Log::WarmNode,
+        }
+    }
+
+    /// Where it was last written; [`BlockAddr::NULL`] if never.
+    #[must_use]
+    pub fn address(&self) -> BlockAddr {
+        BlockAddr(self.address.load(Relaxed))
+    }
+
+    pub(super) fn set_address(&self, addr: BlockAddr) {
+        self.address.store(addr.get(), Relaxed);
+    }
+
+    /// The bytes as they are now. Cheap; later changes do not show in it.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        self.image.read().clone()
+    }
+
+    /// The marks and the version it was last written with.
+    #[must_use]
+    pub fn footer(&self) -> NodeFooter {
+        NodeFooter::read(&self.image.read())
+    }
+
+    /// Has it changed since it was last written?
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Relaxed)
+    }
+
+    /// Was it removed?
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Relaxed)
+    }
+
+    /// Write access; the node is dirty from now on. The caller is inside the gate.
+    ///
+    /// # Panics
+    /// The node was removed: whoever changes it still points to what is no more.
+    #[must_use]
+    pub fn modify(self: &Arc<Self>) -> NodeGuard<'_> {
+        let image = self.image.write();
+        assert!(!self.is_retired(), "node {} is changed after it was removed", self.nid);
+        self.mark_dirty();
+        NodeGuard { image }
+    }
+
+    /// Dirty from now on; the image is locked by the caller.
+    pub(super) fn mark_dirty(self: &Arc<Self>) {
+        if !self.dirty.swap(true, Relaxed) {
+            self.list.lock().insert((self.ino, self.nid), self.clone());
+        }
+    }
+
+    /// Write access for the write itself: the node is clean from now on.
+    pub(super) fn begin_write(&self) -> NodeGuard<'_> {
+        let image = self.image.write();
+        self.dirty.store(false, Relaxed);
+        self.list.lock().remove(&(self.ino, self.nid));
+        NodeGuard { image }
+    }
+
+    /// Write access for the removal: it cannot be written any more.
+    pub(super) fn retire(&self) -> NodeGuard<'_> {
+        let image = self.image.write();
+        self.retired.store(true, Relaxed);
+        self.dirty.store(false, Relaxed);
+        NodeGuard { image }
+    }
+}
+
+impl NodeGuard<'_> {
+    /// The bytes, pinned as they are now.
+    pub(super) fn pin(&self) -> Image {
+        self.image.clone()
+    }
+}
+
+impl Deref for NodeGuard<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.image
+    }
+}
+
+impl DerefMut for NodeGuard<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        Arc::make_mut(&mut *self.image)
+    }
+}

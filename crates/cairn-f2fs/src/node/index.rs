@@ -1,0 +1,130 @@
+//! Nodes by nid, in shards; and which of them may be given up.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+
+use super::Node;
+use crate::error::Result;
+use crate::format::Nid;
+
+enum Slot {
+    /// Somebody is reading it.
+    Loading,
+    Ready(Arc<Node>),
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: HashMap<Nid, Slot>,
+    /// Candidates for eviction, oldest first; the clock's hand goes round.
+    clock: VecDeque<Nid>,
+}
+
+struct LockedShard {
+    shard: Mutex<Shard>,
+    loaded: Condvar,
+}
+
+pub(super) struct Index(Vec<LockedShard>);
+
+impl Shard {
+    fn insert(&mut self, nid: Nid, node: Arc<Node>) {
+        self.slots.insert(nid, Slot::Ready(node));
+        self.clock.push_back(nid);
+        if self.clock.len() > 2 * self.slots.len() + Index::SHARDS {
+            // Nodes that were removed and came again stand here twice.
+            let Self { slots, clock } = self;
+            let mut seen = std::collections::HashSet::new();
+            clock.retain(|nid| slots.contains_key(nid) && seen.insert(*nid));
+        }
+    }
+}
+
+impl Index {
+    pub(super) const SHARDS: usize = 64;
+
+    pub(super) fn new() -> Self {
+        let shard = |_| LockedShard { shard: Mutex::new(Rank::CACHE, Shard::default()), loaded: Condvar::new() };
+        Self((0..Self::SHARDS).map(shard).collect())
+    }
+
+    fn shard(&self, nid: Nid) -> &LockedShard {
+        &self.0[nid.index() % Self::SHARDS]
+    }
+
+    /// The node; `load` makes it if it is not there. Concurrent callers load it once.
+    pub(super) fn get_or_load(&self, nid: Nid, load: impl FnOnce() -> Result<Arc<Node>>) -> Result<Arc<Node>> {
+        let shard = self.shard(nid);
+        {
+            let mut locked = shard.shard.lock();
+            loop {
+                match locked.slots.get(&nid) {
+                    Some(Slot::Ready(node)) => {
+                        node.used.store(true, Relaxed);
+                        return Ok(node.clone());
+                    }
+                    Some(Slot::Loading) => shard.loaded.wait(&mut locked),
+                    None => break,
+                }
+            }
+            locked.slots.insert(nid, Slot::Loading);
+        }
+        let loaded = load();
+        let mut locked = shard.shard.lock();
+        match &loaded {
+            Ok(node) => locked.insert(nid, node.clone()),
+            Err(_) => drop(locked.slots.remove(&nid)),
+        }
+        drop(locked);
+        shard.loaded.notify_all();
+        loaded
+    }
+
+    /// Adds a node that was made.
+    pub(super) fn insert(&self, nid: Nid, node: Arc<Node>) {
+        let shard = self.shard(nid);
+        let mut locked = shard.shard.lock();
+        // A pointer of a damaged tree may name a free nid: whoever follows it is told so by and by.
+        while matches!(locked.slots.get(&nid), Some(Slot::Loading)) {
+            shard.loaded.wait(&mut locked);
+        }
+        assert!(!locked.slots.contains_key(&nid), "node {nid} is made twice");
+        locked.insert(nid, node);
+    }
+
+    pub(super) fn peek(&self, nid: Nid) -> Option<Arc<Node>> {
+        match self.shard(nid).shard.lock().slots.get(&nid) {
+            Some(Slot::Ready(node)) => Some(node.clone()),
+            _ => None,
+        }
+    }
+
+    /// Takes a node out; true if it was there.
+    pub(super) fn remove(&self, nid: Nid) -> bool {
+        matches!(self.shard(nid).shard.lock().slots.remove(&nid), Some(Slot::Ready(_)))
+    }
+
+    /// Second chance over one shard: gives up to `most` nodes up that nobody holds and nobody used since the hand last
+    /// passed. Dirty ones are held by the dirty list.
+    pub(super) fn evict(&self, shard: usize, most: u64) -> usize {
+        let Some(mut locked) = self.0[shard].shard.try_lock() else { return 0 };
+        let mut count = 0;
+        for _ in 0..locked.clock.len() {
+            if count as u64 >= most {
+                break;
+            }
+            let Some(nid) = locked.clock.pop_front() else { break };
+            let Some(Slot::Ready(node)) = locked.slots.get(&nid) else { continue };
+            if Arc::strong_count(node) == 1 && !node.used.swap(false, Relaxed) {
+                locked.slots.remove(&nid);
+                count += 1;
+            } else {
+                locked.clock.push_back(nid);
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,186 @@
+//! Writing nodes: a place in the right log, a footer that leads to the next one, one batch, the NAT.
+//!
+//! Roll-forward follows the warm node log from footer to footer, so a node is as good as the chain before it. All writes
+//! take their places one after the other and carry numbers; an fsync is done only when every earlier batch is on the
+//! device, too. If one failed the chain is broken for good, and so is every later batch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+use cairn_block::Bytes;
+
+use super::{Node, Nodes};
+use crate::blocks::Writes;
+use crate::error::{Error, Result};
+use crate::format::node::Marks;
+use crate::format::path::NodeKind;
+use crate::format::{BlockAddr, Layout, Log, NatEntry, Nid, NodeFooter, inode};
+use crate::segment;
+
+/// Nodes of a checkpoint that are written at once.
+const BATCH: usize = 512;
+
+/// Which batches of nodes are under way.
+pub(super) struct Chain {
+    /// Held while a batch takes its places; holds the next number.
+    order: Mutex<u64>,
+    under_way: Mutex<UnderWay>,
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    batches: BTreeSet<u64>,
+    broken: bool,
+}
+
+impl Chain {
+    pub(super) fn new(rank: Rank) -> Self {
+        let under_way = Mutex::new(Rank::LEAF, UnderWay::default());
+        Self { order: Mutex::new(rank, 0), under_way, done: Condvar::new() }
+    }
+
+    /// A batch is done. Waits for the earlier ones if `in_order`; true if it had to.
+    fn finish(&self, number: u64, good: bool, in_order: bool) -> Result<bool> {
+        let mut under_way = self.under_way.lock();
+        under_way.batches.remove(&number);
+        under_way.broken |= !good;
+        self.done.notify_all();
+        let mut waited = false;
+        while in_order && under_way.batches.first().is_some_and(|first| *first < number) {
+            waited = true;
+            self.done.wait(&mut under_way);
+        }
+        if under_way.broken {
+            return Err(Error::Stopped("an earlier write of node blocks failed".into()));
+        }
+        Ok(waited)
+    }
+}
+
+impl Nodes {
+    /// Writes nodes to their logs in the given order, with these marks besides the one that files have anyway, and waits.
+    /// Does not flush the device. Nodes that were removed meanwhile are left out.
+    ///
+    /// The caller is inside the gate (or has closed it), and no other thread writes the same nodes.
+    ///
+    /// # Errors
+    /// No segment has room, or the device failed: the volume must stop, as the NAT names blocks that were not written.
+    pub fn write(&self, nodes: &[(Arc<Node>, Marks)]) -> Result<()> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let (number, placed) = {
+            let mut order = self.chain.order.lock();
+            let number = *order;
+            *order += 1;
+            self.chain.under_way.lock().batches.insert(number);
+            (number, self.place_all(nodes))
+        };
+        let in_order = nodes.iter().any(|(_, marks)| marks.contains(Marks::FSYNC));
+        let outcome = placed.and_then(|writes| writes.write(&*self.device));
+        let chain = self.chain.finish(number, outcome.is_ok(), in_order);
+        outcome?;
+        self.stats.chain_waits.add(chain?.into());
+        Ok(())
+    }
+
+    /// Writes nodes without marks, a bounded number at a time: what a checkpoint does with all that are dirty.
+    ///
+    /// # Errors
+    /// As [`Nodes::write`].
+    pub fn write_plain(&self, nodes: &[Arc<Node>]) -> Result<()> {
+        nodes.chunks(BATCH).try_for_each(|part| {
+            let part: Vec<_> = part.iter().map(|node| (node.clone(), Marks::empty())).collect();
+            self.write(&part)
+        })
+    }
+
+    /// Gives all nodes their places; the chain is held.
+    fn place_all(&self, nodes: &[(Arc<Node>, Marks)]) -> Result<Writes> {
+        let mut writes = Writes::new();
+        let mut rest = nodes;
+        while let Some((first, _)) = rest.first() {
+            let log = first.log();
+            let same = rest.iter().take_while(|(node, _)| node.log() == log).count();
+            let (run, others) = rest.split_at(same);
+            self.place_run(log, run, &mut writes)?;
+            rest = others;
+        }
+        Ok(writes)
+    }
+
+    /// Nodes of one log.
+    fn place_run(&self, log: Log, nodes: &[(Arc<Node>, Marks)], writes: &mut Writes) -> Result<()> {
+        for (node, marks) in nodes {
+            let mut image = node.begin_write();
+            if node.is_retired() {
+                continue;
+            }
+            let owner = segment::Owner { nid: node.nid(), ..segment::Owner::default() };
+            let placed = self.room().segments.place(log, &[owner]).inspect_err(|_| node.mark_dirty())?;
+            let footer = NodeFooter {
+                nid: node.nid(),
+                ino: node.ino(),
+                marks: *marks | file_mark(node),
+                offset: node.offset(),
+                cp_ver: self.version(),
+                next_blkaddr: placed.next,
+            };
+            seal(&mut image, &footer, node.kind(), &self.layout);
+            writes.push(placed.address.pba(), Bytes::from_owner(image.pin()));
+            self.moved(node, placed.address)?;
+            self.stats.written.add(1);
+            self.stats.marked.add(u64::from(marks.contains(Marks::FSYNC)));
+        }
+        Ok(())
+    }
+
+    /// The node stands at a new place.
+    fn moved(&self, node: &Arc<Node>, addr: BlockAddr) -> Result<()> {
+        let old = node.address();
+        let entry = NatEntry { version: node.version(), ino: node.ino(), block_addr: addr };
+        self.nat.set(node.nid(), entry);
+        node.set_address(addr);
+        if old != BlockAddr::NULL {
+            self.room().segments.invalidate(old)?;
+        }
+        Ok(())
+    }
+
+    /// Numbers of the batches under way: none after every write has ended.
+    #[must_use]
+    pub fn writes_under_way(&self) -> usize {
+        self.chain.under_way.lock().batches.len()
+    }
+
+    /// The dirty nodes of an inode with the marks of an fsync: on its last one, and `DENT` on the inode's own block if
+    /// `entry` is asked for. Linux marks every node of an fsync and so do we: recovery takes the last.
+    #[must_use]
+    pub fn marked(&self, ino: Nid, entry: bool) -> Vec<(Arc<Node>, Marks)> {
+        let dent = |node: &Node| if entry && node.kind() == NodeKind::Inode { Marks::DENT } else { Marks::empty() };
+        self.dirty_of(ino)
+            .into_iter()
+            .filter(|node| node.log() != Log::ColdNode)
+            .map(|node| {
+                let marks = Marks::FSYNC | dent(&node);
+                (node, marks)
+            })
+            .collect()
+    }
+}
+
+fn file_mark(node: &Node) -> Marks {
+    match node.owner() {
+        super::Owner::Other => Marks::COLD,
+        super::Owner::Directory => Marks::empty(),
+    }
+}
+
+fn seal(image: &mut [u8], footer: &NodeFooter, kind: NodeKind, layout: &Layout) {
+    footer.write(image);
+    if kind == NodeKind::Inode {
+        inode::seal(image, layout);
+    }
+}

@@ -1,0 +1,129 @@
+//! The write core of a volume, wired together.
+//!
+//! | part | knows |
+//! |---|---|
+//! | [`Space`] | how much is in use and promised |
+//! | [`Gate`] | which operations are under way |
+//! | [`Nat`] | where each node is, which nids are free |
+//! | [`Segments`] | which blocks are valid, where each log goes on, who owns a block |
+//! | [`Nodes`] | node blocks in memory, and how they are written |
+//! | [`Checkpoints`] | how all of it reaches the medium at once |
+//!
+//! An operation promises space ([`Space::reserve`]), enters the gate, changes nodes ([`Node::modify`]), places data
+//! ([`Segments::place`]) and invalidates what it replaced, and leaves.
+//!
+//! [`Node::modify`]: crate::node::Node::modify
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
+
+use crate::checkpoint::{Checkpoints, Pack, Parts};
+use crate::error::{Error, Result};
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{CheckpointFlags, Layout};
+use crate::gate::Gate;
+use crate::nat::Nat;
+use crate::node::{Nodes, Room};
+use crate::segment::{Mode, SegmentSources, Segments};
+use crate::space::Space;
+
+/// What a volume is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// How logs find room.
+    pub mode: Mode,
+    /// Tell the device about freed blocks.
+    pub discard: bool,
+}
+
+/// See the module.
+pub struct Store {
+    /// Geometry.
+    pub layout: Layout,
+    /// The volume.
+    pub device: Arc<dyn BlockDevice>,
+    /// Memory for everything cached.
+    pub budget: Arc<Budget>,
+    /// NAT and summary blocks.
+    pub cache: Arc<BufferCache>,
+    /// Counters.
+    pub space: Arc<Space>,
+    /// The gate.
+    pub gate: Arc<Gate>,
+    /// The NAT.
+    pub nat: Arc<Nat>,
+    /// SIT and logs.
+    pub segments: Arc<Segments>,
+    /// Node blocks.
+    pub nodes: Arc<Nodes>,
+    /// Checkpoints.
+    pub checkpoints: Arc<Checkpoints>,
+}
+
+impl Store {
+    /// Opens the pack that counts for writing. What its roll-forward chain or its orphans demand is the caller's business.
+    ///
+    /// # Errors
+    /// The pack, the SIT or a summary is impossible; a resize was under way; or the device failed.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        layout: Layout,
+        options: StoreOptions,
+        budget: Arc<Budget>,
+        runtime: Arc<dyn Runtime>,
+    ) -> Result<Self> {
+        let pack = Pack::read(&*device, &layout)?;
+        Self::with_pack(device, layout, &pack, options, budget, runtime)
+    }
+
+    /// As [`Store::open`], with the pack that was read already.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn with_pack(
+        device: Arc<dyn BlockDevice>,
+        layout: Layout,
+        pack: &Pack,
+        options: StoreOptions,
+        budget: Arc<Budget>,
+        runtime: Arc<dyn Runtime>,
+    ) -> Result<Self> {
+        if pack.checkpoint.flags.contains(CheckpointFlags::RESIZEFS) {
+            return Err(Error::Feature("a resize was under way: run fsck.f2fs".into()));
+        }
+        let cache = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
+        let checkpoint = &pack.checkpoint;
+        let segments = Arc::new(Segments::load(SegmentSources {
+            layout,
+            checkpoint,
+            summaries: pack.summaries(&*device, &layout)?,
+            journal: pack.sit_journal.clone(),
+            cache: cache.clone(),
+            runtime: runtime.clone(),
+            mode: options.mode,
+        })?);
+        let space = Space::new(checkpoint, &layout);
+        let nat = Arc::new(Nat::new(layout, checkpoint, pack.nat_journal.clone(), cache.clone()));
+        let room = Room { segments: segments.clone(), space: space.clone() };
+        let version = checkpoint.node_version();
+        let nodes = Nodes::new(layout, device.clone(), budget.clone(), nat.clone(), Some(room), version);
+        let gate = Arc::new(Gate::new());
+        let parts = Parts {
+            layout,
+            device: device.clone(),
+            gate: gate.clone(),
+            space: space.clone(),
+            nat: nat.clone(),
+            segments: segments.clone(),
+            nodes: nodes.clone(),
+            runtime,
+            discard: options.discard && device.geometry().discard,
+        };
+        let checkpoints = Checkpoints::new(parts, pack);
+        Ok(Self { layout, device, budget, cache, space, gate, nat, segments, nodes, checkpoints })
+    }
+}
