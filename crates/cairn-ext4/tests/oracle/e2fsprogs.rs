@@ -23,7 +23,7 @@ const MEMORY: u64 = 128 << 20;
 const EXPECTED: usize = 200;
 
 /// Where the images are.
-fn directory() -> PathBuf {
+pub fn directory() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/e2fsprogs-tests");
     let directory = std::env::var_os("CAIRN_E2FSPROGS_TESTS").map_or(fetched, PathBuf::from);
     assert!(
@@ -51,7 +51,8 @@ fn images(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn contents(image: &Path) -> Vec<u8> {
+/// What is in an image, unpacked.
+pub fn contents(image: &Path) -> Vec<u8> {
     let mut unpack: Command = match image.extension().and_then(|part| part.to_str()) {
         Some("gz") => command("gzip"),
         Some("bz2") => command("bzip2"),

@@ -9,6 +9,7 @@ mod e2fsprogs;
 mod full;
 mod fsx;
 mod hostile;
+mod journals;
 mod names;
 mod sequence;
 mod shapes;

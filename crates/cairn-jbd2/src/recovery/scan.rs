@@ -229,7 +229,8 @@ impl<'a> Log<'a> {
                         visit(Step::Copy(Copy { tid, pba: tag.pba, image: unescape(data, &tag) }))?;
                     }
                 }
-                kind::REVOKE if self.layout.incompat.contains(Incompat::REVOKE) => {
+                // Whether the superblock has the feature or not: Linux and e2fsck do not ask either.
+                kind::REVOKE => {
                     if let Ok(records) = self.layout.revoked(&block) {
                         visit(Step::Revoke(tid, records))?;
                     }

@@ -12,18 +12,19 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_jbd2::{Journal, JournalArea, JournalOptions, recover, replay_in_memory};
+use cairn_jbd2::format::Incompat;
+use cairn_jbd2::{Journal, JournalArea, JournalOptions, read_superblock, recover, replay_in_memory};
 
 const BLOCK: u32 = 1024;
 /// Free blocks of the volume that the logs are about.
 const HOMES: std::ops::Range<u64> = 20_000..20_040;
 
-struct Volume {
+pub struct Volume {
     _folder: tempfile::TempDir,
-    image: PathBuf,
+    pub image: PathBuf,
 }
 
-fn run(program: &str, arguments: &[&str], image: &Path, accepted: &[i32]) -> String {
+pub fn run(program: &str, arguments: &[&str], image: &Path, accepted: &[i32]) -> String {
     let output = Command::new(program).args(arguments).arg(image).env("LC_ALL", "C").output();
     let output = output.unwrap_or_else(|error| panic!("{program} (from e2fsprogs) is needed: {error}"));
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
@@ -34,21 +35,27 @@ fn run(program: &str, arguments: &[&str], image: &Path, accepted: &[i32]) -> Str
 
 impl Volume {
     fn new(options: &str) -> Self {
+        Self::of(options, 32 << 20, 4)
+    }
+
+    /// Of so many bytes, and a journal of so many MiB.
+    pub fn of(options: &str, size: u64, journal: u32) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let image = folder.path().join("image");
-        std::fs::File::create(&image).and_then(|file| file.set_len(32 << 20)).expect("an image");
-        run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "1024", "-J", "size=4", "-O", options], &image, &[0]);
+        std::fs::File::create(&image).and_then(|file| file.set_len(size)).expect("an image");
+        let journal = format!("size={journal}");
+        run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "1024", "-J", &journal, "-O", options], &image, &[0]);
         Self { _folder: folder, image }
     }
 
-    fn debugfs(&self, script: &str) -> String {
+    pub fn debugfs(&self, script: &str) -> String {
         let file = self.image.with_extension("script");
         std::fs::write(&file, script).expect("a script");
         run("debugfs", &["-w", "-f", file.to_str().expect("a path")], &self.image, &[0])
     }
 
     /// Where the journal's blocks are.
-    fn area(&self, device: Arc<dyn BlockDevice>) -> JournalArea {
+    pub fn area(&self, device: Arc<dyn BlockDevice>) -> JournalArea {
         let listing = run("debugfs", &["-R", "blocks <8>"], &self.image, &[0]);
         let mut blocks = listing.split_whitespace().filter_map(|word| word.parse().ok());
         // The banner has no bare numbers.
@@ -124,11 +131,15 @@ fn logs_that_debugfs_wrote_are_replayed_as_e2fsck_does() {
         ("^metadata_csum,64bit", "-c -v 2"),
         ("^metadata_csum,^64bit", "-c -v 2"),
         ("^metadata_csum,64bit", "-c -v 3"),
+        // debugfs gives an old volume the first kind of checksum whatever it is asked for; only here it is the second.
+        ("metadata_csum,64bit", "-c -v 2"),
+        ("metadata_csum,^64bit", "-c -v 2"),
         ("metadata_csum,64bit", "-c -v 3"),
         ("metadata_csum,^64bit", "-c -v 3"),
     ] {
         let volume = Volume::new(options);
         theirs(&volume, open);
+        check_features(&volume, options, open);
         let ours = replayed_by_us(&volume);
         assert!(ours[0].iter().any(|byte| *byte != 0), "{options} {open}: nothing was replayed");
         // With the first kind of checksum debugfs miscounts a transaction of revokes only: both end the log before it.
@@ -138,8 +149,17 @@ fn logs_that_debugfs_wrote_are_replayed_as_e2fsck_does() {
     }
 }
 
+/// Asserts that the journal has the checksums that debugfs was asked for.
+fn check_features(volume: &Volume, options: &str, open: &str) {
+    let found = read_superblock(&volume.area(volume.load())).expect("a good superblock").incompat;
+    if let (Some(version), true) = (open.strip_prefix("-c -v "), options.starts_with("metadata_csum")) {
+        let wanted = if version == "2" { Incompat::CSUM_V2 } else { Incompat::CSUM_V3 };
+        assert_eq!(found & (Incompat::CSUM_V2 | Incompat::CSUM_V3), wanted, "{options} {open}");
+    }
+}
+
 /// Gives the journal of a volume the features that a mount by Linux would.
-fn set_journal_features(volume: &Volume, open: &str) {
+pub fn set_journal_features(volume: &Volume, open: &str) {
     let data = volume.image.with_extension("data");
     std::fs::write(&data, vec![1; BLOCK as usize]).expect("the data");
     volume.debugfs(&format!("jo {open}\njw -b 20039 {}\njc\njr\n", data.display()));
@@ -152,11 +172,15 @@ fn logs_that_we_wrote_are_replayed_by_e2fsck() {
         ("^metadata_csum,64bit", ""),
         ("^metadata_csum,64bit", "-c -v 2"),
         ("^metadata_csum,^64bit", "-c -v 2"),
+        // debugfs gives an old volume the first kind of checksum whatever it is asked for; only here it is the second.
+        ("metadata_csum,64bit", "-c -v 2"),
+        ("metadata_csum,^64bit", "-c -v 2"),
         ("metadata_csum,64bit", "-c -v 3"),
         ("metadata_csum,^64bit", "-c -v 3"),
     ] {
         let volume = Volume::new(options);
         set_journal_features(&volume, open);
+        check_features(&volume, options, open);
         let device = volume.load();
         write_log(&volume, device.clone());
         volume.store(&device);

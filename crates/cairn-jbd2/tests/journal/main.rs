@@ -9,3 +9,4 @@ mod fault;
 mod fixture;
 mod judges;
 mod model;
+mod revokes;
