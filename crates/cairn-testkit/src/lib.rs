@@ -1,5 +1,5 @@
-//! What tests need: the oracle model, seeded trees and their digests, crash images, mutated images, foreign judges and
-//! suites.
+//! What tests need: the oracle model, seeded trees and their digests, crash images, mutated images, foreign judges,
+//! suites, and a virtual machine with the kernel.
 //!
 //! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its seed.
 
@@ -11,3 +11,4 @@ pub mod model;
 pub mod mutate;
 pub mod suites;
 pub mod tree;
+pub mod vm;

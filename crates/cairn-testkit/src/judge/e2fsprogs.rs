@@ -4,10 +4,11 @@ use std::path::Path;
 
 use super::{command, run, transcript};
 
-/// What e2fsck said.
+/// What a checker said.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Exit status: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
+    /// Exit status of e2fsck: 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage. fsck.f2fs has the same and
+    /// 255.
     pub status: i32,
     /// Everything it printed.
     pub output: String,

@@ -1,9 +1,11 @@
-//! Judges that are not ours: e2fsprogs and the kernel's own ext4 on a loop device.
+//! Judges that are not ours: e2fsprogs, f2fs-tools, and the kernel's own ext4 on a loop device ([`crate::vm`] has its
+//! F2FS).
 //!
 //! Helpers panic with the tool's whole output when a verdict goes against us: they are assertions. A missing tool
 //! fails with the package that brings it, it never skips a test.
 
 mod e2fsprogs;
+mod f2fs;
 mod kernel;
 
 use std::ffi::OsStr;
@@ -11,23 +13,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 pub use e2fsprogs::{Verdict, assert_clean, debugfs, dumpe2fs, e2fsck_check, e2fsck_preen, mke2fs};
+pub use f2fs::{assert_f2fs_clean, dump_f2fs, fsck_f2fs, mkfs_f2fs, sload_f2fs, try_mkfs_f2fs};
 pub use kernel::{KernelMount, LoopDevice};
 
 /// Programs and what installs them.
-const PACKAGES: [(&str, &str); 13] = [
+const PACKAGES: [(&str, &str); 24] = [
+    ("busybox", "busybox-static"),
     ("debugfs", "e2fsprogs"),
+    ("dump.f2fs", "f2fs-tools"),
     ("dumpe2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("fio", "fio"),
     ("fs_mark", "fsmark"),
+    ("fsck.f2fs", "f2fs-tools"),
     ("fuse2fs", "fuse2fs"),
     ("fusermount3", "fuse3"),
     ("getfacl", "acl"),
     ("getfattr", "attr"),
+    ("ldd", "libc-bin"),
     ("losetup", "mount"),
     ("mke2fs", "e2fsprogs"),
+    ("mkfs.f2fs", "f2fs-tools"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("setfacl", "acl"),
+    ("setfattr", "attr"),
+    ("sload.f2fs", "f2fs-tools"),
     ("stress-ng", "stress-ng"),
+    ("strip", "binutils"),
     ("tune2fs", "e2fsprogs"),
+    ("xz", "xz-utils"),
 ];
 
 /// Finds a program in `PATH`, in the system's administration directories, or in the workspace's `target/tools/bin`.

@@ -67,6 +67,26 @@ impl Snapshot {
         self
     }
 
+    /// One line an entry, for [`Snapshot::parse`].
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        self.entries.iter().map(|(path, facts)| format!("{}\t{facts}\n", hex(path))).collect()
+    }
+
+    /// Reads what [`Snapshot::to_text`] wrote; `None` if it did not.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let entry = |line: &str| {
+            let (path, facts) = line.split_once('\t')?;
+            let digits: Option<Vec<u32>> = path.chars().map(|digit| digit.to_digit(16)).collect();
+            let pairs = digits?;
+            let path = pairs.chunks_exact(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+            Some((path, facts.to_owned()))
+        };
+        let entries: Option<BTreeMap<Vec<u8>, String>> = text.lines().map(entry).collect();
+        Some(Self { entries: entries? })
+    }
+
     /// SHA-256 over everything.
     #[must_use]
     pub fn sha256(&self) -> String {

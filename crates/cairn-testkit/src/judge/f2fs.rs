@@ -1,0 +1,89 @@
+//! mkfs.f2fs, fsck.f2fs, dump.f2fs and sload.f2fs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{Verdict, command, run, transcript};
+
+/// What fsck.f2fs prints about a broken volume. Its exit status alone proves little: it repairs a wrong hash in passing,
+/// says so, and exits with 0.
+const ALARMS: [&str; 5] = ["[ASSERT]", "[FIX]", "[Fail]", "Invalid CP", "Corrupted"];
+
+/// `fsck.f2fs --dry-run`: the whole check, nothing is written. The status is 0 only if the text raises no alarm either.
+#[must_use]
+pub fn fsck_f2fs(image: &Path) -> Verdict {
+    // Its standard input is empty: it asks questions about volumes with lost files, and takes the end for an error.
+    let output = command("fsck.f2fs").arg("--dry-run").arg(image).output().expect("fsck.f2fs starts");
+    let text = transcript(&output);
+    let status = match output.status.code().unwrap_or(-1) {
+        0 if ALARMS.iter().any(|alarm| text.contains(alarm)) => 4,
+        status => status,
+    };
+    Verdict { status, output: text }
+}
+
+/// Asserts that fsck.f2fs finds nothing.
+///
+/// # Panics
+/// It finds something.
+#[track_caller]
+pub fn assert_f2fs_clean(image: &Path) {
+    let verdict = fsck_f2fs(image);
+    assert!(verdict.is_clean(), "fsck.f2fs --dry-run {}: {}:\n{}", image.display(), verdict.status, verdict.output);
+}
+
+/// Makes a filesystem: `mkfs.f2fs -f -q ARGS… IMAGE`, the image first grown to `size` bytes (sparse, emptied).
+///
+/// # Panics
+/// The file cannot be made, or mkfs.f2fs refuses.
+#[track_caller]
+pub fn mkfs_f2fs(image: &Path, size: u64, args: &[&str]) {
+    let verdict = try_mkfs_f2fs(image, size, args);
+    assert!(verdict.is_clean(), "mkfs.f2fs {args:?} on {size} bytes: {}", verdict.output);
+}
+
+/// [`mkfs_f2fs`] that may refuse.
+///
+/// # Panics
+/// The file cannot be made.
+#[track_caller]
+#[must_use]
+pub fn try_mkfs_f2fs(image: &Path, size: u64, args: &[&str]) -> Verdict {
+    let file = std::fs::File::create(image).expect("image file is created");
+    file.set_len(size).expect("image file grows");
+    let output = command("mkfs.f2fs").args(["-f", "-q"]).args(args).arg(image).output().expect("mkfs.f2fs starts");
+    Verdict { status: output.status.code().unwrap_or(-1), output: transcript(&output) }
+}
+
+/// Copies a directory of the host into a clean volume: `sload.f2fs -P -f DIRECTORY IMAGE`.
+///
+/// # Panics
+/// sload.f2fs or the fsck that it runs at its end is not content (1 says that fsck wrote the volume anew).
+#[track_caller]
+pub fn sload_f2fs(image: &Path, directory: &Path) {
+    let output = command("sload.f2fs").arg("-P").arg("-f").arg(directory).arg(image).output();
+    let output = output.expect("sload.f2fs starts");
+    let text = transcript(&output);
+    let fine = matches!(output.status.code(), Some(0 | 1)) && !text.contains("[Fail]");
+    assert!(fine, "sload.f2fs {}: {}\n{text}", image.display(), output.status);
+}
+
+/// The numbers of superblock and checkpoint as `dump.f2fs -d 1` prints them, by their names.
+#[track_caller]
+#[must_use]
+pub fn dump_f2fs(image: &Path) -> BTreeMap<String, u64> {
+    let text = run("dump.f2fs", [Path::new("-d"), Path::new("1"), image]);
+    // "block_count                  [0x    4000 : 16384]"
+    let field = |line: &str| {
+        let (name, rest) = line.split_once('[')?;
+        let (_, value) = rest.trim_end().strip_suffix(']')?.split_once(" : ")?;
+        Some((name.trim().to_owned(), value.parse().ok()?))
+    };
+    // Names with an index have a bracket of their own.
+    let indexed = |line: &str| {
+        let (name, rest) = line.split_once(']')?;
+        let (_, value) = rest.trim().strip_prefix('[')?.strip_suffix(']')?.split_once(" : ")?;
+        Some((format!("{}]", name.trim()), value.parse().ok()?))
+    };
+    text.lines().filter_map(|line| indexed(line).or_else(|| field(line))).collect()
+}

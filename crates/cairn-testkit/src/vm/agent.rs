@@ -1,0 +1,99 @@
+//! Trees in a machine: the test program itself goes along, and builds and digests with the code that the host uses.
+//!
+//! A program that wants this has one ignored test, which does nothing but call [`serve`]; that test is what runs in the
+//! machine.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::judge::command;
+use crate::tree::{PathTarget, Snapshot, SnapshotOptions, TreeSpec, build, digest_path, plan};
+
+/// Carries the job from the script to [`serve`].
+const VARIABLE: &str = "CAIRN_VM_JOB";
+const BEGIN: &str = "@@snapshot";
+const END: &str = "@@snapshot-end";
+
+/// Something to do in the machine.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// Builds the tree of a specification in a directory.
+    Build(TreeSpec, String),
+    /// Prints what is in a directory; [`Job::snapshots`] finds it in the output.
+    Digest(String),
+}
+
+impl Job {
+    /// The line of a script that does it. `test` is the name of the ignored test.
+    #[must_use]
+    pub fn line(&self, test: &str) -> String {
+        let job = match self {
+            Self::Build(spec, directory) => {
+                let TreeSpec { seed, directories, files, size_max, privileged, xattrs } = spec;
+                format!("build {seed} {directories} {files} {size_max} {privileged} {xattrs} {directory}")
+            }
+            Self::Digest(directory) => format!("digest {directory}"),
+        };
+        format!("{VARIABLE}='{job}' agent --ignored --exact {test} --nocapture --test-threads=1\n")
+    }
+
+    /// The snapshots in a script's output, in their order.
+    ///
+    /// # Panics
+    /// One is damaged.
+    #[must_use]
+    pub fn snapshots(text: &str) -> Vec<Snapshot> {
+        let mut found = Vec::new();
+        let mut rest = text;
+        while let Some((_, after)) = rest.split_once(&format!("{BEGIN}\n")) {
+            let (inside, after) = after.split_once(&format!("{END}\n")).expect("a snapshot has an end");
+            found.push(Snapshot::parse(inside).unwrap_or_else(|| panic!("a damaged snapshot:\n{inside}")));
+            rest = after;
+        }
+        found
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        match words.next()? {
+            "build" => {
+                let spec = TreeSpec {
+                    seed: words.next()?.parse().ok()?,
+                    directories: words.next()?.parse().ok()?,
+                    files: words.next()?.parse().ok()?,
+                    size_max: words.next()?.parse().ok()?,
+                    privileged: words.next()?.parse().ok()?,
+                    xattrs: words.next()?.parse().ok()?,
+                };
+                Some(Self::Build(spec, words.next()?.to_owned()))
+            }
+            "digest" => Some(Self::Digest(words.next()?.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// What the ignored test calls: does the job that the script gave.
+///
+/// # Panics
+/// There is none, or it fails.
+pub fn serve() {
+    let text = std::env::var(VARIABLE).unwrap_or_else(|_| panic!("{VARIABLE} is not set: this runs in a machine only"));
+    match Job::parse(&text).unwrap_or_else(|| panic!("no such job: {text}")) {
+        Job::Build(spec, directory) => build(&PathTarget::new(directory), &plan(&spec)),
+        Job::Digest(directory) => {
+            let snapshot = digest_path(Path::new(&directory), SnapshotOptions::default()).expect("the tree is read");
+            println!("\n{BEGIN}\n{}{END}", snapshot.to_text());
+        }
+    }
+}
+
+/// The running test program without its debugging information, in `directory`.
+pub(super) fn stripped_self(directory: &Path) -> std::path::PathBuf {
+    let program = std::env::current_exe().expect("the test program has a path");
+    let copy = directory.join("agent");
+    let output = command("strip").arg("-o").arg(&copy).arg(&program).stderr(Stdio::piped()).output();
+    let output = output.expect("strip starts");
+    assert!(output.status.success(), "strip: {}", String::from_utf8_lossy(&output.stderr));
+    copy
+}

@@ -1,0 +1,196 @@
+//! A virtual machine with Debian's kernel: the judge for what the host's kernel cannot mount (F2FS), and the only one
+//! that can lose power in the middle of its work.
+//!
+//! A machine boots from an archive made for each run: busybox, the filesystems' modules, programs of the host with
+//! their libraries, and a script. Images are its disks. It takes seconds where the processor helps (`/dev/kvm`), half a
+//! minute under emulation: put many checks into one script. `scripts/install-deps` fetches what it needs; what is
+//! missing is named, never skipped.
+//!
+//! Only one machine of a process runs at a time: the tests of one program share the memory of small computers.
+
+mod agent;
+mod archive;
+mod kernel;
+mod qemu;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+pub use agent::{Job, serve};
+
+use archive::Archive;
+use kernel::Kernel;
+
+/// One machine at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// What is to be started. Disks are `/dev/vda`, `/dev/vdb`, … in the order they are given.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    disks: Vec<PathBuf>,
+    programs: Vec<(PathBuf, String)>,
+    agent: bool,
+    memory_mib: u32,
+    limit: Duration,
+}
+
+/// What a machine said.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The script's exit status; `None` if it did not come to its end.
+    pub status: Option<i32>,
+    /// What the script printed, on both streams.
+    pub text: String,
+    /// What the kernel printed.
+    pub console: String,
+}
+
+impl Default for Vm {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Vm {
+    /// A machine without disks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { disks: Vec::new(), programs: Vec::new(), agent: false, memory_mib: 512, limit: Duration::from_secs(600) }
+    }
+
+    /// Adds an image as a disk.
+    #[must_use]
+    pub fn disk(mut self, image: &Path) -> Self {
+        self.disks.push(image.to_owned());
+        self
+    }
+
+    /// Takes a program of the host into the machine, as `/bin/NAME`, with the libraries it needs.
+    ///
+    /// # Panics
+    /// It is not installed.
+    #[must_use]
+    pub fn tool(self, name: &str) -> Self {
+        let path = crate::judge::tool(name);
+        self.program(&path, name)
+    }
+
+    /// Takes any executable of the host into the machine, as `/bin/NAME`.
+    #[must_use]
+    pub fn program(mut self, path: &Path, name: &str) -> Self {
+        self.programs.push((path.to_owned(), name.to_owned()));
+        self
+    }
+
+    /// Takes the running test program along, for [`Job`]s.
+    #[must_use]
+    pub fn agent(mut self) -> Self {
+        self.agent = true;
+        self
+    }
+
+    /// Main memory; 512 MiB if not given.
+    #[must_use]
+    pub fn memory_mib(mut self, memory_mib: u32) -> Self {
+        self.memory_mib = memory_mib;
+        self
+    }
+
+    /// How long a run may take; ten minutes if not given.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Boots, runs the script (busybox's `sh -e`, in `/`, nothing mounted) and stops the machine.
+    ///
+    /// # Panics
+    /// Something the machine needs is missing, or it gives no answer in time.
+    #[track_caller]
+    #[must_use]
+    pub fn run(&self, script: &str) -> Output {
+        self.start(script, None).expect("only a marker can be missed")
+    }
+
+    /// [`Vm::run`], and the script must succeed. Returns what it printed.
+    ///
+    /// # Panics
+    /// It fails: the message has everything it and the kernel printed.
+    #[track_caller]
+    pub fn check(&self, script: &str) -> String {
+        let output = self.run(script);
+        assert!(output.status == Some(0), "{}", output.describe());
+        output.text
+    }
+
+    /// Boots, runs the script and resets the machine as soon as it prints the line `marker`: what the guest has not
+    /// written by then is lost. A script that should not go on must wait (`sleep 100`) behind the marker.
+    ///
+    /// # Panics
+    /// The script ends without the marker.
+    #[track_caller]
+    pub fn crash_after(&self, script: &str, marker: &str) -> Output {
+        match self.start(script, Some(marker)) {
+            Ok(output) => output,
+            Err(output) => panic!("no line '{marker}': {}", output.describe()),
+        }
+    }
+
+    #[track_caller]
+    fn start(&self, script: &str, marker: Option<&str>) -> Result<Output, Output> {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernel = Kernel::find();
+        let directory = tempfile::tempdir().expect("a directory for the machine");
+        let mut archive = Archive::default();
+        archive.program(&crate::judge::tool("busybox"), "busybox");
+        for (path, name) in &self.programs {
+            archive.program(path, name);
+        }
+        if self.agent {
+            archive.program(&agent::stripped_self(directory.path()), "agent");
+        }
+        kernel.add_modules(&mut archive);
+        archive.file("init", 0o755, INIT.as_bytes().to_vec());
+        archive.file("script", 0o755, script.as_bytes().to_vec());
+        let initrd = directory.path().join("initrd");
+        std::fs::write(&initrd, archive.finish()).expect("the machine's archive is written");
+        let machine = qemu::Machine {
+            kernel: &kernel.image,
+            initrd: &initrd,
+            console: &directory.path().join("console"),
+            disks: &self.disks,
+            memory_mib: self.memory_mib,
+        };
+        machine.run(marker, self.limit)
+    }
+}
+
+impl Output {
+    /// Everything, for a failed assertion.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let status = self.status.map_or("did not end".to_owned(), |status| format!("exited with {status}"));
+        format!("the script {status}\n--- script ---\n{}\n--- kernel ---\n{}", self.text, self.console)
+    }
+}
+
+/// The kernel's messages go to the first serial line, the script's to the second.
+const INIT: &str = r#"#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /dev /mnt /tmp /run /root /sbin /usr/bin /usr/sbin
+/bin/busybox --install -s /bin 2>/dev/null
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root LC_ALL=C
+mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs devtmpfs /dev
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+for module in $(cat /modules/order); do insmod /modules/$module 2>/dev/null; done
+echo 7 > /proc/sys/kernel/printk
+stty -F /dev/ttyS1 raw
+cd /
+sh -e /script > /dev/ttyS1 2>&1 < /dev/null
+echo "@@exit $?" > /dev/ttyS1
+sleep 60
+"#;
+
+#[cfg(test)]
+mod tests;
