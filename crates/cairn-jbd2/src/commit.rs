@@ -40,7 +40,7 @@ impl Journal {
     pub(crate) fn commit(&self, running: Running) -> Result<()> {
         let started = self.runtime.monotonic();
         self.count_life(&running, started);
-        let closed = running.closed;
+        let (closed, waiters) = (running.closed, running.waiters);
         let pinned = self.pin(running);
         let tid = pinned.tid;
         // Even an empty transaction gets its commit record: recovery wants consecutive numbers.
@@ -50,7 +50,14 @@ impl Journal {
                 self.wait_for_cancelled(&pinned.revokes);
                 self.stats().transactions.add(1);
                 self.stats().logging_ns.add(nanoseconds(logged.saturating_sub(started)));
-                self.stats().commit_ns.record(nanoseconds(logged.saturating_sub(closed)));
+                let took = logged.saturating_sub(closed);
+                self.stats().commit_ns.record(nanoseconds(took));
+                {
+                    let mut state = self.state.lock();
+                    state.last_waiters = waiters;
+                    state.commit_mean =
+                        if state.commit_mean.is_zero() { took } else { (state.commit_mean * 3 + took) / 4 };
+                }
                 self.end_commit(pinned, &written);
                 self.tidy();
                 Ok(())

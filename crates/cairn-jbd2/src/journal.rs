@@ -79,6 +79,12 @@ pub(crate) struct State {
     /// How finished transactions are found.
     pub clean: CheckpointClean,
     pub commit_interval: Duration,
+    /// A leader lets others come, until so many wait for the running transaction.
+    pub gathering: Option<u32>,
+    /// Callers that the last commit was made for.
+    pub last_waiters: u32,
+    /// What a commit takes: a mean that follows the last few.
+    pub commit_mean: Duration,
     /// Transactions on the list, averaged over the last commits.
     pub pending_mean: f64,
     pub superblock: Superblock,
@@ -96,6 +102,8 @@ pub struct Journal {
     pub(crate) state: Mutex<State>,
     /// Something in `state` has changed that a waiter may wait for.
     pub(crate) changed: Event,
+    /// All are there for whom a leader waits.
+    pub(crate) arrived: Event,
     pub(crate) wake: Arc<Event>,
     daemon: Mutex<Option<DaemonHandle>>,
     pub(crate) checkpoint_wake: Arc<Event>,
@@ -159,12 +167,16 @@ impl Journal {
                     async_checkpoint: None,
                     clean: options.checkpoint_clean,
                     commit_interval: options.commit_interval,
+                    gathering: None,
+                    last_waiters: 0,
+                    commit_mean: Duration::ZERO,
                     pending_mean: 0.0,
                     superblock,
                     aborted: None,
                 },
             ),
             changed: Event::new(),
+            arrived: Event::new(),
             wake: Arc::new(Event::new()),
             daemon: Mutex::new(Rank::LEAF, None),
             checkpoint_wake: Arc::new(Event::new()),

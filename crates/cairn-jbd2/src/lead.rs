@@ -1,4 +1,8 @@
 //! Who commits: whoever waits for a commit leads it if nobody else does, and the daemon commits what has become old.
+//!
+//! **Sharing.** Whoever led at once would commit for himself alone while all others wait for the next commit. So where the last commit was
+//! shared, or others were waited for, the leader first lets those come who were there the last time, as long as they keep coming
+//! and not longer than [`GATHER_MAX`]. A lone caller never waits. Who cannot go on without the commit does not wait for this either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +14,11 @@ use crate::error::{Error, Result};
 use crate::journal::{Journal, State};
 use crate::log_space;
 use crate::transaction::Running;
+
+/// Longest time a leader waits for others: jbd2's `max_batch_time`.
+const GATHER_MAX: Duration = Duration::from_millis(15);
+/// Waiting takes about this long itself: commits that are faster are not worth it.
+const GATHER_MIN: Duration = Duration::from_micros(50);
 
 /// Commits the running transaction when it is old enough.
 pub(crate) struct CommitDaemon(pub std::sync::Weak<Journal>);
@@ -32,9 +41,24 @@ enum Wanted {
     ByAge,
 }
 
+/// Where a caller stands on the way to its commit.
+#[derive(Clone, Copy)]
+struct Turn {
+    wanted: Wanted,
+    /// It has waited for somebody else's commit.
+    contended: bool,
+    /// It has let others come, or need not.
+    gathered: bool,
+}
+
 enum Lead {
     Done,
+    /// Somebody else commits.
     Wait,
+    /// The caller is to let others come first.
+    Gather,
+    /// Somebody else lets others come.
+    Gathering,
     Empty,
     Mine(Running),
     Aborted(Arc<str>),
@@ -59,11 +83,12 @@ impl Journal {
     }
 
     fn commit_for(&self, tid: Tid, wanted: Wanted) -> Result<()> {
+        let mut turn = Turn { wanted, contended: false, gathered: wanted != Wanted::Durable };
         if wanted == Wanted::Durable {
             self.register_waiter(tid);
         }
         loop {
-            match self.try_lead(tid, wanted) {
+            match self.try_lead(tid, turn) {
                 Lead::Done => return Ok(()),
                 Lead::Aborted(reason) => return Err(Error::Aborted(reason)),
                 // Nothing to log; file data written so far is still to be made durable.
@@ -75,19 +100,63 @@ impl Journal {
                 }
                 Lead::Mine(running) => self.commit(running)?,
                 Lead::Wait => {
+                    turn.contended = true;
                     self.wait(|state| {
                         state.aborted.is_some() || state.committed.is_at_or_after(tid) || can_lead(state)
                     });
+                }
+                Lead::Gather => {
+                    self.gather(tid);
+                    turn.gathered = true;
+                }
+                Lead::Gathering => {
+                    let mut over = || {
+                        let state = self.state.lock();
+                        state.aborted.is_some() || state.committed.is_at_or_after(tid) || state.gathering.is_none()
+                    };
+                    turn.gathered |= !self.runtime.wait_until_timeout(&self.changed, GATHER_MAX, &mut over);
                 }
             }
         }
     }
 
     fn register_waiter(&self, tid: Tid) {
-        let mut state = self.state.lock();
-        if let Some(running) = state.running.as_mut().filter(|running| running.tid == tid) {
+        let complete = {
+            let mut state = self.state.lock();
+            let expected = state.gathering;
+            let Some(running) = state.running.as_mut().filter(|running| running.tid == tid) else { return };
             running.waiters += 1;
+            expected.is_some_and(|expected| running.waiters >= expected)
+        };
+        if complete {
+            self.arrived.notify();
         }
+    }
+
+    /// Lets others join and ask for this commit, too: all that were there the last time, or as many as keep coming.
+    fn gather(&self, tid: Tid) {
+        let started = self.runtime.monotonic();
+        let mut seen = 0;
+        loop {
+            let (waiters, expected, patience) = {
+                let state = self.state.lock();
+                let waiters =
+                    state.running.as_ref().filter(|running| running.tid == tid).map(|running| running.waiters);
+                (waiters, state.gathering, state.commit_mean.min(GATHER_MAX))
+            };
+            let (Some(waiters), Some(expected)) = (waiters, expected) else { break };
+            let over = self.runtime.monotonic().saturating_sub(started) >= GATHER_MAX;
+            if waiters >= expected || waiters == seen || over {
+                break;
+            }
+            seen = waiters;
+            self.runtime.wait_until_timeout(&self.arrived, patience, &mut || {
+                let state = self.state.lock();
+                let running = state.running.as_ref().filter(|running| running.tid == tid && !running.locked);
+                state.aborted.is_some() || running.is_none_or(|running| running.waiters >= expected)
+            });
+        }
+        self.state.lock().gathering = None;
     }
 
     /// Asks for a commit without waiting for it.
@@ -96,9 +165,12 @@ impl Journal {
             let now = self.runtime.monotonic();
             let mut state = self.state.lock();
             match &mut state.running {
-                Some(running) if running.tid == tid => running.requested.get_or_insert(now),
+                Some(running) if running.tid == tid => {
+                    running.requested.get_or_insert(now);
+                    running.for_daemon = true;
+                }
                 _ => return,
-            };
+            }
         }
         self.wake.notify();
     }
@@ -132,7 +204,7 @@ impl Journal {
                 Some(running) => {
                     let age = now.saturating_sub(running.started);
                     let left = state.commit_interval.saturating_sub(age);
-                    (running.tid, if running.requested.is_some() { Duration::ZERO } else { left })
+                    (running.tid, if running.for_daemon { Duration::ZERO } else { left })
                 }
                 None => return Progress::Idle(None),
             }
@@ -145,7 +217,7 @@ impl Journal {
         Progress::Worked
     }
 
-    fn try_lead(&self, tid: Tid, wanted: Wanted) -> Lead {
+    fn try_lead(&self, tid: Tid, turn: Turn) -> Lead {
         let now = self.runtime.monotonic();
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -156,7 +228,7 @@ impl Journal {
             return Lead::Aborted(reason.clone());
         }
         if let Some(running) = state.running.as_mut().filter(|running| running.tid == tid)
-            && wanted != Wanted::ByAge
+            && turn.wanted != Wanted::ByAge
         {
             running.requested.get_or_insert(now);
         }
@@ -166,6 +238,17 @@ impl Journal {
         let Some(running) = &mut state.running else { return Lead::Done };
         if running.tid.is_after(tid) {
             return Lead::Done;
+        }
+        if !turn.gathered {
+            if state.gathering.is_some() {
+                return Lead::Gathering;
+            }
+            let others = if turn.contended || state.last_waiters > 1 { state.last_waiters } else { 0 };
+            let expected = if turn.contended { running.waiters + others } else { others };
+            if running.waiters < expected && state.commit_mean >= GATHER_MIN {
+                state.gathering = Some(expected);
+                return Lead::Gather;
+            }
         }
         running.locked = true;
         running.closed = now;
@@ -188,7 +271,7 @@ impl Journal {
         if running.buffers.is_empty() && running.revokes.is_empty() && running.hooks.is_empty() {
             // It stays open, as if it had just begun.
             (running.locked, running.requested, running.started) = (false, None, self.runtime.monotonic());
-            (running.revoke_blocks, running.waiters) = (0, 0);
+            (running.revoke_blocks, running.waiters, running.for_daemon) = (0, 0, false);
             state.committing = None;
             drop(guard);
             self.changed.notify();

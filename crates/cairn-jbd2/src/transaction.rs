@@ -37,6 +37,8 @@ pub struct Running {
     pub locked: bool,
     /// When somebody first asked for its commit.
     pub requested: Option<Duration>,
+    /// The daemon is to commit it: whoever asked does not wait.
+    pub for_daemon: bool,
     /// Callers that wait for its commit.
     pub waiters: u32,
     /// When it was closed to new handles.
@@ -60,6 +62,7 @@ impl Running {
             hooks: Vec::new(),
             locked: false,
             requested: None,
+            for_daemon: false,
             waiters: 0,
             closed: started,
             longest_wait: Duration::ZERO,
