@@ -6,11 +6,12 @@
 mod bad_input;
 mod contention;
 mod e2fsprogs;
-mod full;
 mod fsx;
+mod full;
 mod hostile;
 mod journals;
 mod names;
+mod regressions;
 mod sequence;
 mod shapes;
 mod shared_file;
