@@ -1,13 +1,15 @@
 //! The experiments, one module each.
 
+mod async_checkpoint;
 mod buffered_io;
+mod checkpoint_clean;
 
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of `cairn lab list`.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[buffered_io::EXPERIMENT];
+    const ALL: &[Experiment] = &[buffered_io::EXPERIMENT, async_checkpoint::EXPERIMENT, checkpoint_clean::EXPERIMENT];
     ALL
 }
 

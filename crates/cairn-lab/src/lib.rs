@@ -13,9 +13,11 @@
 pub mod error;
 pub mod experiment;
 pub mod experiments;
+mod fs_mark;
 pub mod goal;
 pub mod machine;
 mod mounted;
+mod paced;
 pub mod progress;
 pub mod record;
 pub mod render;

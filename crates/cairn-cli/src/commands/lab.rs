@@ -22,12 +22,12 @@ The JSON form is one object whose names do not change: \"schema\", \"experiment\
 pub struct Args {
     /// `list`, or the name of an experiment.
     experiment: String,
-    /// How much work: quick (half a minute), default (less than ten minutes), full.
+    /// How much work: quick (half a minute, too short for figures), default (less than ten minutes), full.
     #[arg(long, value_enum, default_value_t = Size::Default)]
     scale: Size,
-    /// Interleaved repetitions.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    reps: u16,
+    /// Interleaved repetitions. [default: 5; 1 with --scale quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    reps: Option<u16>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -105,7 +105,7 @@ fn context(args: &Args) -> Context {
             Size::Default => Scale::Default,
             Size::Full => Scale::Full,
         },
-        repetitions: args.reps.into(),
+        repetitions: args.reps.map_or(if matches!(args.scale, Size::Quick) { 1 } else { 5 }, usize::from),
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         program: if args.no_mount { None } else { std::env::current_exe().ok() },
         command: words.collect::<Vec<_>>().join(" "),

@@ -74,7 +74,7 @@ fn servers(available: &Available) -> Vec<(&'static str, Server)> {
 
 /// Milliseconds of a job at most.
 fn runtime(scale: Scale) -> u32 {
-    scale.pick(60, 250, 5000)
+    scale.pick(60, 200, 5000)
 }
 
 /// Jobs that share a mount.
@@ -96,8 +96,8 @@ fn parts(context: &Context, sizes: Sizes) -> Result<Vec<Part>> {
         let (device, _) = volume::image_file(&directory.path().join("image"), sizes.device)?;
         volume::make(&device, None)?;
         super::measure::fill(&device, sizes)?;
-        let mut jobs: Vec<Job> =
-            rows::all().iter().filter(|line| line.medium == medium).map(|line| job(line, sizes)).collect();
+        let is_wanted = |line: &&Line| line.medium == medium && (context.scale != Scale::Quick || line.block == MIB);
+        let mut jobs: Vec<Job> = rows::all().iter().filter(is_wanted).map(|line| job(line, sizes)).collect();
         if medium == Medium::Ramdisk {
             jobs.push(random(sizes));
         }

@@ -1,0 +1,45 @@
+//! `checkpoint-clean`: how finished transactions are found in the journal's checkpoint list: by their counters (`counted`), by a walk that
+//! stops at the first unfinished block (`bail_out`), or by walking everything at each commit (`scan`).
+
+mod commit_cost;
+mod files;
+mod goals;
+
+use crate::error::Result;
+use crate::experiment::{Context, Experiment, Findings};
+
+const COUNTED: &str = "checkpoint_clean=counted";
+const BAIL_OUT: &str = "checkpoint_clean=bail_out";
+const SCAN: &str = "checkpoint_clean=scan";
+/// The baseline first.
+const MODES: [&str; 3] = [SCAN, BAIL_OUT, COUNTED];
+
+/// Registered in [`crate::experiments`].
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "checkpoint-clean",
+    question: "Does a commit cost the same however many transactions wait to be checkpointed?",
+    run,
+};
+
+fn run(context: &Context) -> Result<Findings> {
+    let mut findings = Findings::default();
+    findings.sections.push(commit_cost::measure(context)?);
+    findings.sections.push(files::growing_list(context)?);
+    findings.sections.push(files::visits(context)?);
+    findings.goals = goals::all(&findings.sections);
+    findings.notes = vec![
+        "Commit cost: a journal alone, in memory; so many transactions are listed, each with a block of its own, then one more block is \
+         committed over and over. A look is a listed block, or (counted) a transaction's counter."
+            .to_owned(),
+        format!(
+            "fs_mark -D 2 -N 2560 -L 1 -S 1 -s 4096, one thread, {} files, in process on memory, a journal that never fills; the rate of the \
+             files written while at least {} transactions are listed stands beside that of all.",
+            files::count(context.scale),
+            files::LONG
+        ),
+        "fs_mark -s 1024 -n 10000 -t 1 -D 100 -N 100, in process on memory, a journal of 16 MiB: what a cleaning looks at \
+         beyond what it frees (a commit cleans once)."
+            .to_owned(),
+    ];
+    Ok(findings)
+}

@@ -1,0 +1,240 @@
+//! fs_mark's work in this process: threads that create small files in common directories, with its seven ways of making
+//! them durable. The unmodified program does the same through a mount ([`program`]).
+
+pub(crate) mod program;
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use cairn::FileSystem;
+use cairn_base::Ino;
+use cairn_vfs::types::{Caller, IoFlags, NewInode, OpenMode};
+use hdrhistogram::Histogram;
+
+use crate::error::{Error, Result};
+
+/// `-S`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// 0: nothing.
+    Never = 0,
+    /// 1: fsync before close.
+    BeforeClose = 1,
+    /// 2: sync, then one fsync.
+    SyncThenOne = 2,
+    /// 3: when all are written, fsync in reverse order.
+    Reverse = 3,
+    /// 4: sync, then 3.
+    SyncThenReverse = 4,
+    /// 5: when all are written, fsync in order.
+    InOrder = 5,
+    /// 6: sync, then 5.
+    SyncThenInOrder = 6,
+}
+
+impl Sync {
+    /// All seven.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Never,
+        Self::BeforeClose,
+        Self::SyncThenOne,
+        Self::Reverse,
+        Self::SyncThenReverse,
+        Self::InOrder,
+        Self::SyncThenInOrder,
+    ];
+}
+
+/// What is done. All threads share the directories.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// `-t`.
+    pub(crate) threads: usize,
+    /// `-n`: files of each thread.
+    pub(crate) files: usize,
+    /// `-s`: bytes of each file.
+    pub(crate) size: usize,
+    /// `-D`.
+    pub(crate) directories: usize,
+    /// `-N`: so many files go into a directory, then it is the next one's turn.
+    pub(crate) per_directory: usize,
+    /// `-S`.
+    pub(crate) sync: Sync,
+}
+
+/// What came of it.
+pub(crate) struct Marks {
+    pub(crate) files: u64,
+    pub(crate) elapsed: Duration,
+    /// Creating and writing one file, in nanoseconds: what waits when the log is full.
+    pub(crate) changes: Histogram<u64>,
+    /// Each fsync or sync, in nanoseconds.
+    pub(crate) syncs: Histogram<u64>,
+}
+
+impl Marks {
+    pub(crate) fn files_per_s(&self) -> f64 {
+        self.files as f64 / self.elapsed.as_secs_f64()
+    }
+
+    fn new() -> Self {
+        // From a microsecond to an hour, to three digits.
+        let histogram = || Histogram::new_with_bounds(1000, 3_600_000_000_000, 3).expect("bounds in order");
+        Self { files: 0, elapsed: Duration::ZERO, changes: histogram(), syncs: histogram() }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.files += other.files;
+        self.changes += &other.changes;
+        self.syncs += &other.syncs;
+    }
+}
+
+/// Does the work. The files stay (`-k`). `each` is called after every file of every thread.
+pub(crate) fn run(volume: &dyn FileSystem, load: &Load, each: &(dyn Fn(u64) + std::marker::Sync)) -> Result<Marks> {
+    let directories = make_directories(volume, load.directories)?;
+    let barrier = Barrier::new(load.threads + 1);
+    let mut marks = Marks::new();
+    std::thread::scope(|scope| {
+        let (directories, barrier) = (&directories, &barrier);
+        let threads: Vec<_> = (0..load.threads)
+            .map(|number| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    Worker { volume, load, directories, number, marks: Marks::new() }.run(each)
+                })
+            })
+            .collect();
+        barrier.wait();
+        let start = Instant::now();
+        for thread in threads {
+            marks.merge(&thread.join().map_err(|_| Error::Panicked)??);
+        }
+        marks.elapsed = start.elapsed();
+        Ok::<(), Error>(())
+    })?;
+    directories.iter().for_each(|directory| volume.forget(*directory, 1));
+    Ok(marks)
+}
+
+fn make_directories(volume: &dyn FileSystem, count: usize) -> Result<Vec<Ino>> {
+    let make = |index| {
+        let name = format!("{index:08x}");
+        let made = volume.create(volume.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?;
+        Ok(made.ino)
+    };
+    (0..count.max(1)).map(make).collect()
+}
+
+struct Worker<'w> {
+    volume: &'w dyn FileSystem,
+    load: &'w Load,
+    directories: &'w [Ino],
+    number: usize,
+    marks: Marks,
+}
+
+impl Worker<'_> {
+    fn run(mut self, each: &(dyn Fn(u64) + std::marker::Sync)) -> Result<Marks> {
+        let data = vec![0x61; self.load.size];
+        let mut files = Vec::with_capacity(self.load.files);
+        for index in 0..self.load.files {
+            files.push(self.file(index, &data)?);
+            each(index as u64 + 1);
+        }
+        self.make_durable(&files)?;
+        files.iter().for_each(|ino| self.volume.forget(*ino, 1));
+        self.marks.files = files.len() as u64;
+        Ok(self.marks)
+    }
+
+    fn file(&mut self, index: usize, data: &[u8]) -> Result<Ino> {
+        let directory = self.directories[index / self.load.per_directory.max(1) % self.directories.len()];
+        let name = format!("{:04x}~~~~{index:08x}", self.number);
+        let start = Instant::now();
+        let ino = self.volume.create(directory, name.as_bytes(), NewInode::Regular, 0o666, &Caller::ROOT)?.ino;
+        let handle = self.volume.open(ino, OpenMode { write: true, direct: false })?;
+        self.volume.write(ino, 0, data, IoFlags::empty())?;
+        self.marks.changes.saturating_record(nanoseconds(start.elapsed()));
+        if self.load.sync == Sync::BeforeClose {
+            let volume = self.volume;
+            self.timed(|| volume.fsync(ino, handle, false))?;
+        }
+        self.volume.release(ino, handle);
+        Ok(ino)
+    }
+
+    /// What comes after all files are written.
+    fn make_durable(&mut self, files: &[Ino]) -> Result<()> {
+        let volume = self.volume;
+        match self.load.sync {
+            Sync::Never | Sync::BeforeClose => return Ok(()),
+            Sync::SyncThenOne | Sync::SyncThenReverse | Sync::SyncThenInOrder => self.timed(|| volume.sync())?,
+            Sync::Reverse | Sync::InOrder => {}
+        }
+        match self.load.sync {
+            Sync::SyncThenOne => files.last().into_iter().try_for_each(|ino| self.fsync(*ino)),
+            Sync::Reverse | Sync::SyncThenReverse => files.iter().rev().try_for_each(|ino| self.fsync(*ino)),
+            _ => files.iter().try_for_each(|ino| self.fsync(*ino)),
+        }
+    }
+
+    fn fsync(&mut self, ino: Ino) -> Result<()> {
+        let volume = self.volume;
+        let handle = volume.open(ino, OpenMode { write: true, direct: false })?;
+        let done = self.timed(|| volume.fsync(ino, handle, false));
+        volume.release(ino, handle);
+        done
+    }
+
+    fn timed(&mut self, call: impl FnOnce() -> cairn_vfs::Result<()>) -> Result<()> {
+        let start = Instant::now();
+        call()?;
+        self.marks.syncs.saturating_record(nanoseconds(start.elapsed()));
+        Ok(())
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::{self, counter};
+
+    #[test]
+    fn every_way_makes_all_files() {
+        let device = volume::ramdisk(64 << 20).unwrap();
+        for sync in Sync::ALL {
+            volume::make(&device, Some(4 << 20)).unwrap();
+            let volume = volume::open(&device, "").unwrap();
+            let load = Load { threads: 3, files: 7, size: 4096, directories: 2, per_directory: 3, sync };
+            let marks = run(&*volume, &load, &|_| {}).unwrap();
+            assert_eq!((marks.files, marks.changes.len()), (21, 21));
+            let syncs = match sync {
+                Sync::Never => 0,
+                Sync::BeforeClose | Sync::Reverse | Sync::InOrder => 21,
+                Sync::SyncThenOne => 6,
+                Sync::SyncThenReverse | Sync::SyncThenInOrder => 24,
+            };
+            assert_eq!(marks.syncs.len(), syncs, "{sync:?}");
+            let mut names = Vec::new();
+            for directory in [&b"00000000"[..], b"00000001"] {
+                let ino = volume.lookup(volume.root(), directory).unwrap().ino;
+                volume
+                    .readdir(ino, 0, &mut |entry| {
+                        names.push(entry.name);
+                        true
+                    })
+                    .unwrap();
+            }
+            assert_eq!(names.iter().filter(|name| !name.starts_with(b".")).count(), 21, "{sync:?}");
+            if sync != Sync::Never {
+                assert!(counter(&volume.report(), "journal.transactions").unwrap() > 0.0);
+            }
+            volume.unmount().unwrap();
+        }
+    }
+}
