@@ -17,6 +17,8 @@ use std::time::Duration;
 pub struct Rank(pub u16);
 
 impl Rank {
+    /// Held shared by each call that may change the volume, exclusively while it turns read-only or back.
+    pub const VOLUME: Self = Self(50);
     /// Directory and rename locks.
     pub const NAMESPACE: Self = Self(100);
     /// An inode's data and size.

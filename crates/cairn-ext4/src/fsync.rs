@@ -35,7 +35,7 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
 }
 
 fn commit(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool, unflushed: bool) -> Result<()> {
-    match &volume.txn {
+    match &volume.txn() {
         Txn::Journaled(journal) => {
             let tid = {
                 let state = inode.state.read();
@@ -88,7 +88,7 @@ pub fn sync(volume: &Arc<Volume>) -> Result<()> {
         }
         store_if_dirty(volume, inode)?;
     }
-    match &volume.txn {
+    match &volume.txn() {
         Txn::Journaled(journal) => journal.commit_running()?,
         Txn::Direct(buffers) => buffers.write_back()?,
     }

@@ -3,7 +3,7 @@
 //! Those that are asked for on every operation stand in atomics of their own; a change becomes visible to each operation
 //! at some moment while `remount` runs.
 //!
-//! Locking: `current` is a leaf.
+//! Locking: `changing` comes before every other lock of the volume; `current` is a leaf.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,8 @@ use crate::options::MountOptions;
 
 /// See the module.
 pub struct LiveOptions {
+    /// Held by whoever changes options, from reading the old ones to applying the new.
+    pub(crate) changing: Mutex<()>,
     current: Mutex<Arc<MountOptions>>,
     access_times: AtomicBool,
     group_of_parent: AtomicBool,
@@ -24,6 +26,7 @@ impl LiveOptions {
         Self {
             access_times: AtomicBool::new(options.access_times),
             group_of_parent: AtomicBool::new(options.group_of_parent),
+            changing: Mutex::new(Rank(Rank::VOLUME.0 - 1), ()),
             current: Mutex::new(Rank::LEAF, Arc::new(options)),
         }
     }

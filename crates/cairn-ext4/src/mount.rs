@@ -28,7 +28,7 @@ use crate::orphan::{OrphanFile, Orphans};
 use crate::recovery::{self, Replayed};
 use crate::superblock::{LiveSuperblock, Mark};
 use crate::txn::Txn;
-use crate::volume::{Parts, Volume};
+use crate::volume::{Parts, StopCause, Stopped, Volume};
 
 /// What a first look at a device tells.
 #[derive(Clone)]
@@ -78,9 +78,10 @@ pub(crate) fn open(
         Some(area) if !options.no_load => recovery::replay(area, &place, buffers, layout, writable)?,
         _ => Replayed { buffers, layout, refused: None },
     };
-    let stopped = refused.or(stopped);
+    let unwritable = |reason| Stopped { reason, cause: StopCause::Unwritable };
+    let stopped = refused.map(unwritable).or(stopped);
     let writable = stopped.is_none();
-    options.check_journal(journal_area.is_some(), stopped.as_deref())?;
+    options.check_journal(journal_area.is_some(), stopped.as_ref().map(|stopped| &*stopped.reason))?;
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
     let groups = Arc::new(GroupTable::open(&buffers, &layout)?);
@@ -97,28 +98,24 @@ pub(crate) fn open(
         superblock.mark(&parts, Mark::Mounted, true)?;
         keep_journal_error(&parts, journal_area.as_ref())?;
     }
-    let journal = match journal_area {
-        Some(area) if writable => {
-            Some(Journal::open(journal_options(options, &parts.layout), buffers.clone(), area, runtime.clone())?)
-        }
-        _ => None,
-    };
-    let txn = journal.clone().map_or_else(|| Txn::Direct(buffers.clone()), Txn::Journaled);
+    let txn = open_txn(&parts, journal_area.filter(|_| writable), options)?;
     let pages = PageCache::new(device, budget, cache_options(options, &parts.layout), runtime);
     let space = Arc::new(Space::new(parts.groups.clone(), parts.layout.clone(), parts.runtime.clone()));
     let (orphan_file, slots) = open_orphan_file(&parts)?;
     let orphans = Orphans::new(orphan_file);
-    let volume = Arc::new(Volume::new(parts, pages, txn, journal, space, orphans, options.clone(), hash, stopped));
+    let volume = Arc::new(Volume::new(parts, pages, txn, space, orphans, options.clone(), hash, stopped));
     volume.daemons.lock().push(volume.pages.start_readahead());
     if writable {
         volume.daemons.lock().push(volume.pages.start_writeback());
         recovery::finish_orphans(&volume, slots)?;
+    } else {
+        *volume.unfinished.lock() = Some(slots);
     }
     Ok(volume)
 }
 
 /// A journal that was stopped by an error says so; opening it forgets that. The volume remembers until the next fsck.
-fn keep_journal_error(parts: &Parts, area: Option<&JournalArea>) -> Result<()> {
+pub(crate) fn keep_journal_error(parts: &Parts, area: Option<&JournalArea>) -> Result<()> {
     let Some(area) = area else { return Ok(()) };
     let errno = cairn_jbd2::read_superblock(area)?.errno;
     if errno == 0 {
@@ -137,14 +134,28 @@ fn found_magic(device: &dyn BlockDevice) -> u16 {
 }
 
 /// Why the volume cannot be written, if it cannot. Fails if it cannot even be read.
-fn read_only_reason(layout: &Layout, device: &dyn BlockDevice, options: &MountOptions) -> Result<Option<Arc<str>>> {
+pub(crate) fn read_only_reason(
+    layout: &Layout,
+    device: &dyn BlockDevice,
+    options: &MountOptions,
+) -> Result<Option<Stopped>> {
+    let stopped = |cause, reason: &str| Ok(Some(Stopped { reason: reason.into(), cause }));
     match layout.features.access() {
         Access::Refuse(reason) => Err(Error::Feature(reason)),
-        Access::ReadOnly(reason) => Ok(Some(reason.into())),
-        Access::ReadWrite if options.read_only => Ok(Some("mounted with ro".into())),
-        Access::ReadWrite if device.geometry().read_only => Ok(Some("the image or device is not writable".into())),
+        Access::ReadOnly(reason) => stopped(StopCause::Unwritable, &reason),
+        Access::ReadWrite if options.read_only => stopped(StopCause::Asked, "mounted with ro"),
+        Access::ReadWrite if device.geometry().read_only => {
+            stopped(StopCause::Unwritable, "the image or device is not writable")
+        }
         Access::ReadWrite => Ok(None),
     }
+}
+
+/// Where changes will go: into the journal, opened here, or straight to the buffers.
+pub(crate) fn open_txn(parts: &Parts, area: Option<JournalArea>, options: &MountOptions) -> Result<Txn> {
+    let Some(area) = area else { return Ok(Txn::Direct(parts.buffers.clone())) };
+    let options = journal_options(options, &parts.layout);
+    Ok(Txn::Journaled(Journal::open(options, parts.buffers.clone(), area, parts.runtime.clone())?))
 }
 
 fn journal_options(options: &MountOptions, layout: &Layout) -> JournalOptions {
@@ -163,7 +174,7 @@ fn cache_options(options: &MountOptions, layout: &Layout) -> PageCacheOptions {
 }
 
 /// Where the journal's blocks are, read straight from its inode.
-fn journal_area(
+pub(crate) fn journal_area(
     superblock: &Superblock,
     layout: &Layout,
     buffers: &Arc<BufferCache>,
@@ -206,22 +217,25 @@ impl Ext4 {
     /// Writes everything, marks the volume clean, stops its daemons.
     pub(crate) fn close(&self) -> Result<()> {
         let volume = &self.volume;
+        let _alone = volume.gate.write();
         if volume.is_read_only() {
             stop_daemons(volume);
+            // Nobody may make it writable any more.
+            volume.stop("unmounted");
             return Ok(());
         }
         volume.reap_unreferenced()?;
         crate::fsync::sync(volume)?;
         stop_daemons(volume);
         volume.stop("unmounted");
-        if let Some(journal) = &volume.journal {
+        if let Some(journal) = volume.journal() {
             journal.shutdown()?;
         }
         volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())
     }
 }
 
-fn stop_daemons(volume: &Volume) {
+pub(crate) fn stop_daemons(volume: &Volume) {
     let daemons = std::mem::take(&mut *volume.daemons.lock());
     daemons.into_iter().for_each(DaemonHandle::stop);
 }

@@ -77,7 +77,9 @@ impl MountOptions {
                 "noload leaves an unclean journal unplayed and is only safe read-only: add ro".to_owned(),
             ));
         }
-        if options.read_only && options.async_checkpoint.is_some() {
+        // One that was set before, on a volume that turns read-only, waits until it is writable again.
+        let named = list.split(',').any(|word| word.starts_with("async_checkpoint"));
+        if options.read_only && named && options.async_checkpoint.is_some() {
             return Err(Error::Option(
                 "async_checkpoint: a read-only volume writes no journal: leave it out, or mount with rw".to_owned(),
             ));

@@ -1,19 +1,39 @@
 //! Changing options of a mounted volume: [`cairn_vfs::FileSystem::remount`].
 //!
-//! Everything is parsed and checked before anything is applied, so that a refused list changes nothing. What is applied
-//! last is what can still fail.
+//! Everything is parsed and checked before anything is applied, so that a refused list changes nothing. Turning
+//! read-only or writable can fail on the device; it comes before the settings, which cannot fail.
+//!
+//! **Read-only and back.** Calls that may change the volume hold its gate shared. The one that turns it holds the gate alone:
+//! what began before is over, what comes after finds the new state. Turned read-only, the volume is on the disk as after an
+//! unmount (inodes that are unlinked but open stay recorded as orphans). Turned writable, it gets a new journal object over the
+//! same, empty log; transaction numbers go on.
+
+use std::sync::Arc;
+
+use cairn_jbd2::JournalArea;
 
 use crate::error::{Error, Result};
+use crate::fsync;
+use crate::mount;
 use crate::options::MountOptions;
-use crate::volume::Volume;
+use crate::recovery;
+use crate::superblock::Mark;
+use crate::txn::Txn;
+use crate::volume::{StopCause, Volume};
 
 /// Takes a list of options as for mounting; what it does not name stays.
-pub(crate) fn remount(volume: &Volume, list: &str) -> Result<()> {
+pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
+    let _changing = volume.options.changing.lock();
     let old = volume.options.get();
     let new = old.changed(list)?;
-    check(&old, &new)?;
-    new.check_journal(volume.journal.is_some(), volume.read_only_reason().as_deref())?;
-    if let Some(journal) = &volume.journal {
+    check(volume, &old, &new)?;
+    if new.read_only && !old.read_only {
+        make_read_only(volume)?;
+    }
+    if !new.read_only && old.read_only {
+        make_writable(volume, &new)?;
+    }
+    if let Some(journal) = volume.journal() {
         journal.set_async_checkpoint(new.async_checkpoint)?;
         journal.set_checkpoint_clean(new.checkpoint_clean);
         journal.set_commit_interval(new.commit_interval);
@@ -25,15 +45,96 @@ pub(crate) fn remount(volume: &Volume, list: &str) -> Result<()> {
     Ok(())
 }
 
-fn check(old: &MountOptions, new: &MountOptions) -> Result<()> {
-    let fixed = |name: &str| {
-        Err(Error::Option(format!("{name} cannot be changed while the volume is mounted: unmount and mount again")))
-    };
+fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> {
+    let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
     if old.no_load != new.no_load {
-        return fixed("noload");
+        return refused("noload cannot be changed while the volume is mounted");
     }
-    if old.read_only != new.read_only {
-        return fixed(if new.read_only { "ro" } else { "rw" });
+    if old.read_only && !new.read_only {
+        check_may_write(volume)?;
+    }
+    if old.async_checkpoint != new.async_checkpoint && !new.read_only {
+        let reason = volume.read_only_reason().filter(|_| volume.stop_cause() != Some(StopCause::Asked));
+        new.check_journal(has_journal(volume), reason.as_deref())?;
     }
     Ok(())
+}
+
+fn has_journal(volume: &Volume) -> bool {
+    volume.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL)
+}
+
+/// Fails unless a volume that is read-only on request may be written.
+fn check_may_write(volume: &Volume) -> Result<()> {
+    let refused = |why: &str| Err(Error::Option(format!("rw is not possible: {why}: unmount and mount again")));
+    if volume.stop_cause() != Some(StopCause::Asked) {
+        return refused(&volume.read_only_reason().unwrap_or_default());
+    }
+    if volume.device.geometry().read_only {
+        return refused("the image was opened for reading only");
+    }
+    match journal_area(volume)? {
+        Some(area) if cairn_jbd2::read_superblock(&area)?.start != 0 => {
+            refused("the journal was not empty when the volume was mounted read-only")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn journal_area(volume: &Volume) -> Result<Option<JournalArea>> {
+    let superblock = volume.superblock.read(&volume.buffers)?;
+    mount::journal_area(&superblock, &volume.layout, &volume.buffers, &volume.device)
+}
+
+fn make_read_only(volume: &Arc<Volume>) -> Result<()> {
+    if volume.stop_cause().is_some() {
+        // An error, the device or a feature has done it already.
+        return Ok(());
+    }
+    // Most of the writing, while others still work.
+    fsync::sync(volume)?;
+    let _alone = volume.gate.write();
+    volume.runtime.drain_deferred();
+    fsync::sync(volume)?;
+    mount::stop_daemons(volume);
+    volume.set_writable(false);
+    let closed = finish(volume);
+    volume.daemons.lock().push(volume.pages.start_readahead());
+    closed.inspect_err(|error| volume.stop(&format!("stopped after an error: {error}")))
+}
+
+fn finish(volume: &Volume) -> Result<()> {
+    if let Some(journal) = volume.journal() {
+        journal.shutdown()?;
+    }
+    volume.set_txn(Txn::Direct(volume.buffers.clone()));
+    volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())
+}
+
+fn make_writable(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
+    let _alone = volume.gate.write();
+    // Once more: it may have been stopped since.
+    check_may_write(volume)?;
+    let area = journal_area(volume)?;
+    volume.superblock.mark(volume, Mark::Mounted, true)?;
+    mount::keep_journal_error(volume, area.as_ref())?;
+    volume.set_txn(mount::open_txn(volume, area, options)?);
+    volume.daemons.lock().push(volume.pages.start_writeback());
+    volume.set_writable(true);
+    let unfinished = volume.unfinished.lock().take();
+    if let Some(slots) = unfinished {
+        recovery::finish_orphans(volume, slots)?;
+    }
+    reap_forgotten(volume)
+}
+
+/// Inodes whose last reference went while nothing could be deleted.
+fn reap_forgotten(volume: &Arc<Volume>) -> Result<()> {
+    let mut nameless = Vec::new();
+    volume.inodes.for_each(|_, inode| {
+        if inode.state.read().record.links == 0 {
+            nameless.push(inode.clone());
+        }
+    });
+    nameless.iter().try_for_each(|inode| volume.reap(inode))
 }

@@ -9,7 +9,7 @@ pub(crate) fn report(volume: &Volume) -> Report {
     let mut report = Report::new();
     report.set("options", volume.options.get().report());
     report.set("state", state(volume));
-    if let Some(journal) = &volume.journal {
+    if let Some(journal) = volume.journal() {
         report.set("journal", journal.report());
     }
     report.set("cache", volume.pages.report());
@@ -23,7 +23,7 @@ fn state(volume: &Volume) -> Report {
         Some(reason) => state.set("mode", "ro").set("read_only_reason", &*reason),
         None => state.set("mode", "rw"),
     };
-    if let Some(reason) = volume.journal.as_ref().and_then(|journal| journal.aborted()) {
+    if let Some(reason) = volume.journal().and_then(|journal| journal.aborted()) {
         state.set("journal_aborted", &*reason);
     }
     state.set("block_size", stats.block_size).set("blocks", stats.blocks).set("free_blocks", stats.free_blocks);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cairn_base::Ino;
+use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
@@ -17,6 +18,17 @@ use crate::{fsync, namespace, remount, report, symlink, xattr_ops};
 impl Ext4 {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         Ok(self.volume.inode(ino)?)
+    }
+
+    /// Every call that may change the volume holds this: see [`crate::remount`].
+    fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.volume.gate.read()
+    }
+
+    fn drop_references(&self, ino: Ino, count: u64) {
+        if let Err(error) = self.done(self.volume.forget(ino, count)) {
+            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; recovery will");
+        }
     }
 
     /// Every result passes here, so that the first error that must stop the volume does.
@@ -41,9 +53,8 @@ impl FileSystem for Ext4 {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        if let Err(error) = self.done(self.volume.forget(ino, count)) {
-            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; recovery will");
-        }
+        let _open = self.enter();
+        self.drop_references(ino, count);
     }
 
     fn create(
@@ -54,6 +65,7 @@ impl FileSystem for Ext4 {
         permissions: u32,
         caller: &Caller,
     ) -> Result<Attributes> {
+        let _open = self.enter();
         let parent = self.inode(parent)?;
         let inode = self.done(
             self.volume.with_space(|| namespace::create(&self.volume, &parent, name, &new, permissions, caller)),
@@ -62,6 +74,7 @@ impl FileSystem for Ext4 {
     }
 
     fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
+        let _open = self.enter();
         let parent = self.inode(parent)?;
         let inode =
             self.done(self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller)))?;
@@ -69,28 +82,32 @@ impl FileSystem for Ext4 {
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let _open = self.enter();
         let inode = self.done(self.volume.acquire(ino))?;
         let linked = self.inode(parent).and_then(|parent| {
             self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)))
         });
         if let Err(error) = linked {
-            self.forget(ino, 1);
+            self.drop_references(ino, 1);
             return Err(error);
         }
         Ok(self.attributes(&inode))
     }
 
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let _open = self.enter();
         let parent = self.inode(parent)?;
         self.done(namespace::unlink(&self.volume, &parent, name))
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let _open = self.enter();
         let parent = self.inode(parent)?;
         self.done(namespace::rmdir(&self.volume, &parent, name))
     }
 
     fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
+        let _open = self.enter();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
         self.done(
             self.volume.with_space(|| namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode)),
@@ -112,6 +129,7 @@ impl FileSystem for Ext4 {
     }
 
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(attributes::set(&self.volume, &inode, set))?;
         Ok(self.attributes(&inode))
@@ -130,24 +148,28 @@ impl FileSystem for Ext4 {
     }
 
     fn release(&self, ino: Ino, handle: u64) {
+        let _open = self.enter();
         if let Ok(inode) = self.inode(ino) {
             inode.handles.lock().remove(&handle);
             inode.opens.fetch_sub(1, Ordering::Relaxed);
         }
-        self.forget(ino, 1);
+        self.drop_references(ino, 1);
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(data::read(&self.volume, &inode, offset, buf, flags))
     }
 
     fn write(&self, ino: Ino, offset: u64, bytes: &[u8], flags: IoFlags) -> Result<usize> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(data::write(&self.volume, &inode, offset, bytes, flags))
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
@@ -157,11 +179,13 @@ impl FileSystem for Ext4 {
     }
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(preallocate::allocate(&self.volume, &inode, mode, offset, len))
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(data::seek(&self.volume, &inode, offset, what))
     }
@@ -174,11 +198,13 @@ impl FileSystem for Ext4 {
         sync: bool,
         emit: &mut dyn FnMut(FileExtent) -> bool,
     ) -> Result<()> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(data::extents(&self.volume, &inode, offset, len, sync, emit))
     }
 
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
+        let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
         self.done(data::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))
     }
@@ -194,11 +220,13 @@ impl FileSystem for Ext4 {
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(self.volume.with_space(|| xattr_ops::set(&self.volume, &inode, name, value, mode)))
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(xattr_ops::remove(&self.volume, &inode, name))
     }
@@ -208,10 +236,12 @@ impl FileSystem for Ext4 {
     }
 
     fn sync(&self) -> Result<()> {
+        let _open = self.enter();
         self.done(fsync::sync(&self.volume))
     }
 
     fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
+        let _open = self.enter();
         self.done(self.volume.trim(offset, len, minimum))
     }
 
@@ -220,6 +250,7 @@ impl FileSystem for Ext4 {
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
+        let _open = self.enter();
         if label.len() > crate::superblock::LABEL_MAX || label.contains(&0) {
             return Err(Error::Invalid("a label has at most 16 bytes and no NUL"));
         }

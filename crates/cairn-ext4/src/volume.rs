@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
@@ -29,6 +29,7 @@ use crate::groups::GroupTable;
 use crate::inode::{Inode, Location, State};
 use crate::live_options::LiveOptions;
 use crate::map::{BlockMap, MapContext};
+use crate::mount::FoundSlots;
 use crate::options::MountOptions;
 use crate::orphan::Orphans;
 use crate::space::BlockSource;
@@ -96,15 +97,35 @@ impl Parts {
     }
 }
 
+/// Why a volume is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    /// The option `ro`.
+    Asked,
+    /// A feature or the device forbids it.
+    Unwritable,
+    /// An error, a shutdown, or the end: for good.
+    Ended,
+}
+
+/// See [`StopCause`].
+#[derive(Clone, Debug)]
+pub(crate) struct Stopped {
+    pub reason: Arc<str>,
+    pub cause: StopCause,
+}
+
 /// A mounted volume.
 pub struct Volume {
     parts: Parts,
     /// File contents in memory.
     pub pages: Arc<PageCache>,
-    /// Where metadata changes go.
-    pub txn: Txn,
-    /// The journal, where there is one and the volume is writable.
-    pub journal: Option<Arc<Journal>>,
+    /// Where metadata changes go; replaced when the volume turns read-only or writable.
+    txn: RwLock<Txn>,
+    /// Held shared by calls that may change the volume; see [`crate::remount`].
+    pub(crate) gate: RwLock<()>,
+    /// Orphans that recovery is to finish, while the volume has been read-only from the start.
+    pub(crate) unfinished: Mutex<Option<FoundSlots>>,
     /// Block and inode allocation.
     pub space: Arc<Space>,
     /// Inodes in memory.
@@ -122,7 +143,7 @@ pub struct Volume {
     /// How names are hashed.
     pub hash: HashSettings,
     /// Why nothing may be written, once that is so.
-    stopped: Mutex<Option<Arc<str>>>,
+    stopped: Mutex<Option<Stopped>>,
 }
 
 impl Deref for Volume {
@@ -140,19 +161,19 @@ impl Volume {
         parts: Parts,
         pages: Arc<PageCache>,
         txn: Txn,
-        journal: Option<Arc<Journal>>,
         space: Arc<Space>,
         orphans: Orphans,
         options: MountOptions,
         hash: HashSettings,
-        stopped: Option<Arc<str>>,
+        stopped: Option<Stopped>,
     ) -> Self {
         let credits = Credits::for_layout(&parts.layout);
         Self {
             parts,
             pages,
-            txn,
-            journal,
+            txn: RwLock::new(Rank::LEAF, txn),
+            gate: RwLock::new(Rank::VOLUME, ()),
+            unfinished: Mutex::new(Rank::LEAF, None),
             space,
             inodes: InodeTable::new(crate::INODES_IN_MEMORY, crate::inode::load::can_evict),
             orphans,
@@ -166,9 +187,26 @@ impl Volume {
         }
     }
 
+    /// Where metadata changes go now.
+    pub fn txn(&self) -> Txn {
+        self.txn.read().clone()
+    }
+
+    /// The journal, where there is one and the volume is writable.
+    pub fn journal(&self) -> Option<Arc<Journal>> {
+        match &*self.txn.read() {
+            Txn::Journaled(journal) => Some(journal.clone()),
+            Txn::Direct(_) => None,
+        }
+    }
+
+    pub(crate) fn set_txn(&self, txn: Txn) {
+        *self.txn.write() = txn;
+    }
+
     /// Starts an operation that changes metadata.
     pub fn begin(&self, credits: u32) -> Result<Handle> {
-        self.txn.begin(credits)
+        self.txn().begin(credits)
     }
 
     /// Makes sure that `handle` can change `credits` more blocks; may move it to a new transaction.
@@ -268,7 +306,7 @@ impl Volume {
         if self.space.pending_free() == 0 {
             return Ok(false);
         }
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal() {
             journal.commit_running()?;
         }
         Ok(true)
@@ -343,7 +381,7 @@ impl Volume {
 
     /// Stops as a power cut would; with `flush_log` what was changed so far is committed before.
     pub fn shutdown(&self, flush_log: bool) -> Result<()> {
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal() {
             if flush_log {
                 journal.commit_running()?;
             }
@@ -355,18 +393,19 @@ impl Volume {
 
     /// Fails if the volume was stopped by an error: a read-only volume is in order, a broken one is not.
     pub fn check_readable(&self) -> Result<()> {
-        match &self.journal {
-            Some(_) => self.check_writable(),
-            None => Ok(()),
+        match self.check_writable() {
+            Err(_) if self.stop_cause() == Some(StopCause::Asked) => Ok(()),
+            Err(_) if self.stop_cause() == Some(StopCause::Unwritable) => Ok(()),
+            checked => checked,
         }
     }
 
     /// Fails if nothing may be written, with the reason.
     pub fn check_writable(&self) -> Result<()> {
-        if let Some(reason) = &*self.stopped.lock() {
-            return Err(VfsError::ReadOnly(reason.clone()).into());
+        if let Some(reason) = self.read_only_reason() {
+            return Err(VfsError::ReadOnly(reason).into());
         }
-        if let Some(reason) = self.journal.as_ref().and_then(|journal| journal.aborted()) {
+        if let Some(reason) = self.journal().and_then(|journal| journal.aborted()) {
             let reason: Arc<str> = format!("stopped after an error: {reason}").into();
             self.stop(&reason);
             return Err(VfsError::ReadOnly(reason).into());
@@ -377,7 +416,7 @@ impl Volume {
     /// Why nothing may be written, if that is so.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
-        self.stopped.lock().clone()
+        self.stopped.lock().as_ref().map(|stopped| stopped.reason.clone())
     }
 
     /// True if nothing may be written.
@@ -387,7 +426,24 @@ impl Volume {
 
     /// The first error latches: from now on nothing is written, and every later change fails with this reason.
     pub fn stop(&self, reason: &str) {
-        self.stopped.lock().get_or_insert_with(|| reason.into());
+        let mut stopped = self.stopped.lock();
+        let latched = stopped.as_ref().is_some_and(|stopped| stopped.cause == StopCause::Ended);
+        if !latched {
+            *stopped = Some(Stopped { reason: reason.into(), cause: StopCause::Ended });
+        }
+    }
+
+    /// Why nothing may be written, as far as that decides whether it can be undone.
+    pub(crate) fn stop_cause(&self) -> Option<StopCause> {
+        self.stopped.lock().as_ref().map(|stopped| stopped.cause)
+    }
+
+    /// Turns writing off or on, at a moment when nobody writes. What ended for good stays ended.
+    pub(crate) fn set_writable(&self, writable: bool) {
+        let mut stopped = self.stopped.lock();
+        if stopped.as_ref().is_none_or(|stopped| stopped.cause != StopCause::Ended) {
+            *stopped = (!writable).then(|| Stopped { reason: "remounted with ro".into(), cause: StopCause::Asked });
+        }
     }
 
     /// Looks at an error on its way out: corruption found while changing things, and device write errors, stop the volume.
@@ -408,7 +464,7 @@ impl Volume {
 
     fn abort(&self, reason: &str) {
         tracing::error!(reason, "volume stopped");
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal() {
             journal.abort(reason);
         }
         self.stop(&format!("stopped after an error: {reason}"));

@@ -86,7 +86,7 @@ fn bare_volume(place: &Place<'_>, buffers: &Arc<BufferCache>, layout: Layout) ->
     let space = Arc::new(Space::new(groups, layout, place.runtime.clone()));
     let (orphan_file, slots) = crate::mount::open_orphan_file(&parts)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
-    let volume = Arc::new(Volume::new(parts, pages, txn, None, space, orphans, MountOptions::default(), hash, None));
+    let volume = Arc::new(Volume::new(parts, pages, txn, space, orphans, MountOptions::default(), hash, None));
     let listed = crate::recovery::orphan_list(&volume)?;
     volume.orphans.adopt(slots, listed);
     Ok(volume)

@@ -128,7 +128,7 @@ impl Inode {
     pub(crate) fn new(volume: &Volume, ino: Ino, location: Location, kind: FileKind, record: Record) -> Self {
         let order = ino.get();
         let seed = volume.layout.checksum.for_inode(ino, record.generation);
-        let never = volume.txn.nothing_yet();
+        let never = volume.txn().nothing_yet();
         Self {
             ino,
             kind,
