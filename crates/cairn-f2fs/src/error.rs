@@ -38,6 +38,9 @@ pub enum Error {
     /// A feature Cairn does not know or does not maintain.
     #[error("{0}")]
     Feature(String),
+    /// The volume was unmounted.
+    #[error("the volume is unmounted")]
+    Unmounted,
 }
 
 impl Error {
@@ -57,7 +60,7 @@ impl From<Error> for cairn_vfs::Error {
             Error::Stopped(reason) => Self::ReadOnly(reason),
             Error::Option(what) => Self::Option(what.into()),
             Error::Feature(what) => Self::ReadOnly(what.into()),
-            other @ Error::NotF2fs { .. } => Self::Io(Arc::new(other)),
+            other @ (Error::NotF2fs { .. } | Error::Unmounted) => Self::Io(Arc::new(other)),
         }
     }
 }

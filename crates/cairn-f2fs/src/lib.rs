@@ -12,6 +12,7 @@ pub mod format;
 pub mod gate;
 pub mod nat;
 pub mod node;
+pub mod recovery;
 pub mod segment;
 pub mod space;
 pub mod store;

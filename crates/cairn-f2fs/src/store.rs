@@ -21,7 +21,8 @@ use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 
-use crate::checkpoint::{Checkpoints, Pack, Parts};
+use crate::checkpoint::summaries::{current, journals};
+use crate::checkpoint::{Checkpoints, Loaded, Parts, load};
 use crate::error::{Error, Result};
 use crate::format::units::BLOCK_SIZE;
 use crate::format::{CheckpointFlags, Layout};
@@ -76,38 +77,40 @@ impl Store {
         budget: Arc<Budget>,
         runtime: Arc<dyn Runtime>,
     ) -> Result<Self> {
-        let pack = Pack::read(&*device, &layout)?;
-        Self::with_pack(device, layout, &pack, options, budget, runtime)
+        let cache = BufferCache::new(device, BLOCK_SIZE as u32, budget.clone());
+        let pack = load(&cache, &layout)?;
+        Self::with_pack(cache, budget, layout, &pack, options, runtime)
     }
 
-    /// As [`Store::open`], with the pack that was read already.
+    /// As [`Store::open`], with the pack that was read already. `cache` holds metadata blocks of the volume.
     ///
     /// # Errors
     /// As [`Store::open`].
     pub fn with_pack(
-        device: Arc<dyn BlockDevice>,
-        layout: Layout,
-        pack: &Pack,
-        options: StoreOptions,
+        cache: Arc<BufferCache>,
         budget: Arc<Budget>,
+        layout: Layout,
+        pack: &Loaded,
+        options: StoreOptions,
         runtime: Arc<dyn Runtime>,
     ) -> Result<Self> {
         if pack.checkpoint.flags.contains(CheckpointFlags::RESIZEFS) {
             return Err(Error::Feature("a resize was under way: run fsck.f2fs".into()));
         }
-        let cache = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
+        let device = cache.device().clone();
         let checkpoint = &pack.checkpoint;
+        let journals = journals(pack, &cache, &layout)?;
         let segments = Arc::new(Segments::load(SegmentSources {
             layout,
             checkpoint,
-            summaries: pack.summaries(&*device, &layout)?,
-            journal: pack.sit_journal.clone(),
+            summaries: current(pack, &cache, &layout)?,
+            journal: journals.sit,
             cache: cache.clone(),
             runtime: runtime.clone(),
             mode: options.mode,
         })?);
         let space = Space::new(checkpoint, &layout);
-        let nat = Arc::new(Nat::new(layout, checkpoint, pack.nat_journal.clone(), cache.clone()));
+        let nat = Arc::new(Nat::new(Arc::new(layout), cache.clone(), checkpoint, &journals.nat));
         let room = Room { segments: segments.clone(), space: space.clone() };
         let version = checkpoint.node_version();
         let nodes = Nodes::new(layout, device.clone(), budget.clone(), nat.clone(), Some(room), version);
@@ -123,7 +126,7 @@ impl Store {
             runtime,
             discard: options.discard && device.geometry().discard,
         };
-        let checkpoints = Checkpoints::new(parts, pack);
+        let checkpoints = Checkpoints::new(parts, pack, pack.orphans(&cache, &layout)?);
         Ok(Self { layout, device, budget, cache, space, gate, nat, segments, nodes, checkpoints })
     }
 }

@@ -10,8 +10,9 @@
 //!
 //! Locking: none of its own while the device works but the gate, closed.
 
-mod load;
 mod orphans;
+mod read;
+pub mod summaries;
 mod write;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,15 +24,15 @@ use cairn_block::BlockDevice;
 
 use crate::error::Result;
 use crate::format::layout::Side;
-use crate::format::{Checkpoint, CheckpointFlags, Features, Layout};
+use crate::format::{Checkpoint, CheckpointFlags, Features, Layout, Nid};
 use crate::gate::{Cut, Gate};
 use crate::nat::Nat;
 use crate::node::Nodes;
 use crate::segment::Segments;
 use crate::space::Space;
 
-pub use load::{Pack, current_checkpoint, read_checkpoint};
 pub use orphans::Orphans;
+pub use read::{Loaded, load};
 
 /// Why a checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,9 +154,9 @@ pub struct CheckpointStats {
 }
 
 impl Checkpoints {
-    /// After the checkpoint of `pack`.
+    /// After the checkpoint of `pack`, which named these orphans.
     #[must_use]
-    pub fn new(parts: Parts, pack: &Pack) -> Arc<Self> {
+    pub fn new(parts: Parts, pack: &Loaded, orphans: Vec<Nid>) -> Arc<Self> {
         let mut raise = CheckpointFlags::empty();
         if parts.layout.features.contains(Features::QUOTA_INO) {
             // Usage is not kept: whoever keeps it must count anew.
@@ -163,7 +164,7 @@ impl Checkpoints {
         }
         let state = State { last: pack.checkpoint.clone(), side: pack.side, raise };
         Arc::new(Self {
-            orphans: Orphans::new(&parts.layout, pack.orphans.iter().copied()),
+            orphans: Orphans::new(&parts.layout, orphans),
             parts,
             hook: OnceLock::new(),
             state: Mutex::new(Rank::LEAF, state),

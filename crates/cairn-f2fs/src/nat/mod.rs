@@ -34,12 +34,15 @@ const LOCK_ORDER: u64 = 1;
 
 /// See the module.
 pub struct Nat {
-    layout: Layout,
+    layout: Arc<Layout>,
     cache: Arc<BufferCache>,
     state: Mutex<State>,
     /// Counters.
     pub stats: NatStats,
 }
+
+/// The NAT as those call it who only look up.
+pub type NatTable = Nat;
 
 /// What the NAT did.
 #[derive(Debug, Default)]
@@ -77,10 +80,10 @@ impl State {
 impl Nat {
     /// The NAT of a checkpoint. `cache` holds metadata blocks of the volume.
     #[must_use]
-    pub fn new(layout: Layout, checkpoint: &Checkpoint, journal: NatJournal, cache: Arc<BufferCache>) -> Self {
+    pub fn new(layout: Arc<Layout>, cache: Arc<BufferCache>, checkpoint: &Checkpoint, journal: &NatJournal) -> Self {
         let state = State {
             changed: BTreeMap::new(),
-            journal: journal.0.into_iter().collect(),
+            journal: journal.0.iter().copied().collect(),
             bitmap: checkpoint.nat_bitmap.clone(),
             generation: 0,
             free: FreeNids::new(&layout, checkpoint.next_free_nid),
@@ -89,12 +92,25 @@ impl Nat {
         Self { layout, cache, state, stats: NatStats::default() }
     }
 
-    /// The entry of an nid; it may be a free one.
+    /// The entry of an nid; it may be a free one. That of nids 0, 1 and 2, and of numbers beyond the table, is free: nobody
+    /// has a node there.
     ///
     /// # Errors
-    /// There can be no such nid, its entry is impossible, or the device failed.
+    /// The entry is impossible, or the device failed.
     pub fn lookup(&self, nid: Nid) -> Result<NatEntry> {
+        if !self.layout.is_nid(nid) || nid < Nid::ROOT {
+            return Ok(NatEntry::default());
+        }
         Ok(self.entry(nid)?.validate(nid, &self.layout)?)
+    }
+
+    /// Where the node of this nid is, if there is one.
+    ///
+    /// # Errors
+    /// As [`Nat::lookup`].
+    pub fn address(&self, nid: Nid) -> Result<Option<BlockAddr>> {
+        let entry = self.lookup(nid)?;
+        Ok((!entry.is_free()).then_some(entry.block_addr))
     }
 
     fn entry(&self, nid: Nid) -> Result<NatEntry> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use cairn_base::ranked_lock::{RwLock, RwLockWriteGuard};
 use cairn_cache::block::Image;
 
-use super::{DirtyList, NODE_RANK, Owner};
+use super::nodes::{DirtyList, NODE_RANK, Owner};
 use crate::format::path::NodeKind;
 use crate::format::{BlockAddr, Log, NatEntry, Nid, NodeFooter};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
 
-use super::Node;
+use super::block::Node;
 use crate::error::Result;
 use crate::format::Nid;
 

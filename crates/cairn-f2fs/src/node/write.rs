@@ -10,7 +10,8 @@ use std::sync::Arc;
 use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
 use cairn_block::Bytes;
 
-use super::{Node, Nodes};
+use super::block::Node;
+use super::nodes::{Nodes, Owner};
 use crate::blocks::Writes;
 use crate::error::{Error, Result};
 use crate::format::node::Marks;
@@ -173,8 +174,8 @@ impl Nodes {
 
 fn file_mark(node: &Node) -> Marks {
     match node.owner() {
-        super::Owner::Other => Marks::COLD,
-        super::Owner::Directory => Marks::empty(),
+        Owner::Other => Marks::COLD,
+        Owner::Directory => Marks::empty(),
     }
 }
 

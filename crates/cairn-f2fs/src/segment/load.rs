@@ -4,22 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
-use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 
 use super::log::LogState;
 use super::table::Table;
 use super::{Mode, Segments, State};
-use crate::blocks;
+use crate::checkpoint::summaries::CurrentSummaries;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::log::AllocType;
-use crate::format::summary::{SitJournal, SummaryBlock, kbytes_written};
-use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::format::summary::{SitJournal, SummaryBlock};
+use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Checkpoint, Layout, Log, SegNo, SitEntry, bits, sit};
-
-/// SIT blocks read at once.
-const READ_RUN: u32 = 256;
 
 /// What segments are made from.
 pub struct SegmentSources<'a> {
@@ -27,8 +23,8 @@ pub struct SegmentSources<'a> {
     pub layout: Layout,
     /// The checkpoint.
     pub checkpoint: &'a Checkpoint,
-    /// Summaries of the six current segments, by log.
-    pub summaries: [SummaryBlock; Log::COUNT],
+    /// Owners of the blocks of the six current segments.
+    pub summaries: CurrentSummaries,
     /// The SIT journal.
     pub journal: SitJournal,
     /// Metadata blocks of the volume.
@@ -46,26 +42,17 @@ impl Segments {
     /// An entry is impossible, the counts contradict the checkpoint, a log stands at a block in use; or the device failed.
     pub fn load(sources: SegmentSources<'_>) -> Result<Self> {
         let SegmentSources { layout, checkpoint, summaries, journal, cache, runtime, mode } = sources;
-        let mut entries = read_entries(&**cache.device(), &layout, checkpoint)?;
+        let entries = load(&cache, &layout, checkpoint, &journal)?;
         let journalled = journal.0.iter().map(|(segno, _)| *segno).collect();
-        for (segno, entry) in journal.0 {
-            entries[segno.index()] = entry;
-        }
-        check_counts(&entries, checkpoint)?;
         let current = Log::ALL.map(|log| checkpoint.log(log).segno);
         Log::ALL.into_iter().try_for_each(|log| check_log(&entries, checkpoint, log))?;
         let mut table = Table::new(&layout, entries, current);
         for log in Log::ALL {
             table.set_log(current[log.index()], log);
         }
-        let mut kbytes = 0;
-        let mut summaries = summaries.into_iter();
         let logs = Log::ALL.map(|log| {
-            let summary = summaries.next().expect("a summary for each log");
-            if log == Log::HotNode {
-                kbytes = kbytes_written(&summary.journal);
-            }
-            let summary = SummaryBlock { is_node: log.is_node(), ..summary };
+            let entries = summaries.entries[log.index()].clone();
+            let summary = SummaryBlock { entries, ..SummaryBlock::empty(log.is_node()) };
             LogState { position: checkpoint.log(log), summary }
         });
         let state = State {
@@ -78,51 +65,58 @@ impl Segments {
             bitmap: checkpoint.sit_bitmap.clone(),
             reuse_below: 2 * (checkpoint.rsvd_segment_count / layout.segs_per_sec),
             victim_cursor: current,
-            kbytes_written: kbytes,
+            kbytes_written: summaries.kbytes_written,
             moved: false,
         };
         Ok(Self::wrap(layout, mode, cache, runtime, checkpoint.elapsed_time, state))
     }
 }
 
-/// The entries of all segments as the current copies of the SIT blocks have them.
-fn read_entries(device: &dyn BlockDevice, layout: &Layout, checkpoint: &Checkpoint) -> Result<Vec<SitEntry>> {
-    let blocks = layout.sit_blocks_used();
-    let mut entries = Vec::with_capacity(layout.main_segments as usize);
-    let mut block = 0;
-    while block < blocks {
-        let side = checkpoint.sit_side(block);
-        let same = (block..blocks).take(READ_RUN as usize).take_while(|next| checkpoint.sit_side(*next) == side);
-        let count = same.count();
-        let bytes = blocks::read(device, layout.sit_address(block, side), count)?;
-        for image in bytes.chunks_exact(BLOCK_SIZE) {
-            let first = entries.len() as u32;
-            let here = (layout.main_segments - first).min(sit::ENTRIES_PER_BLOCK as u32);
-            for index in 0..here {
-                entries.push(sit::entry(image, index as usize, SegNo(first + index))?);
+/// All entries, by segment, as the checkpoint left them; checked against its counters as the kernel does at mount.
+///
+/// # Errors
+/// An entry is impossible, the sums contradict the checkpoint, or the device failed.
+pub fn load(
+    buffers: &BufferCache,
+    layout: &Layout,
+    checkpoint: &Checkpoint,
+    journal: &SitJournal,
+) -> Result<Vec<SitEntry>> {
+    let journal: HashMap<SegNo, &SitEntry> = journal.0.iter().map(|(segno, entry)| (*segno, entry)).collect();
+    let mut entries = Vec::new();
+    for block in 0..layout.sit_blocks_used() {
+        let image = buffers.get(layout.sit_address(block, checkpoint.sit_side(block)))?.image();
+        for index in 0..sit::ENTRIES_PER_BLOCK {
+            let segno = SegNo(entries.len() as u32);
+            if segno.get() >= layout.main_segments {
+                break;
             }
+            entries.push(match journal.get(&segno) {
+                Some(entry) => (*entry).clone(),
+                None => sit::entry(&image, index, segno)?,
+            });
         }
-        block += count as u32;
     }
+    check_sums(&entries, checkpoint)?;
     Ok(entries)
 }
 
-fn check_counts(entries: &[SitEntry], checkpoint: &Checkpoint) -> Result<(), Corrupt> {
+fn check_sums(entries: &[SitEntry], checkpoint: &Checkpoint) -> Result<()> {
     let sum = |nodes: bool| -> u64 {
-        let chosen = entries.iter().filter(|entry| entry.log.is_node() == nodes);
-        chosen.map(|entry| u64::from(entry.valid_blocks())).sum()
+        let of_kind = entries.iter().filter(|entry| entry.log.is_node() == nodes);
+        of_kind.map(|entry| u64::from(entry.valid_blocks())).sum()
     };
     let (nodes, data) = (sum(true), sum(false));
-    let bad = |field, value, expected| Err(Corrupt::Checkpoint { field, value, expected });
     if nodes != u64::from(checkpoint.valid_node_count) {
-        return bad(
-            "valid_node_count",
-            checkpoint.valid_node_count.into(),
-            "the SIT has another number of node blocks",
-        );
+        let expected = "the SIT counts another number of node blocks";
+        let value = checkpoint.valid_node_count.into();
+        return Err(Corrupt::Checkpoint { field: "valid_node_count", value, expected }.into());
     }
+    // The checkpoint also counts slots that are reserved but have no block yet.
     if nodes + data > checkpoint.valid_block_count {
-        return bad("valid_block_count", checkpoint.valid_block_count, "the SIT has more");
+        let expected = "the SIT counts more valid blocks";
+        let value = checkpoint.valid_block_count;
+        return Err(Corrupt::Checkpoint { field: "valid_block_count", value, expected }.into());
     }
     Ok(())
 }

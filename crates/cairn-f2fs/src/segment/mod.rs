@@ -36,7 +36,7 @@ use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
 
 pub use flush::{SitPlan, Summaries};
-pub use load::SegmentSources;
+pub use load::{SegmentSources, load};
 pub use place::Placed;
 pub use sections::{SectionInfo, SegmentInfo};
 

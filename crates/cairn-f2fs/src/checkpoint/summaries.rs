@@ -1,0 +1,115 @@
+//! What a pack keeps of the six logs: the journals of NAT and SIT, and who owns the blocks of the current segments.
+
+use cairn_cache::block::BufferCache;
+
+use super::Loaded;
+use crate::error::Result;
+use crate::format::checkpoint::CheckpointFlags;
+use crate::format::layout::Layout;
+use crate::format::log::{AllocType, Log};
+use crate::format::node::NodeFooter;
+use crate::format::summary::{
+    CompactSummaries, ENTRIES, JournalBytes, NatJournal, SitJournal, Summary, SummaryBlock, kbytes_written,
+};
+use crate::format::units::Nid;
+
+/// The journals of a pack.
+#[derive(Clone, Debug, Default)]
+pub struct Journals {
+    /// Entries that override the NAT area.
+    pub nat: NatJournal,
+    /// Entries that override the SIT area.
+    pub sit: SitJournal,
+}
+
+/// Owners of the blocks of the six current segments, and lifetime statistics.
+#[derive(Clone, Debug)]
+pub struct CurrentSummaries {
+    /// By [`Log::index`], 512 entries each.
+    pub entries: [Vec<Summary>; Log::COUNT],
+    /// Kilobytes ever written to the volume; known only after an unmount.
+    pub kbytes_written: u64,
+}
+
+/// Reads the journals.
+///
+/// # Errors
+/// They are damaged, or the device failed.
+pub fn journals(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<Journals> {
+    let (nat, sit) = if loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
+        let compact = compact(loaded, buffers, layout)?;
+        (compact.nat_journal, compact.sit_journal)
+    } else {
+        let journal = |log| -> Result<JournalBytes> {
+            let block = full(loaded, buffers, layout, log)?;
+            Ok(block.map_or([0; _], |block| block.journal))
+        };
+        (journal(Log::HotData)?, journal(Log::ColdData)?)
+    };
+    Ok(Journals { nat: NatJournal::decode(&nat, layout)?, sit: SitJournal::decode(&sit, layout)? })
+}
+
+/// Reads, or rebuilds from the footers of the nodes, the owners of the current segments' blocks.
+///
+/// # Errors
+/// They are damaged, or the device failed.
+pub fn current(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<CurrentSummaries> {
+    let mut entries: [Vec<Summary>; Log::COUNT] = Default::default();
+    if loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
+        for (log, list) in Log::DATA.into_iter().zip(compact(loaded, buffers, layout)?.entries) {
+            entries[log.index()] = list;
+        }
+    } else {
+        for log in Log::DATA {
+            entries[log.index()] = full(loaded, buffers, layout, log)?.map(|block| block.entries).unwrap_or_default();
+        }
+    }
+    let mut kbytes = 0;
+    for log in Log::NODE {
+        entries[log.index()] = match full(loaded, buffers, layout, log)? {
+            Some(block) => {
+                kbytes = if log == Log::HotNode { kbytes_written(&block.journal) } else { kbytes };
+                block.entries
+            }
+            None => from_footers(loaded, buffers, layout, log)?,
+        };
+    }
+    for list in &mut entries {
+        list.resize(ENTRIES, Summary::default());
+    }
+    Ok(CurrentSummaries { entries, kbytes_written: kbytes })
+}
+
+fn compact(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<CompactSummaries> {
+    let mut blocks = Vec::new();
+    for offset in loaded.map.data_summaries() {
+        blocks.extend_from_slice(&buffers.get(loaded.address(layout, offset))?.image());
+    }
+    let counts = Log::DATA.map(|log| match loaded.checkpoint.log(log) {
+        position if position.alloc == AllocType::Ssr => ENTRIES as u16,
+        position => position.blkoff,
+    });
+    Ok(CompactSummaries::decode(&blocks, counts)?)
+}
+
+fn full(loaded: &Loaded, buffers: &BufferCache, layout: &Layout, log: Log) -> Result<Option<SummaryBlock>> {
+    let Some(offset) = loaded.map.summary(log) else { return Ok(None) };
+    let image = buffers.get(loaded.address(layout, offset))?.image();
+    Ok(Some(SummaryBlock::decode(&image)?))
+}
+
+/// Every block of the segment is looked at: one that fills holes has nodes behind its position, too.
+fn from_footers(loaded: &Loaded, buffers: &BufferCache, layout: &Layout, log: Log) -> Result<Vec<Summary>> {
+    let segno = loaded.checkpoint.log(log).segno;
+    if segno.get() >= layout.main_segments {
+        return Ok(Vec::new());
+    }
+    let mut entries = Vec::with_capacity(ENTRIES);
+    buffers.prefetch(layout.address(segno, 0).pba(), ENTRIES as u64);
+    for offset in 0..ENTRIES as u16 {
+        let image = buffers.get(layout.address(segno, offset).pba())?.image();
+        let nid: Nid = NodeFooter::read(&image).nid;
+        entries.push(Summary { nid, ..Summary::default() });
+    }
+    Ok(entries)
+}

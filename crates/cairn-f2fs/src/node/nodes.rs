@@ -1,0 +1,289 @@
+//! Node blocks in memory: found by nid, changed in place, written to the node logs.
+//!
+//! A node is read once and stays while somebody holds it or it is dirty; clean ones are given up under the volume's budget.
+//! An image that somebody pinned (a write under way) is copied when it is changed. Every write gives a node a new place;
+//! the old one is taken back, the NAT follows.
+//!
+//! Invariants: one [`Node`] an nid; a dirty node is in the dirty list, which holds it in memory; a node's address changes
+//! only in [`Nodes::write`], which is called by one thread at a time for the same node (an inode's lock, or the closed gate).
+//!
+//! Locking, in this order: the chain (which write comes after which in the logs), a node's image (rank NODE, several in
+//! rising order of nid), NAT, segments, the index. The index and the dirty list are never held while the device works.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::stats::Counter;
+use cairn_block::BlockDevice;
+use cairn_cache::block::Image;
+use cairn_cache::budget::{Budget, Reclaim};
+
+use crate::blocks;
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::node::Marks;
+use crate::format::path::NodeKind;
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::format::{BlockAddr, Layout, NatEntry, Nid, NodeFooter, inode};
+use crate::nat::Nat;
+use crate::segment::Segments;
+use crate::space::{Promise, Space};
+
+use super::block::Node;
+use super::index::Index;
+use super::write::Chain;
+
+/// A node's image: above the mapping, below NAT and segments.
+pub(super) const NODE_RANK: Rank = Rank(550);
+/// The order of node writes: taken before the images.
+const CHAIN_RANK: Rank = Rank(540);
+
+/// What kind of file a node belongs to: it decides the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A directory: hot nodes.
+    Directory,
+    /// Anything else: warm nodes, the roll-forward chain.
+    Other,
+}
+
+/// Dirty nodes by inode and nid.
+pub(crate) type DirtyList = Mutex<BTreeMap<(Nid, Nid), Arc<Node>>>;
+
+/// See the module.
+pub struct Nodes {
+    pub(super) layout: Layout,
+    pub(super) device: Arc<dyn BlockDevice>,
+    budget: Arc<Budget>,
+    pub(super) nat: Arc<Nat>,
+    /// `None` on a volume that is only read.
+    room: Option<Room>,
+    index: Index,
+    dirty: Arc<DirtyList>,
+    pub(super) chain: Chain,
+    /// `cp_ver` of the footers of nodes written now.
+    version: AtomicU64,
+    /// Next shard to give clean nodes up from.
+    hand: AtomicUsize,
+    /// Counters.
+    pub stats: NodeStats,
+}
+
+/// Where nodes take their blocks from.
+pub struct Room {
+    /// The logs.
+    pub segments: Arc<Segments>,
+    /// The counters.
+    pub space: Arc<Space>,
+}
+
+/// What happened to nodes.
+#[derive(Debug, Default)]
+pub struct NodeStats {
+    /// Read from the device.
+    pub read: Counter,
+    /// Written in all.
+    pub written: Counter,
+    /// Written for an fsync: with a mark.
+    pub marked: Counter,
+    /// Given up from memory.
+    pub evicted: Counter,
+    /// Batches that had to wait for an earlier one of the chain.
+    pub chain_waits: Counter,
+}
+
+impl Nodes {
+    /// An empty cache; without `room` nodes can only be read. `version` is
+    /// [`crate::format::Checkpoint::node_version`] of the last checkpoint.
+    #[must_use]
+    pub fn new(
+        layout: Layout,
+        device: Arc<dyn BlockDevice>,
+        budget: Arc<Budget>,
+        nat: Arc<Nat>,
+        room: Option<Room>,
+        version: u64,
+    ) -> Arc<Self> {
+        let nodes = Arc::new(Self {
+            layout,
+            device,
+            budget: budget.clone(),
+            nat,
+            room,
+            index: Index::new(),
+            dirty: Arc::new(Mutex::new(Rank::LEAF, BTreeMap::new())),
+            chain: Chain::new(CHAIN_RANK),
+            version: AtomicU64::new(version),
+            hand: AtomicUsize::new(0),
+            stats: NodeStats::default(),
+        });
+        let hook: Weak<dyn Reclaim> = Arc::downgrade(&(nodes.clone() as Arc<dyn Reclaim>));
+        budget.add_reclaim(hook);
+        nodes
+    }
+
+    pub(super) fn room(&self) -> &Room {
+        self.room.as_ref().expect("nodes of a volume that is only read do not change")
+    }
+
+    /// A node, read if it is not in memory. What its footer says has been checked against the NAT.
+    ///
+    /// # Errors
+    /// No node has this nid, the block at its address is another one, an inode's checksum is wrong; or the device failed.
+    pub fn get(&self, nid: Nid) -> Result<Arc<Node>> {
+        let node = self.index.get_or_load(nid, || self.load(nid))?;
+        if self.budget.over() > 0 {
+            self.budget.make_room(0);
+        }
+        Ok(node)
+    }
+
+    /// The node that stands at `offset` in the tree of inode `ino`, as a pointer of its parent says.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`]; or the node says that it belongs elsewhere.
+    pub fn child(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Arc<Node>> {
+        let node = self.get(nid)?;
+        let bad = |what, value: u32| Corrupt::Node { nid, addr: node.address(), what, value: value.into() };
+        if node.ino() != ino {
+            return Err(bad("the footer names another inode than the parent's", node.ino().get()).into());
+        }
+        if node.offset() != offset {
+            return Err(bad("the footer's offset is not where the parent points", node.offset()).into());
+        }
+        Ok(node)
+    }
+
+    fn load(&self, nid: Nid) -> Result<Arc<Node>> {
+        let entry = self.nat.lookup(nid)?;
+        if entry.is_free() {
+            return Err(Corrupt::Nat { nid, what: "a pointer names a node that does not exist", value: 0 }.into());
+        }
+        let bytes = blocks::read(&*self.device, entry.block_addr.pba(), 1)?;
+        self.stats.read.add(1);
+        let footer = NodeFooter::read(&bytes);
+        footer.check(nid, entry.ino, entry.block_addr)?;
+        let bad = |what| Corrupt::Node { nid, addr: entry.block_addr, what, value: footer.offset.into() };
+        let kind = NodeKind::at(footer.offset).ok_or_else(|| bad("the footer's offset is beyond the tree"))?;
+        if (kind == NodeKind::Inode) != footer.is_inode() {
+            return Err(bad("offset 0 belongs to inodes alone").into());
+        }
+        if kind == NodeKind::Inode {
+            inode::verify(&bytes, nid, &self.layout)?;
+        }
+        Ok(self.adopt(Arc::from(&*bytes), footer, kind, entry))
+    }
+
+    fn adopt(&self, image: Image, footer: NodeFooter, kind: NodeKind, entry: NatEntry) -> Arc<Node> {
+        self.budget.charge(BLOCK_BYTES);
+        let owner = if footer.marks.contains(Marks::COLD) { Owner::Other } else { Owner::Directory };
+        Arc::new(Node::new(image, footer, kind, owner, entry, self.dirty.clone()))
+    }
+
+    /// A new node: zeros and a footer, dirty, without an address until it is written. `nid` was just allocated; the block
+    /// and the node are counted.
+    ///
+    /// # Errors
+    /// The NAT cannot be read.
+    ///
+    /// # Panics
+    /// The nid is in use, there is no such offset, or the promise is used up.
+    pub fn create(&self, nid: Nid, ino: Nid, offset: u32, owner: Owner, promise: &mut Promise) -> Result<Arc<Node>> {
+        let kind = NodeKind::at(offset).expect("a node in the tree");
+        assert_eq!(kind == NodeKind::Inode, nid == ino, "offset 0 belongs to inodes alone");
+        let version = self.nat.version(nid)?;
+        let marks = if owner == Owner::Other { Marks::COLD } else { Marks::empty() };
+        let footer = NodeFooter { nid, ino, marks, offset, cp_ver: 0, next_blkaddr: BlockAddr::NULL };
+        let mut block = vec![0; BLOCK_SIZE];
+        footer.write(&mut block);
+        let entry = NatEntry { version, ino, block_addr: BlockAddr::NULL };
+        let node = self.adopt(Arc::from(block), footer, kind, entry);
+        self.index.insert(nid, node.clone());
+        promise.take_node(kind == NodeKind::Inode);
+        drop(node.modify());
+        Ok(node)
+    }
+
+    /// The node is no more: its block, its count and its nid are given back, what was dirty in it is dropped. The caller has
+    /// taken care of everything below it.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`]; or its block was not in use.
+    pub fn remove(&self, nid: Nid) -> Result<()> {
+        let node = self.get(nid)?;
+        let guard = node.retire();
+        self.dirty.lock().remove(&(node.ino(), nid));
+        let addr = self.nat.free(nid)?;
+        if addr != BlockAddr::NULL {
+            self.room().segments.invalidate(addr)?;
+        }
+        self.room().space.release_node(node.kind() == NodeKind::Inode);
+        drop(guard);
+        if self.index.remove(nid) {
+            self.budget.uncharge(BLOCK_BYTES);
+        }
+        Ok(())
+    }
+
+    /// The node, if it is in memory.
+    #[must_use]
+    pub fn peek(&self, nid: Nid) -> Option<Arc<Node>> {
+        self.index.peek(nid)
+    }
+
+    /// Gives up everything clean that nobody holds: after the device's contents changed under the cache.
+    pub fn forget_clean(&self) {
+        while self.reclaim(u64::MAX) > 0 {}
+    }
+
+    // --- dirty nodes ---
+
+    /// Number of dirty nodes.
+    #[must_use]
+    pub fn dirty_count(&self) -> usize {
+        self.dirty.lock().len()
+    }
+
+    /// The dirty nodes of one inode.
+    #[must_use]
+    pub fn dirty_of(&self, ino: Nid) -> Vec<Arc<Node>> {
+        self.dirty.lock().range((ino, Nid(0))..=(ino, Nid(u32::MAX))).map(|(_, node)| node.clone()).collect()
+    }
+
+    /// All dirty nodes, by the log they go to.
+    #[must_use]
+    pub fn dirty_in(&self, log: crate::format::Log) -> Vec<Arc<Node>> {
+        self.dirty.lock().values().filter(|node| node.log() == log).cloned().collect()
+    }
+
+    /// `cp_ver` of nodes written now.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// A checkpoint was committed: nodes written from now on carry its version. Called with the gate closed.
+    pub fn set_version(&self, version: u64) {
+        self.version.store(version, Relaxed);
+    }
+}
+
+impl Reclaim for Nodes {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut freed = 0;
+        // Two rounds: the first one only takes "used" marks away where everything is warm.
+        for _ in 0..2 * Index::SHARDS {
+            if freed >= bytes {
+                break;
+            }
+            let shard = self.hand.fetch_add(1, Relaxed) % Index::SHARDS;
+            let count = self.index.evict(shard, (bytes - freed).div_ceil(BLOCK_BYTES)) as u64;
+            self.stats.evicted.add(count);
+            self.budget.uncharge(count * BLOCK_BYTES);
+            freed += count * BLOCK_BYTES;
+        }
+        freed
+    }
+}

@@ -1,0 +1,93 @@
+//! From a file block to the node that points to it.
+
+use cairn_cache::block::Image;
+
+use super::NodeCache;
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::inode::Inode;
+use crate::format::layout::Layout;
+use crate::format::node;
+use crate::format::path::NodePath;
+use crate::format::units::{BlockAddr, Nid};
+
+/// What a file block's pointer is in.
+pub enum Leaf {
+    /// A node; see [`Pointers`].
+    Node(Pointers),
+    /// Nothing: so many blocks from here on are a hole.
+    Hole(u64),
+}
+
+/// The pointers from a file block to the end of its node.
+pub struct Pointers {
+    image: Image,
+    path: NodePath,
+}
+
+impl Pointers {
+    /// Pointers from the block on, at least 1.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.path.rest
+    }
+
+    /// Never true.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pointer number `index` from the block on.
+    ///
+    /// # Panics
+    /// It is not below [`Pointers::len`].
+    #[must_use]
+    pub fn get(&self, inode: &Inode, index: u32) -> BlockAddr {
+        assert!(index < self.len(), "pointer {index} of {}", self.len());
+        let slot = u32::from(self.path.slots[self.path.depth]) + index;
+        match self.path.depth {
+            0 => inode.data_pointer(&self.image, slot),
+            _ => node::data_pointer(&self.image, slot as usize),
+        }
+    }
+}
+
+/// Finds the pointers of a file block. Reads at most four nodes.
+///
+/// # Errors
+/// A node on the way is damaged or missing, or the device failed.
+pub fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Leaf> {
+    let shape = inode.shape();
+    let Some(path) = shape.locate(block) else { return Ok(Leaf::Hole(u64::MAX - block)) };
+    if path.depth == 0 {
+        let missing = || Corrupt::Nat { nid: ino, what: "the inode is gone", value: 0 };
+        let image = nodes.inode(ino)?.ok_or_else(missing)?;
+        return Ok(Leaf::Node(Pointers { image, path }));
+    }
+    let mut nid = inode.nids[usize::from(path.slots[0])];
+    for depth in 1..=path.depth {
+        if nid.is_none() {
+            let (first, len) = shape.span(&path, depth, block);
+            return Ok(Leaf::Hole(len - (block - first)));
+        }
+        let image = nodes.read(nid, ino, path.offsets[depth])?;
+        if depth == path.depth {
+            return Ok(Leaf::Node(Pointers { image, path }));
+        }
+        nid = node::child(&image, usize::from(path.slots[depth]));
+    }
+    unreachable!("the last step returns")
+}
+
+/// Checks that a pointer is one of the special values or lies in the main area.
+///
+/// # Errors
+/// It is not.
+pub fn check_pointer(addr: BlockAddr, ino: Nid, block: u64, layout: &Layout) -> Result<(), Corrupt> {
+    if !addr.is_address() || layout.in_main(addr) {
+        return Ok(());
+    }
+    let what = "the pointer leads out of the main area";
+    Err(Corrupt::Mapping { ino, block, what, value: addr.get().into() })
+}
