@@ -34,7 +34,7 @@ fn write(fs: &Ext4, ino: Ino, id: u16, offset: u64, len: u64) -> Result<()> {
 }
 
 /// A short run that touches every kind of write: log, commit record, data, checkpoint, orphans, superblock.
-fn workload(fs: &Ext4) -> Result<()> {
+fn workload(fs: &Ext4, simulated: &Simulated) -> Result<()> {
     for round in 0..3_u16 {
         let name = format!("file{round}");
         let ino = create(fs, &name)?;
@@ -44,6 +44,7 @@ fn workload(fs: &Ext4) -> Result<()> {
         let dir = fs.create(fs.root(), format!("dir{round}").as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?;
         fs.rename(fs.root(), name.as_bytes(), dir.ino, b"moved", RenameMode::Replace)?;
         fs.sync()?;
+        simulated.run_until_idle();
         fs.unlink(dir.ino, b"moved")?;
         fs.forget(ino, 1);
         fs.rmdir(fs.root(), format!("dir{round}").as_bytes())?;
@@ -105,18 +106,19 @@ fn check_again(device: &MemoryDevice, named: &str) {
 }
 
 /// One run with one fault. False if the run ended before the fault's turn came.
-fn run_with(before: &MemoryDevice, operation: Operation, nth: u64, lasting: Lasting) -> bool {
-    let named = format!("{operation:?} number {nth} fails ({lasting:?})");
+fn run_with(before: &MemoryDevice, options: &str, operation: Operation, nth: u64, lasting: Lasting) -> bool {
+    let named = format!("{operation:?} number {nth} fails ({lasting:?}) with `{options}`");
     let memory = Arc::new(before.fork());
     let fault = Arc::new(Fault::new(memory.clone()));
     let device: Arc<dyn BlockDevice> = fault.clone();
-    let fs = open(device, Simulated::new(1), "").expect("it opens");
+    let simulated = Simulated::new(1);
+    let fs = open(device, simulated.clone(), options).expect("it opens");
     let kept = fs.lookup(fs.root(), KEPT.as_bytes()).expect("it is there").ino;
     let mut buf = vec![0; usize::try_from(LEN).expect("small")];
     fs.read(kept, 0, &mut buf, IoFlags::empty()).expect("it is read into the cache");
     let first = fault.count(operation);
     fault.fail(operation, first + nth, lasting);
-    let outcome = workload(&fs);
+    let outcome = workload(&fs, &simulated);
     let came = fault.count(operation) >= first + nth;
     match outcome {
         Err(error) => {
@@ -145,12 +147,12 @@ fn run_with(before: &MemoryDevice, operation: Operation, nth: u64, lasting: Last
 }
 
 /// Every n of a short run, once and for ever.
-pub fn every_fault(args: &[&str], megabytes: u64, operation: Operation, step: u64) -> u64 {
+pub fn every_fault(args: &[&str], megabytes: u64, operation: Operation, step: u64, options: &str) -> u64 {
     let before = prepared(args, megabytes);
     let mut nth = 1;
     let mut runs = 0;
-    while run_with(&before, operation, nth, Lasting::Once) {
-        run_with(&before, operation, nth, Lasting::Forever);
+    while run_with(&before, options, operation, nth, Lasting::Once) {
+        run_with(&before, options, operation, nth, Lasting::Forever);
         nth += step;
         runs += 2;
     }

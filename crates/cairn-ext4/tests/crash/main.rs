@@ -14,7 +14,7 @@ mod worker;
 use std::sync::Arc;
 
 use cairn_block::wrap::Operation;
-use run::{Careless, Workload};
+use run::{CHECKPOINTING, Careless, Checkpointing, Workload};
 use search::{depth, judge_cairn, search};
 
 const K4: &[&str] = &["-t", "ext4", "-b", "4096", "-J", "size=4"];
@@ -35,21 +35,23 @@ fn workload(seed: u64, mke2fs: &'static [&'static str], workers: u16) -> Workloa
     // Half of the small logs wrap: each lap takes about 20 blocks of 1,024.
     let laps = if megabytes == 8 && seed % 2 == 1 { 44 } else { 0 };
     let options = GRAINS[(seed / 2) as usize % GRAINS.len()];
-    Workload { seed, mke2fs, options, megabytes, steps, workers, laps }
+    let journal = Checkpointing::Fixed("");
+    Workload { seed, mke2fs, options, journal, megabytes, steps, workers, laps }
 }
 
 fn search_all(workloads: &[Workload]) {
-    let (mut states, mut by_e2fsck, mut promises) = (0, 0, 0);
+    let (mut states, mut by_e2fsck, mut by_kernel, mut promises) = (0, 0, 0, 0);
     for base in workloads {
         for more in 0..depth() as u64 {
             let workload = Workload { seed: base.seed + more * 1000, ..*base };
             let seen = search(&workload, RANDOM).unwrap_or_else(|error| panic!("{error}"));
             states += seen.states;
             by_e2fsck += seen.by_e2fsck;
+            by_kernel += seen.by_kernel;
             promises += seen.promises;
         }
     }
-    println!("{states} crash states, {by_e2fsck} also by e2fsck, {promises} promises kept");
+    println!("{states} crash states, {by_e2fsck} also by e2fsck, {by_kernel} by the kernel, {promises} promises kept");
     assert!(promises > states, "too little was promised to test anything: {promises} promises in {states} states");
 }
 
@@ -74,6 +76,30 @@ fn three_threads_contending() {
     search_all(&all);
 }
 
+/// A workload on a log of 1,024 blocks that wraps.
+fn wrapping(seed: u64, workers: u16, journal: Checkpointing) -> Workload {
+    let kinds = [K1, K1_NO_SUMS, K1_ORPHANS, EXT3];
+    Workload { laps: 44, journal, ..workload(seed, kinds[seed as usize % 4], workers) }
+}
+
+#[test]
+fn every_way_of_checkpointing_a_wrapping_log() {
+    let all = (60..).zip(CHECKPOINTING).map(|(seed, options)| wrapping(seed, 1, Checkpointing::Fixed(options)));
+    search_all(&all.collect::<Vec<_>>());
+}
+
+#[test]
+fn checkpointing_that_changes_while_the_log_wraps() {
+    let all = (70..74).map(|seed| wrapping(seed, if seed < 72 { 1 } else { 3 }, Checkpointing::Changing));
+    search_all(&all.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_way_of_checkpointing_with_threads_contending() {
+    let all = (80..).zip(CHECKPOINTING).map(|(seed, options)| wrapping(seed, 3, Checkpointing::Fixed(options)));
+    search_all(&all.collect::<Vec<_>>());
+}
+
 #[test]
 fn the_search_notices_a_device_that_does_not_flush() {
     let found = (50..54).any(|seed| {
@@ -87,14 +113,26 @@ fn the_search_notices_a_device_that_does_not_flush() {
 
 #[test]
 fn every_failing_write_is_told_and_recovered_from() {
-    let runs = fault::every_fault(K4, 16, Operation::Write, 1) + fault::every_fault(K1_NO_SUMS, 8, Operation::Write, 3);
+    let small = fault::every_fault(K1_NO_SUMS, 8, Operation::Write, 3, "");
+    let runs = fault::every_fault(K4, 16, Operation::Write, 1, "") + small;
     println!("{runs} runs with a failing write");
     assert!(runs > 20, "too few writes to fail: {runs}");
 }
 
 #[test]
 fn every_failing_flush_is_told_and_recovered_from() {
-    let runs = fault::every_fault(K4, 16, Operation::Flush, 1) + fault::every_fault(K1_NO_SUMS, 8, Operation::Flush, 1);
+    let small = fault::every_fault(K1_NO_SUMS, 8, Operation::Flush, 1, "");
+    let runs = fault::every_fault(K4, 16, Operation::Flush, 1, "") + small;
     println!("{runs} runs with a failing flush");
     assert!(runs > 10, "too few flushes to fail: {runs}");
+}
+
+#[test]
+fn every_failure_of_a_checkpoint_ahead_is_told_and_recovered_from() {
+    for options in CHECKPOINTING.iter().filter(|options| options.starts_with("async_checkpoint=99")) {
+        let writes = fault::every_fault(K1, 8, Operation::Write, 2, options);
+        let flushes = fault::every_fault(K1, 8, Operation::Flush, 1, options);
+        println!("{options}: {writes} runs with a failing write, {flushes} with a failing flush");
+        assert!(writes > 20 && flushes > 20, "{options}: too little to fail: {writes} writes, {flushes} flushes");
+    }
 }

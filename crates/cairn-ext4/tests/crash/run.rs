@@ -23,12 +23,51 @@ pub struct Workload {
     pub mke2fs: &'static [&'static str],
     /// Of the mount.
     pub options: &'static str,
+    /// More of them: how the journal is checkpointed.
+    pub journal: Checkpointing,
     pub megabytes: u64,
     pub steps: u32,
     /// 1 runs in the simulator; more are threads that contend.
     pub workers: u16,
     /// Synced operations before the part that is cut, so that the log wraps in it.
     pub laps: u32,
+}
+
+/// How the journal of a workload is checkpointed.
+#[derive(Clone, Copy, Debug)]
+pub enum Checkpointing {
+    /// With these mount options.
+    Fixed(&'static str),
+    /// With options that are changed all the time.
+    Changing,
+}
+
+/// All combinations of what can be chosen, with thresholds that small logs reach.
+pub const CHECKPOINTING: &[&str] = &[
+    "noasync_checkpoint,checkpoint_clean=counted",
+    "noasync_checkpoint,checkpoint_clean=bail_out",
+    "noasync_checkpoint,checkpoint_clean=scan",
+    "async_checkpoint=50,checkpoint_clean=counted",
+    "async_checkpoint=90,checkpoint_clean=bail_out",
+    "async_checkpoint=99,checkpoint_clean=scan",
+    "async_checkpoint=99,checkpoint_clean=counted",
+];
+
+impl Checkpointing {
+    fn options(self) -> &'static str {
+        match self {
+            Self::Fixed(options) => options,
+            Self::Changing => "",
+        }
+    }
+
+    /// After the `step`-th step of a worker.
+    fn change(self, fs: &dyn FileSystem, step: u32) {
+        if let Self::Changing = self {
+            let next = CHECKPOINTING[(step * 5) as usize % CHECKPOINTING.len()];
+            fs.remount(next).expect("valid options");
+        }
+    }
 }
 
 /// A finished run.
@@ -86,15 +125,16 @@ pub fn run(workload: &Workload, dir: &Path, wrap: Wrap) -> Run {
         Some(simulated) => simulated.clone(),
         None => Arc::new(Threads::new()),
     };
-    let fs = open(wrap(recording.device()), runtime, workload.options).expect("a fresh volume opens");
+    let options = [workload.options, workload.journal.options()].join(",");
+    let fs = open(wrap(recording.device()), runtime, &options).expect("a fresh volume opens");
     let shared = shared_directories(&fs);
     run_laps(&fs, workload.laps);
     let from = recording.moment();
     let mut workers: Vec<Worker> =
         (1..=workload.workers).map(|number| Worker::new(&fs, &recording, workload.seed, number, &shared)).collect();
     match &simulated {
-        Some(simulated) => run_alone(&mut workers[0], simulated, workload),
-        None => run_together(&mut workers, workload),
+        Some(simulated) => run_alone(&fs, &mut workers[0], simulated, workload),
+        None => run_together(&fs, &mut workers, workload),
     }
     let promises = workers.into_iter().map(Worker::finish).collect();
     // Half of the runs end properly, the others as if the power went.
@@ -113,21 +153,23 @@ fn loop_until_owned(recording: Arc<Recording>) -> CrashLog {
     recording.finish()
 }
 
-fn run_alone(worker: &mut Worker, simulated: &Simulated, workload: &Workload) {
+fn run_alone(fs: &Ext4, worker: &mut Worker, simulated: &Simulated, workload: &Workload) {
     for step in 0..workload.steps {
         worker.step().unwrap_or_else(|error| panic!("{workload:?}, step {step}: {error}"));
+        workload.journal.change(fs, step);
         if step % 3 == 0 {
             simulated.some_steps(3);
         }
     }
 }
 
-fn run_together(workers: &mut [Worker], workload: &Workload) {
+fn run_together(fs: &Ext4, workers: &mut [Worker], workload: &Workload) {
     std::thread::scope(|scope| {
         for worker in workers {
             scope.spawn(move || {
                 for step in 0..workload.steps {
                     worker.step().unwrap_or_else(|error| panic!("{workload:?}, step {step}: {error}"));
+                    workload.journal.change(fs, step);
                 }
             });
         }

@@ -1,11 +1,11 @@
-//! Looking at crash states: recovery by Cairn and by e2fsck, each judged by e2fsck and by what was promised.
+//! Looking at crash states: recovery by Cairn, by e2fsck and by the kernel, each judged by e2fsck and by what was promised.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cairn_base::runtime::simulated::Simulated;
 use cairn_testkit::crash::{Cut, Volatile, read_image, write_image};
-use cairn_testkit::judge::{e2fsck_check, e2fsck_preen};
+use cairn_testkit::judge::{KernelMount, e2fsck_check, e2fsck_preen};
 use cairn_vfs::FileSystem;
 
 use crate::expect::read_all;
@@ -16,6 +16,7 @@ use crate::run::{Run, Workload, open, run};
 pub struct Seen {
     pub states: usize,
     pub by_e2fsck: usize,
+    pub by_kernel: usize,
     pub promises: usize,
 }
 
@@ -57,6 +58,10 @@ pub fn search(workload: &Workload, random: usize) -> Result<Seen, String> {
         if !matches!(cut.volatile, Volatile::Random(_)) || number % 4 == 0 {
             judge_e2fsck(&run, cut, dir.path()).map_err(named)?;
             seen.by_e2fsck += 1;
+        }
+        if number % 24 == 12 {
+            judge_kernel(&run, cut, dir.path()).map_err(named)?;
+            seen.by_kernel += 1;
         }
     }
     Ok(seen)
@@ -112,6 +117,18 @@ fn judge_e2fsck(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
     drop(fs);
     write_image(&*device, &image).map_err(|error| error.to_string())?;
     clean(&image, "after e2fsck -p and another mount")?;
+    Ok(())
+}
+
+/// The kernel recovers, e2fsck finds nothing more, and Cairn reads what was promised.
+fn judge_kernel(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
+    let image = dir.join("mounted");
+    run.crash.write_image(cut, &image).map_err(|error| error.to_string())?;
+    KernelMount::new(&image, "").unmount();
+    clean(&image, "after recovery by the kernel")?;
+    let device = Arc::new(read_image(&image).map_err(|error| error.to_string())?);
+    let fs = open(device, Simulated::new(4), "ro")?;
+    keep_promises(run, cut, &*fs).map_err(|error| format!("after recovery by the kernel: {error}"))?;
     Ok(())
 }
 
