@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use bytes::Bytes;
+use rustix::mm::{Advice, madvise};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// Alignment of every [`IoBuf`], in bytes.
@@ -13,9 +14,22 @@ pub const ALIGNMENT: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; ALIGNMENT]);
 
+/// Buffers of this many bytes are huge pages, where the system has them.
+const HUGE: usize = 2 << 20;
+
+#[derive(FromBytes, IntoBytes, Immutable)]
+#[repr(C, align(2097152))]
+struct HugePage([u8; HUGE]);
+
+enum Memory {
+    Pages(Vec<Page>),
+    /// One fault instead of 512 when it is touched first.
+    Huge(Vec<HugePage>),
+}
+
 /// An owned, mutable buffer, aligned to 4096 bytes; its memory is whole pages, its length is exactly what was asked for.
 pub struct IoBuf {
-    pages: Vec<Page>,
+    memory: Memory,
     len: usize,
 }
 
@@ -26,8 +40,12 @@ impl IoBuf {
     /// If there is no memory, as every allocation: bound lengths that come from a disk first.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let pages = Page::new_vec_zeroed(len.div_ceil(ALIGNMENT)).expect("memory for a buffer");
-        Self { pages, len }
+        let memory = if len >= HUGE && len.is_multiple_of(HUGE) {
+            Memory::Huge(huge_pages(len / HUGE))
+        } else {
+            Memory::Pages(Page::new_vec_zeroed(len.div_ceil(ALIGNMENT)).expect("memory for a buffer"))
+        };
+        Self { memory, len }
     }
 
     /// A copy of `data`.
@@ -45,17 +63,34 @@ impl IoBuf {
     }
 }
 
+/// Zeroed memory for which the system was asked for huge pages before it was touched.
+fn huge_pages(count: usize) -> Vec<HugePage> {
+    let mut pages: Vec<HugePage> = Vec::with_capacity(count);
+    let spare = pages.spare_capacity_mut();
+    // SAFETY: the range is memory of this vector that nobody else knows. The advice changes how it is backed, not what
+    // it holds; where it is refused, small pages will do.
+    let _ = unsafe { madvise(spare.as_mut_ptr().cast(), size_of_val(spare), Advice::LinuxHugepage) };
+    HugePage::extend_vec_zeroed(&mut pages, count).expect("the capacity is there");
+    pages
+}
+
 impl Deref for IoBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.pages.as_bytes()[..self.len]
+        match &self.memory {
+            Memory::Pages(pages) => &pages.as_bytes()[..self.len],
+            Memory::Huge(pages) => &pages.as_bytes()[..self.len],
+        }
     }
 }
 
 impl DerefMut for IoBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_bytes()[..self.len]
+        match &mut self.memory {
+            Memory::Pages(pages) => &mut pages.as_mut_bytes()[..self.len],
+            Memory::Huge(pages) => &mut pages.as_mut_bytes()[..self.len],
+        }
     }
 }
 
@@ -89,7 +124,7 @@ mod tests {
 
     #[test]
     fn every_length_is_aligned_zeroed_and_kept() {
-        for len in [0, 1, 512, 4095, 4096, 4097, 1 << 20] {
+        for len in [0, 1, 512, 4095, 4096, 4097, 1 << 20, HUGE, HUGE + 1, 2 * HUGE] {
             let mut buf = IoBuf::zeroed(len);
             assert_eq!((buf.len(), buf.as_ptr().addr() % ALIGNMENT), (len, 0));
             assert!(buf.iter().all(|byte| *byte == 0));

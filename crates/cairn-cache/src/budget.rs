@@ -99,7 +99,12 @@ impl Budget {
         self.hooks.lock().push(hook);
     }
 
-    /// Asks the hooks, in the order they were added, until `bytes` are free within the limit or none can give more.
+    /// Adds somebody who holds memory that nobody uses: asked before all others.
+    pub fn add_spare(&self, hook: Weak<dyn Reclaim>) {
+        self.hooks.lock().insert(0, hook);
+    }
+
+    /// Asks the hooks, spare memory first and then in the order they were added, until `bytes` are free within the limit or none can give more.
     /// The caller holds no lock of rank [`Rank::CACHE`] or above. True if there is room now.
     pub fn make_room(&self, bytes: u64) -> bool {
         if self.has_room(bytes) {

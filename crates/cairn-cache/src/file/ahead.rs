@@ -1,4 +1,4 @@
-//! The readahead daemon, and who is reading which blocks at the moment.
+//! The readahead daemon, which also has slabs ready when nobody reads, and who is reading which blocks at the moment.
 //!
 //! One daemon for a volume takes windows from a queue. It reads like any reader, holding inode.data shared, for which it
 //! only tries: a mapping it uses cannot change under it. A window is read in chunks; whoever needs a block of one waits
@@ -39,6 +39,11 @@ impl Windows {
         let queue = Mutex::new(Rank::CACHE, VecDeque::new());
         Self { queue, wake: Arc::new(Event::new()), served: AtomicBool::new(false) }
     }
+
+    /// Wakes the daemon.
+    pub(crate) fn wake(&self) -> Arc<Event> {
+        self.wake.clone()
+    }
 }
 
 struct Readahead {
@@ -48,7 +53,9 @@ struct Readahead {
 impl Daemon for Readahead {
     fn step(&self) -> Progress {
         let Some(cache) = self.cache.upgrade() else { return Progress::Done };
-        let Some((file, blocks)) = cache.windows.queue.lock().pop_front() else { return Progress::Idle(None) };
+        let Some((file, blocks)) = cache.windows.queue.lock().pop_front() else {
+            return if cache.pool.prepare() { Progress::Worked } else { Progress::Idle(None) };
+        };
         let owner = file.upgrade().and_then(|file| file.owner.get().and_then(Weak::upgrade));
         if let Some(owner) = owner {
             owner.read_ahead(blocks);

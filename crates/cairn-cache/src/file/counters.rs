@@ -41,7 +41,9 @@ pub struct CacheCounters {
     pub copies: Counter,
     /// Slabs that were used before.
     pub slabs_recycled: Counter,
-    /// Slabs whose memory the system had to give.
+    /// Slabs that were made ready before they were needed.
+    pub slabs_prepared: Counter,
+    /// Slabs whose memory the system had to give at once.
     pub slabs_fresh: Counter,
 }
 
@@ -78,6 +80,7 @@ impl CacheCounters {
             .with("evictions", &self.evictions)
             .with("copies", &self.copies)
             .with("slabs_recycled", &self.slabs_recycled)
+            .with("slabs_prepared", &self.slabs_prepared)
             .with("slabs_fresh", &self.slabs_fresh)
     }
 }

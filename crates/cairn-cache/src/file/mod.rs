@@ -21,6 +21,7 @@
 
 mod ahead;
 mod bits;
+mod copy;
 mod counters;
 mod direct;
 mod folio;

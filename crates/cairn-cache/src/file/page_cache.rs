@@ -106,10 +106,11 @@ impl PageCache {
         let block_size = options.block_size as usize;
         assert!(block_size.is_power_of_two() && block_size <= MAX_SLAB, "block size {block_size}");
         let counters = Arc::new(CacheCounters::default());
+        let windows = Windows::new();
         let cache = Arc::new(Self {
-            pool: SlabPool::new(budget.clone(), counters.clone()),
+            pool: SlabPool::new(budget.clone(), counters.clone(), windows.wake()),
             dirty: DirtyFiles::new(),
-            windows: Windows::new(),
+            windows,
             clock: Mutex::new(Rank::CACHE, Clock::default()),
             counters,
             per_block: AtomicBool::new(options.mode == BufferedMode::PerBlock),
@@ -121,6 +122,8 @@ impl PageCache {
         });
         let hook: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
         cache.budget.add_reclaim(hook);
+        let spare: Weak<dyn Reclaim> = Arc::downgrade(&(cache.pool.clone() as Arc<dyn Reclaim>));
+        cache.budget.add_spare(spare);
         cache
     }
 

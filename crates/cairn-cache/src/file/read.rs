@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use cairn_base::Pba;
 use cairn_block::{Batch, Durability, IoBuf, Request};
 
+use super::copy::copy;
 use super::index::FileState;
 use super::mapping::Via;
 use super::slab::{RawSlab, Slab};
@@ -162,7 +163,7 @@ fn copy_overlap(data: &[u8], start: u64, pos: u64, out: &mut [u8]) {
     if from < to {
         let at = |base: u64| usize::try_from(from - base).expect("within a buffer");
         let n = usize::try_from(to - from).expect("within a buffer");
-        out[at(pos)..at(pos) + n].copy_from_slice(&data[at(start)..at(start) + n]);
+        copy(&mut out[at(pos)..at(pos) + n], &data[at(start)..at(start) + n]);
     }
 }
 
@@ -186,7 +187,7 @@ impl FileState {
         }
         let from = usize::try_from(pos - self.byte_of(folio.start)).expect("within a folio");
         let n = out.len().min(self.bytes(run.end) - from);
-        out[..n].copy_from_slice(&slab.bytes()[from..from + n]);
+        copy(&mut out[..n], &slab.bytes()[from..from + n]);
         n
     }
 

@@ -1,18 +1,20 @@
 //! Slabs: the memory of folios. A slab is shared with the device while it is written ([`Slab::pin`]) and immutable as
-//! long as it is; a writer then gets a copy. Freed slabs keep their faulted-in pages and are used again.
+//! long as it is; a writer then gets a copy. Freed slabs keep their faulted-in pages and their charge, and are used again;
+//! they are the first to go when anybody needs memory.
 //!
 //! Locking: the free lists are a leaf, so that the last pin may be dropped anywhere, the device's thread included.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::Event;
 use cairn_block::IoBuf;
 
 use super::counters::CacheCounters;
-use crate::budget::{Budget, Charge};
+use crate::budget::{Budget, Charge, Reclaim};
 
 /// Smallest slab and folio.
 pub(crate) const PAGE: usize = 4096;
@@ -20,6 +22,11 @@ pub(crate) const PAGE: usize = 4096;
 pub const ORDERS: usize = 10;
 /// Largest slab and folio.
 pub(crate) const MAX_SLAB: usize = PAGE << (ORDERS - 1);
+
+/// Slabs of this size and more are made ready before they are needed,
+const PREPARED: usize = 64 << 10;
+/// as many as this of each size.
+const READY: usize = 8;
 
 /// The order of a slab size.
 pub(crate) fn order_of(bytes: usize) -> usize {
@@ -37,23 +44,29 @@ pub(crate) struct RawSlab {
 pub(crate) struct SlabPool {
     budget: Arc<Budget>,
     counters: Arc<CacheCounters>,
-    /// Bytes kept for later at most.
-    most: u64,
-    kept: AtomicU64,
     free: Mutex<[Vec<RawSlab>; ORDERS]>,
+    /// The orders, as bits, of which more was needed than there were.
+    growing: AtomicU16,
+    /// Somebody should call [`SlabPool::prepare`].
+    wake: Arc<Event>,
 }
 
 impl SlabPool {
-    pub(crate) fn new(budget: Arc<Budget>, counters: Arc<CacheCounters>) -> Arc<Self> {
-        let most = budget.limit() / 4;
+    pub(crate) fn new(budget: Arc<Budget>, counters: Arc<CacheCounters>, wake: Arc<Event>) -> Arc<Self> {
         let free = Mutex::new(Rank::LEAF, std::array::from_fn(|_| Vec::new()));
-        Arc::new(Self { budget, counters, most, kept: AtomicU64::new(0), free })
+        Arc::new(Self { budget, counters, free, growing: AtomicU16::new(0), wake })
     }
 
     /// A recycled slab of this size.
     pub(crate) fn take(&self, bytes: usize) -> Option<RawSlab> {
-        let raw = self.free.lock()[order_of(bytes)].pop()?;
-        self.kept.fetch_sub(bytes as u64, Ordering::Relaxed);
+        let order = order_of(bytes);
+        let (raw, left) = {
+            let free = &mut self.free.lock()[order];
+            (free.pop()?, free.len())
+        };
+        if left == READY / 2 && self.growing.load(Ordering::Relaxed) >> order & 1 == 1 {
+            self.wake.notify();
+        }
         self.counters.slabs_recycled.add(1);
         Some(raw)
     }
@@ -62,27 +75,56 @@ impl SlabPool {
     pub(crate) fn take_or_grow(&self, bytes: usize) -> RawSlab {
         self.take(bytes).unwrap_or_else(|| {
             self.counters.slabs_fresh.add(1);
+            if bytes >= PREPARED {
+                self.growing.fetch_or(1 << order_of(bytes), Ordering::Relaxed);
+                self.wake.notify();
+            }
             RawSlab { charge: self.budget.hold(bytes as u64), buf: IoBuf::zeroed(bytes) }
         })
+    }
+
+    /// Makes one slab of a size that is running short, so that nobody has to wait for its page faults. False if there is
+    /// nothing to do.
+    pub(crate) fn prepare(&self) -> bool {
+        let growing = self.growing.load(Ordering::Relaxed);
+        for order in (0..ORDERS).filter(|order| growing >> order & 1 == 1) {
+            let bytes = PAGE << order;
+            if !self.budget.has_room((READY * bytes) as u64) {
+                self.growing.fetch_and(!(1 << order), Ordering::Relaxed);
+            } else if self.free.lock()[order].len() < READY {
+                self.counters.slabs_prepared.add(1);
+                self.put(RawSlab { charge: self.budget.hold(bytes as u64), buf: IoBuf::zeroed(bytes) });
+                return true;
+            }
+        }
+        false
     }
 
     /// Frees one recycled slab, the largest. Returns its bytes, 0 if there was none.
     pub(crate) fn trim(&self) -> u64 {
         let Some(raw) = self.free.lock().iter_mut().rev().find_map(Vec::pop) else { return 0 };
-        let bytes = raw.buf.len() as u64;
-        self.kept.fetch_sub(bytes, Ordering::Relaxed);
-        bytes
+        raw.buf.len() as u64
     }
 
     fn put(&self, raw: RawSlab) {
-        let bytes = raw.buf.len() as u64;
-        let kept = self.kept.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if kept > self.most || self.budget.over() > 0 {
-            self.kept.fetch_sub(bytes, Ordering::Relaxed);
+        if self.budget.over() > 0 {
             return;
         }
         let order = order_of(raw.buf.len());
         self.free.lock()[order].push(raw);
+    }
+}
+
+impl Reclaim for SlabPool {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut freed = 0;
+        while freed < bytes {
+            match self.trim() {
+                0 => break,
+                more => freed += more,
+            }
+        }
+        freed
     }
 }
 
@@ -156,7 +198,7 @@ mod tests {
     #[test]
     fn a_pinned_slab_is_copied_and_freed_ones_are_used_again() {
         let budget = Budget::new(1 << 20);
-        let pool = SlabPool::new(budget.clone(), Arc::default());
+        let pool = SlabPool::new(budget.clone(), Arc::default(), Arc::new(Event::new()));
         let mut slab = Slab::new(&pool, pool.take_or_grow(PAGE));
         slab.make_mut(&pool, true).fill(1);
         let address = slab.bytes().as_ptr();
@@ -173,8 +215,24 @@ mod tests {
     #[test]
     fn an_exhausted_budget_keeps_nothing() {
         let budget = Budget::new(PAGE as u64);
-        let pool = SlabPool::new(budget.clone(), Arc::default());
+        let pool = SlabPool::new(budget.clone(), Arc::default(), Arc::new(Event::new()));
         drop(Slab::new(&pool, pool.take_or_grow(2 * PAGE)));
         assert_eq!((budget.used(), pool.trim()), (0, 0));
+    }
+
+    #[test]
+    fn sizes_that_run_short_are_made_ready_within_the_budget() {
+        let budget = Budget::new(16 << 20);
+        let counters: Arc<CacheCounters> = Arc::default();
+        let pool = SlabPool::new(budget.clone(), counters.clone(), Arc::new(Event::new()));
+        assert!(!pool.prepare());
+        let first = pool.take_or_grow(1 << 20);
+        while pool.prepare() {}
+        assert_eq!((budget.used(), counters.slabs_fresh.get(), counters.slabs_prepared.get()), (9 << 20, 1, 8));
+        let taken: Vec<RawSlab> = (0..8).map(|_| pool.take(1 << 20).expect("ready")).collect();
+        while pool.prepare() {}
+        assert!(pool.take(1 << 20).is_none(), "eight more would not fit");
+        drop((first, taken));
+        assert!(budget.peak() <= 16 << 20);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use cairn_base::FileBlock;
 use cairn_block::{BlockDeviceExt, IoBuf};
 
+use super::copy::copy;
 use super::folio::{Folio, FolioState};
 use super::index::FileState;
 use super::mapping::Via;
@@ -21,7 +22,7 @@ use crate::mapper::{FileMapper, Mapping, Place, Run};
 /// Largest piece that one call takes.
 const MAX_WRITE: u64 = 16 << 20;
 const MIN_WRITE: u64 = 64 << 10;
-/// A file that is appended to in small pieces gets folios that double up to this size.
+/// A file that is appended to in pieces gets folios that double up to this size, or up to twice the piece.
 const MAX_APPEND_FOLIO: u64 = 256 << 10;
 
 /// What a run held before it was reserved: where its edge blocks can be read.
@@ -151,7 +152,7 @@ impl FileState {
             self.fill_edge(folio, state, before, u32::try_from(edge >> self.shift).expect("within the folio"))?;
         }
         let whole = from == 0 && to == self.bytes(folio.blocks);
-        self.cache.make_mut(state, !whole)[from..to].copy_from_slice(&data[..to - from]);
+        copy(&mut self.cache.make_mut(state, !whole)[from..to], &data[..to - from]);
         let bits = |byte: usize| u32::try_from(byte).expect("within the folio");
         let blocks = bits(from >> self.shift)..bits(to.div_ceil(block_size));
         state.uptodate.set(blocks.clone());
@@ -200,7 +201,7 @@ impl FileState {
         let page = self.page_blocks();
         let start = block / page * page;
         let aligned = if start == 0 { u64::MAX } else { 1 << start.trailing_zeros() };
-        let append = (MAX_APPEND_FOLIO >> self.shift).max(1);
+        let append = (MAX_APPEND_FOLIO >> self.shift).max(1).max((end - start) * 2);
         let grown = self.blocks_of_previous(start).map_or(0, |before| (u64::from(before) * 2).min(append));
         let most = (self.cache.max_folio() >> self.shift) as u64;
         let room = self.find_from(start).map_or(u64::MAX, |next| next.start - start);
