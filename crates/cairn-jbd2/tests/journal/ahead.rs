@@ -1,7 +1,7 @@
 //! `async_checkpoint`: what its first proposal got wrong must not be wrong here, each in a test, and what it promises holds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
 use cairn_base::Pba;
@@ -10,12 +10,13 @@ use cairn_base::runtime::threads::Threads;
 use cairn_base::runtime::{Daemon, DaemonHandle, Event, Runtime};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation, Stats};
-use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Completion, Geometry, Request};
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_jbd2::{Error, Journal, JournalOptions};
 
 use crate::fixture::{self, BLOCK, HOME, LOG_BLOCKS, commit_blocks, features, format, open_with, read_home, recovered};
 use crate::fixture::{stamp, toggle};
+use crate::watch::Watch;
 
 const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
 
@@ -246,68 +247,6 @@ fn a_failed_write_keeps_the_transactions_and_stops_the_journal() {
     }
 }
 
-/// Sees home writes: how many run at a time, and their order. Holds them up while `hold` is set.
-struct Watch {
-    inner: Arc<dyn BlockDevice>,
-    at_once: AtomicU64,
-    overlapped: AtomicBool,
-    hold: AtomicBool,
-    held: AtomicU64,
-    offsets: std::sync::Mutex<Vec<u64>>,
-}
-
-impl Watch {
-    fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            at_once: AtomicU64::new(0),
-            overlapped: AtomicBool::new(false),
-            hold: AtomicBool::new(false),
-            held: AtomicU64::new(0),
-            offsets: std::sync::Mutex::default(),
-        })
-    }
-
-    fn wait_for(&self, what: impl Fn() -> bool) {
-        while !what() {
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl BlockDevice for Watch {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn submit(&self, batch: Batch) -> Completion {
-        let mut home: Vec<u64> = Vec::new();
-        for request in &batch.requests {
-            if let Request::Write { offset, .. } = request
-                && *offset >= HOME * u64::from(BLOCK)
-            {
-                home.push(*offset);
-            }
-        }
-        if home.is_empty() {
-            return self.inner.submit(batch);
-        }
-        self.overlapped.fetch_or(self.at_once.fetch_add(1, SeqCst) > 0, SeqCst);
-        self.offsets.lock().expect("no panic").extend(home);
-        if self.hold.load(SeqCst) {
-            self.held.fetch_add(1, SeqCst);
-            self.wait_for(|| !self.hold.load(SeqCst));
-        }
-        let done = self.inner.submit(batch).wait();
-        self.at_once.fetch_sub(1, SeqCst);
-        Completion::ready(done)
-    }
-
-    fn flush(&self) -> cairn_block::Result<()> {
-        self.inner.flush()
-    }
-}
-
 #[test]
 fn blocks_of_many_transactions_go_home_in_one_sorted_pass() {
     let memory = Arc::new(format(INCOMPAT, 0, 1));
@@ -341,7 +280,7 @@ fn handles_and_commits_go_on_while_the_daemon_waits_for_the_device() {
     fill(&buffers, &journal, 60, &mut next);
     watch.hold.store(true, SeqCst);
     journal.set_async_checkpoint(Some(80)).expect("1 to 99");
-    watch.wait_for(|| watch.held.load(SeqCst) > 0);
+    Watch::wait_for(|| watch.held.load(SeqCst) > 0);
     // The device takes no home write, and nobody notices: blocks that are on their way, others, options, counters.
     for value in 0..20 {
         commit_blocks(&buffers, &journal, (value..value + 5).chain([1]), value);
@@ -350,7 +289,7 @@ fn handles_and_commits_go_on_while_the_daemon_waits_for_the_device() {
     assert_eq!(journal.report().u64("checkpoint.async_percent"), Some(70));
     assert_eq!(journal.report().u64("stalls.count"), Some(0));
     watch.hold.store(false, SeqCst);
-    watch.wait_for(|| percent_free(&journal) >= 70);
+    Watch::wait_for(|| percent_free(&journal) >= 70);
     journal.shutdown().expect("the device works");
     assert!(!watch.overlapped.load(SeqCst));
     assert_eq!(read_home(&*memory, 1), stamp(19));
@@ -388,7 +327,7 @@ fn there_is_one_checkpointer_at_a_time_whatever_is_switched() {
             });
         }
     });
-    watch.wait_for(|| percent_free(&journal) >= 50);
+    Watch::wait_for(|| percent_free(&journal) >= 50);
     assert!(!watch.overlapped.load(SeqCst), "two wrote home at once");
     let stats = journal.stats();
     assert_eq!(stats.checkpoint_blocks.get(), stats.async_blocks.get() + stats.sync_blocks.get());

@@ -10,3 +10,5 @@ mod fixture;
 mod judges;
 mod model;
 mod revokes;
+mod rules;
+mod watch;

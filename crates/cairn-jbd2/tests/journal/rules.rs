@@ -1,0 +1,114 @@
+//! Rules that keep a crash harmless and a full log from locking up, each broken once in jbd2's history.
+//!
+//! The others have their tests elsewhere: what is durable when in `crash`, write errors in `fault` and `ahead`, numbers that wrap in
+//! both, revokes by the thousand in `damage`, the largest transaction in `contention`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use cairn_base::Pba;
+use cairn_base::runtime::simulated::Simulated;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::wrap::{Fault, Latency, LatencyProfile, Operation};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_jbd2::{Error, JournalOptions};
+
+use crate::fixture::{BLOCK, HOME, commit_blocks, features, format, modes, open_with, read_home, recovered, stamp};
+use crate::watch::Watch;
+
+const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
+
+#[test]
+fn a_freed_block_is_not_given_away_while_an_old_version_is_on_its_way_home() {
+    let memory = Arc::new(format(INCOMPAT, 0, 1));
+    let watch = Watch::new(memory.clone());
+    let device: Arc<dyn BlockDevice> = watch.clone();
+    let (buffers, journal) = open_with(&device, Threads::new(), JournalOptions::default()).expect("it opens");
+    commit_blocks(&buffers, &journal, 1..9, 5);
+    watch.hold.store(true, SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| journal.checkpoint_all().expect("the device works"));
+        Watch::wait_for(|| watch.held.load(SeqCst) > 0);
+        let handle = journal.begin(1).expect("the device works");
+        handle.forget(Pba(HOME + 3)).expect("the device works");
+        let free = Arc::new(AtomicBool::new(false));
+        let told = free.clone();
+        handle.on_commit(Box::new(move |durable| told.store(durable, SeqCst)));
+        let tid = handle.tid();
+        drop(handle);
+        let committer = journal.clone();
+        let commit = scope.spawn(move || committer.commit_and_wait(tid).expect("the device works"));
+        // Its record is in the log, and the block is still not free: the write that is under way would destroy what goes there.
+        Watch::wait_for(|| journal.stats().revokes.get() == 1);
+        assert!(!free.load(SeqCst) && !journal.is_committed(tid));
+        watch.hold.store(false, SeqCst);
+        commit.join().expect("no panic");
+        assert!(free.load(SeqCst));
+        memory.write_at((HOME + 3) * u64::from(BLOCK), stamp(1 << 40)).expect("memory");
+    });
+    journal.shutdown().expect("the device works");
+    assert_eq!(read_home(&*memory, 3), stamp(1 << 40), "an old version went home after its block had been given away");
+    assert_eq!(read_home(&*memory, 4), stamp(5));
+}
+
+#[test]
+fn a_tail_that_cannot_be_moved_ends_the_search_for_room() {
+    for options in modes() {
+        let memory = Arc::new(format(INCOMPAT, 0, 1));
+        let fault = Arc::new(Fault::new(memory.clone()));
+        let device: Arc<dyn BlockDevice> = fault.clone();
+        let (buffers, journal) = open_with(&device, Simulated::new(1), options).expect("it opens");
+        commit_blocks(&buffers, &journal, 1..100, 1);
+        commit_blocks(&buffers, &journal, 1..100, 2);
+        // The superblock takes no more writes; all else does.
+        fault.fail_range(Operation::Write, 64 * u64::from(BLOCK)..65 * u64::from(BLOCK));
+        let mut value = 2;
+        let error = loop {
+            let Ok(handle) = journal.begin(200) else { break journal.begin(200).map(drop) };
+            for block in 1..100 {
+                let buffer = buffers.get(Pba(HOME + block)).expect("memory");
+                handle.write(&buffer).expect("it is running").copy_from_slice(&stamp(value + 1));
+            }
+            let tid = handle.tid();
+            drop(handle);
+            if journal.commit_and_wait(tid).is_ok() {
+                value += 1;
+            }
+            assert!(value < 20, "{options:?}: room was found without moving the tail");
+        };
+        assert!(matches!(error, Err(Error::Aborted(_))), "{options:?}");
+        let (device, _) = recovered(memory.fork()).expect("a good log");
+        let found = read_home(&*device, 50);
+        assert!(found == stamp(value) || found == stamp(value + 1), "{options:?}: version {value} is lost");
+    }
+}
+
+#[test]
+fn callers_share_commits() {
+    const ROUNDS: u64 = 40;
+    for threads in [8, 32] {
+        let profile = LatencyProfile { flush: std::time::Duration::from_micros(500), ..LatencyProfile::default() };
+        let latency = Arc::new(Latency::new(Arc::new(format(INCOMPAT, 0, 1)), profile));
+        let device: Arc<dyn BlockDevice> = latency;
+        let (buffers, journal) = open_with(&device, Threads::new(), JournalOptions::default()).expect("it opens");
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (buffers, journal) = (&buffers, &journal);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        commit_blocks(buffers, journal, thread..thread + 1, round);
+                    }
+                });
+            }
+        });
+        let (commits, callers) = (journal.stats().transactions.get(), threads * ROUNDS);
+        assert!(callers >= commits * threads / 2, "{commits} commits for {callers} callers in {threads} threads");
+        // Somebody alone waits for nobody.
+        let before = journal.stats().transactions.get();
+        for value in 0..10 {
+            commit_blocks(&buffers, &journal, 0..1, value);
+        }
+        assert_eq!(journal.stats().transactions.get(), before + 10);
+        journal.shutdown().expect("the device works");
+    }
+}

@@ -1,0 +1,73 @@
+//! A device that sees what goes home, and can hold it up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use cairn_block::{Batch, BlockDevice, Completion, Geometry, Request};
+
+use crate::fixture::{BLOCK, HOME};
+
+/// Sees home writes: how many run at a time, and their order. Holds them up while `hold` is set.
+pub struct Watch {
+    inner: Arc<dyn BlockDevice>,
+    at_once: AtomicU64,
+    /// Two ran at once.
+    pub overlapped: AtomicBool,
+    pub hold: AtomicBool,
+    /// Home writes that were held up.
+    pub held: AtomicU64,
+    pub offsets: std::sync::Mutex<Vec<u64>>,
+}
+
+impl Watch {
+    pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            at_once: AtomicU64::new(0),
+            overlapped: AtomicBool::new(false),
+            hold: AtomicBool::new(false),
+            held: AtomicU64::new(0),
+            offsets: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Waits until something is so.
+    pub fn wait_for(what: impl Fn() -> bool) {
+        while !what() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl BlockDevice for Watch {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, batch: Batch) -> Completion {
+        let mut home: Vec<u64> = Vec::new();
+        for request in &batch.requests {
+            if let Request::Write { offset, .. } = request
+                && *offset >= HOME * u64::from(BLOCK)
+            {
+                home.push(*offset);
+            }
+        }
+        if home.is_empty() {
+            return self.inner.submit(batch);
+        }
+        self.overlapped.fetch_or(self.at_once.fetch_add(1, SeqCst) > 0, SeqCst);
+        self.offsets.lock().expect("no panic").extend(home);
+        if self.hold.load(SeqCst) {
+            self.held.fetch_add(1, SeqCst);
+            Self::wait_for(|| !self.hold.load(SeqCst));
+        }
+        let done = self.inner.submit(batch).wait();
+        self.at_once.fetch_sub(1, SeqCst);
+        Completion::ready(done)
+    }
+
+    fn flush(&self) -> cairn_block::Result<()> {
+        self.inner.flush()
+    }
+}
