@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 /// `-S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sync {
+pub(crate) enum SyncMethod {
     /// 0: nothing.
     Never = 0,
     /// 1: fsync before close.
@@ -32,7 +32,7 @@ pub(crate) enum Sync {
     SyncThenInOrder = 6,
 }
 
-impl Sync {
+impl SyncMethod {
     /// All seven.
     pub(crate) const ALL: [Self; 7] = [
         Self::Never,
@@ -59,7 +59,7 @@ pub(crate) struct Load {
     /// `-N`: so many files go into a directory, then it is the next one's turn.
     pub(crate) per_directory: usize,
     /// `-S`.
-    pub(crate) sync: Sync,
+    pub(crate) sync: SyncMethod,
 }
 
 /// What came of it.
@@ -91,7 +91,7 @@ impl Marks {
 }
 
 /// Does the work. The files stay (`-k`). `each` is called after every file of every thread.
-pub(crate) fn run(volume: &dyn FileSystem, load: &Load, each: &(dyn Fn(u64) + std::marker::Sync)) -> Result<Marks> {
+pub(crate) fn run(volume: &dyn FileSystem, load: &Load, each: &(dyn Fn(u64) + Sync)) -> Result<Marks> {
     let directories = make_directories(volume, load.directories)?;
     let barrier = Barrier::new(load.threads + 1);
     let mut marks = Marks::new();
@@ -135,7 +135,7 @@ struct Worker<'w> {
 }
 
 impl Worker<'_> {
-    fn run(mut self, each: &(dyn Fn(u64) + std::marker::Sync)) -> Result<Marks> {
+    fn run(mut self, each: &(dyn Fn(u64) + Sync)) -> Result<Marks> {
         let data = vec![0x61; self.load.size];
         let mut files = Vec::with_capacity(self.load.files);
         for index in 0..self.load.files {
@@ -156,7 +156,7 @@ impl Worker<'_> {
         let handle = self.volume.open(ino, OpenMode { write: true, direct: false })?;
         self.volume.write(ino, 0, data, IoFlags::empty())?;
         self.marks.changes.saturating_record(nanoseconds(start.elapsed()));
-        if self.load.sync == Sync::BeforeClose {
+        if self.load.sync == SyncMethod::BeforeClose {
             let volume = self.volume;
             self.timed(|| volume.fsync(ino, handle, false))?;
         }
@@ -168,13 +168,17 @@ impl Worker<'_> {
     fn make_durable(&mut self, files: &[Ino]) -> Result<()> {
         let volume = self.volume;
         match self.load.sync {
-            Sync::Never | Sync::BeforeClose => return Ok(()),
-            Sync::SyncThenOne | Sync::SyncThenReverse | Sync::SyncThenInOrder => self.timed(|| volume.sync())?,
-            Sync::Reverse | Sync::InOrder => {}
+            SyncMethod::Never | SyncMethod::BeforeClose => return Ok(()),
+            SyncMethod::SyncThenOne | SyncMethod::SyncThenReverse | SyncMethod::SyncThenInOrder => {
+                self.timed(|| volume.sync())?
+            }
+            SyncMethod::Reverse | SyncMethod::InOrder => {}
         }
         match self.load.sync {
-            Sync::SyncThenOne => files.last().into_iter().try_for_each(|ino| self.fsync(*ino)),
-            Sync::Reverse | Sync::SyncThenReverse => files.iter().rev().try_for_each(|ino| self.fsync(*ino)),
+            SyncMethod::SyncThenOne => files.last().into_iter().try_for_each(|ino| self.fsync(*ino)),
+            SyncMethod::Reverse | SyncMethod::SyncThenReverse => {
+                files.iter().rev().try_for_each(|ino| self.fsync(*ino))
+            }
             _ => files.iter().try_for_each(|ino| self.fsync(*ino)),
         }
     }
@@ -207,17 +211,17 @@ mod tests {
     #[test]
     fn every_way_makes_all_files() {
         let device = volume::ramdisk(64 << 20).unwrap();
-        for sync in Sync::ALL {
+        for sync in SyncMethod::ALL {
             volume::make(&device, Some(4 << 20)).unwrap();
             let volume = volume::open(&device, "").unwrap();
             let load = Load { threads: 3, files: 7, size: 4096, directories: 2, per_directory: 3, sync };
             let marks = run(&*volume, &load, &|_| {}).unwrap();
             assert_eq!((marks.files, marks.changes.len()), (21, 21));
             let syncs = match sync {
-                Sync::Never => 0,
-                Sync::BeforeClose | Sync::Reverse | Sync::InOrder => 21,
-                Sync::SyncThenOne => 6,
-                Sync::SyncThenReverse | Sync::SyncThenInOrder => 24,
+                SyncMethod::Never => 0,
+                SyncMethod::BeforeClose | SyncMethod::Reverse | SyncMethod::InOrder => 21,
+                SyncMethod::SyncThenOne => 6,
+                SyncMethod::SyncThenReverse | SyncMethod::SyncThenInOrder => 24,
             };
             assert_eq!(marks.syncs.len(), syncs, "{sync:?}");
             let mut names = Vec::new();
@@ -231,7 +235,7 @@ mod tests {
                     .unwrap();
             }
             assert_eq!(names.iter().filter(|name| !name.starts_with(b".")).count(), 21, "{sync:?}");
-            if sync != Sync::Never {
+            if sync != SyncMethod::Never {
                 assert!(counter(&volume.report(), "journal.transactions").unwrap() > 0.0);
             }
             volume.unmount().unwrap();

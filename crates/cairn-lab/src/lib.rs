@@ -17,6 +17,7 @@ mod fs_mark;
 pub mod goal;
 pub mod machine;
 mod mounted;
+pub mod nothing;
 mod paced;
 pub mod progress;
 pub mod record;

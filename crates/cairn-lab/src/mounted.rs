@@ -26,6 +26,8 @@ pub(crate) enum Server {
     Kernel,
     /// fuse2fs of e2fsprogs.
     Fuse2fs,
+    /// A server that stores nothing and has these files, as NAME=SIZE; the image is left alone.
+    Nothing { program: PathBuf, files: Vec<String> },
 }
 
 /// What this machine lets us mount, and what is missing.
@@ -107,16 +109,20 @@ impl Mounted {
     pub(crate) fn new(server: Server, image: &Path, point: &Path) -> Result<Self> {
         let mut mounted =
             Self { server, image: image.to_owned(), point: point.to_owned(), child: None, is_mounted: false };
-        match &mounted.server {
+        match mounted.server.clone() {
             Server::Cairn { program, options } => {
-                run(command(program).args(["mount", "-o", options]).args([image, point]))?;
+                run(command(&program).args(["mount", "-o", &options]).args([image, point]))?;
             }
             Server::Kernel => drop(run(command("mount").args(["-o", "loop"]).args([image, point]))?),
             Server::Fuse2fs => {
                 let mut fuse2fs = command("fuse2fs");
                 fuse2fs.arg("-f").args([image, point]).stdout(Stdio::null()).stderr(Stdio::null());
-                mounted.child = Some(fuse2fs.spawn().map_err(Error::host("fuse2fs"))?);
-                mounted.wait_for_mount()?;
+                mounted.serve(&mut fuse2fs)?;
+            }
+            Server::Nothing { program, files } => {
+                let mut nothing = command(&program);
+                nothing.arg("serve-nothing").arg(point).args(files);
+                mounted.serve(&mut nothing)?;
             }
         }
         mounted.is_mounted = true;
@@ -128,18 +134,23 @@ impl Mounted {
         &self.point
     }
 
-    fn wait_for_mount(&mut self) -> Result<()> {
-        let before = is_mount_point(&self.point)?;
+    /// Starts a server in the foreground, and waits until it has mounted.
+    fn serve(&mut self, command: &mut Command) -> Result<()> {
+        let name = command.get_program().display().to_string();
+        let failed = |what: String| Error::Program(format!("{name} for {}: {what}", self.image.display()));
+        let mut child = command.spawn().map_err(Error::host(&name))?;
         let end = std::time::Instant::now() + PATIENCE;
-        while !before && !is_mount_point(&self.point)? {
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
-                return Err(Error::Program(format!("fuse2fs {}: ends with {status}", self.image.display())));
+        while !is_mount_point(&self.point)? {
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(failed(format!("ends with {status}")));
             }
             if std::time::Instant::now() > end {
-                return Err(Error::Program(format!("fuse2fs {}: does not mount", self.image.display())));
+                self.child = Some(child);
+                return Err(failed("does not mount".to_owned()));
             }
             std::thread::sleep(PAUSE);
         }
+        self.child = Some(child);
         Ok(())
     }
 
@@ -154,13 +165,13 @@ impl Mounted {
         }
         match &self.server {
             Server::Cairn { program, .. } => run(command(program).arg("umount").arg(&self.point))?,
-            Server::Fuse2fs if !rustix::process::geteuid().is_root() => {
+            Server::Fuse2fs | Server::Nothing { .. } if !rustix::process::geteuid().is_root() => {
                 run(command("fusermount3").arg("-u").arg(&self.point))?
             }
-            Server::Kernel | Server::Fuse2fs => run(command("umount").arg(&self.point))?,
+            Server::Kernel | Server::Fuse2fs | Server::Nothing { .. } => run(command("umount").arg(&self.point))?,
         };
         if let Some(mut child) = self.child.take() {
-            child.wait().map_err(Error::host("fuse2fs"))?;
+            child.wait().map_err(Error::host(&self.point))?;
         }
         Ok(())
     }

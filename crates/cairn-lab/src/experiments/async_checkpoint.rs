@@ -14,7 +14,7 @@ use cairn_block::memory::MemoryDevice;
 
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings, Scale};
-use crate::fs_mark::{self, Load, Marks, Sync};
+use crate::fs_mark::{self, Load, Marks, SyncMethod};
 use crate::paced::{Pace, Paced};
 use crate::section::{Builder, Metric};
 use crate::volume::{self, growth};
@@ -56,16 +56,16 @@ fn metrics() -> Vec<Metric> {
 }
 
 /// Name of a mode's row.
-fn row(sync: Sync) -> String {
+fn row(sync: SyncMethod) -> String {
     format!("-S {}", sync as usize)
 }
 
-fn load(scale: Scale, sync: Sync) -> Load {
+fn load(scale: Scale, sync: SyncMethod) -> Load {
     // Where each file is a wait, fewer do.
     let files = match sync {
-        Sync::BeforeClose | Sync::Reverse | Sync::InOrder => scale.pick(20, 300, 4000),
-        Sync::SyncThenReverse | Sync::SyncThenInOrder => scale.pick(20, 200, 4000),
-        Sync::Never | Sync::SyncThenOne => scale.pick(40, 500, 8000),
+        SyncMethod::BeforeClose | SyncMethod::Reverse | SyncMethod::InOrder => scale.pick(20, 300, 4000),
+        SyncMethod::SyncThenReverse | SyncMethod::SyncThenInOrder => scale.pick(20, 200, 4000),
+        SyncMethod::Never | SyncMethod::SyncThenOne => scale.pick(40, 500, 8000),
     };
     Load { threads: 32, files, size: 4096, directories: 16, per_directory: 256, sync }
 }
@@ -83,9 +83,9 @@ fn in_process(context: &Context, findings: &mut Findings) -> Result<()> {
     let mut builders = JOURNALS.map(|(id, title, _)| Builder::new(id, title, &[OFF, ON], metrics()));
     // All pairs of a journal and an option.
     let pairs: Vec<(usize, &str)> = (0..JOURNALS.len()).flat_map(|journal| [(journal, OFF), (journal, ON)]).collect();
-    context.progress.expect(context.repetitions * Sync::ALL.len());
+    context.progress.expect(context.repetitions * SyncMethod::ALL.len());
     for repetition in 0..context.repetitions {
-        for sync in Sync::ALL {
+        for sync in SyncMethod::ALL {
             context.progress.show(&row(sync));
             let load = load(context.scale, sync);
             let mut found = Vec::new();
@@ -113,7 +113,7 @@ fn shared_commits(context: &Context, findings: &mut Findings) -> Result<()> {
     context.progress.show("shared commits");
     for _ in 0..context.repetitions {
         for threads in [1, 8, 32] {
-            let load = Load { threads, ..load(context.scale, Sync::BeforeClose) };
+            let load = Load { threads, ..load(context.scale, SyncMethod::BeforeClose) };
             let figures = one(JOURNALS[NEVER_FULL].2, OFF, &load)?.figures(f64::NAN);
             let figures: Vec<_> = figures.into_iter().filter(|(name, _)| *name != "efficiency").collect();
             builder.add(&goals::threads(threads), OFF, &figures);
@@ -177,7 +177,7 @@ impl Run {
 
 fn notes(context: &Context) -> Vec<String> {
     let files = |sync| load(context.scale, sync).files;
-    let one = load(context.scale, Sync::Never);
+    let one = load(context.scale, SyncMethod::Never);
     let pace = Pace::SSD;
     vec![
         format!(
@@ -189,8 +189,8 @@ fn notes(context: &Context) -> Vec<String> {
             one.directories,
             one.per_directory,
             one.files,
-            files(Sync::Reverse),
-            files(Sync::SyncThenReverse)
+            files(SyncMethod::Reverse),
+            files(SyncMethod::SyncThenReverse)
         ),
         format!(
             "In process, on memory paced as one queue: {} µs a transfer, {} MiB/s, {} µs a flush. A new volume for each run.",

@@ -1,13 +1,13 @@
 //! What was promised for checkpointing ahead of need, line by line.
 
 use super::{JOURNALS, NEVER_FULL, OFF, ON, row};
-use crate::fs_mark::Sync;
+use crate::fs_mark::SyncMethod;
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
 
 /// Row of the table of shared commits.
 pub(super) fn threads(count: usize) -> String {
-    format!("{count} threads")
+    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
 }
 
 /// All of them.
@@ -16,11 +16,11 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     let journal = |index: usize| find(JOURNALS[index].0);
     let mut goals = Vec::new();
     for (index, (_, title, _)) in JOURNALS.iter().enumerate() {
-        let ratios = Sync::ALL.map(|sync| journal(index)?.ratio(&row(sync), "files_per_s", ON, OFF));
+        let ratios = SyncMethod::ALL.map(|sync| journal(index)?.ratio(&row(sync), "files_per_s", ON, OFF));
         let text = format!("{title}: files/s on ÷ off, worst mode");
         goals.push(Goal::judge(text, Relation::AtLeast, 0.99, worst(Relation::AtLeast, ratios)));
     }
-    let reverse = row(Sync::Reverse);
+    let reverse = row(SyncMethod::Reverse);
     for (index, (_, title, _)) in JOURNALS.iter().enumerate().take(NEVER_FULL) {
         let ratio = |metric: &str, own, base| journal(index)?.ratio(&reverse, metric, own, base);
         let say = |text: &str| format!("{title}, mode 3: {text}");
@@ -31,7 +31,7 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
         goals.push(Goal::judge(say("p99 of an operation, off ÷ on"), Relation::AtLeast, 5.0, waits));
     }
     for (index, (_, title, _)) in JOURNALS.iter().enumerate().take(NEVER_FULL) {
-        let of = |metric: &'static str| Sync::ALL.map(move |sync| journal(index)?.median(&row(sync), ON, metric));
+        let of = |metric: &'static str| SyncMethod::ALL.map(move |sync| journal(index)?.median(&row(sync), ON, metric));
         let stalls = worst(Relation::AtMost, of("stalls"));
         goals.push(Goal::judge(format!("{title}: stalls with it on, worst mode"), Relation::AtMost, 0.0, stalls));
         let efficiency = worst(Relation::AtLeast, of("efficiency"));

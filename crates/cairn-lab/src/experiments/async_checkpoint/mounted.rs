@@ -8,7 +8,7 @@ use super::{OFF, ON, load, row};
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
 use crate::fs_mark::program;
-use crate::fs_mark::{Load, Sync};
+use crate::fs_mark::{Load, SyncMethod};
 use crate::mounted::{Available, Mounted, Server, command, is_installed, run};
 use crate::section::{Builder, Metric};
 use crate::volume;
@@ -31,9 +31,9 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     let title = "Through a mount, by the unmodified fs_mark; journal of 16 MiB";
     let subjects = [OFF, ON];
     let mut builder = Builder::new("mounted", title, &subjects, metrics);
-    context.progress.expect(context.repetitions * Sync::ALL.len());
+    context.progress.expect(context.repetitions * SyncMethod::ALL.len());
     for repetition in 0..context.repetitions {
-        for sync in Sync::ALL {
+        for sync in SyncMethod::ALL {
             context.progress.show(&format!("fs_mark {}", row(sync)));
             let load = Load { files: load(context.scale, sync).files / 4, ..load(context.scale, sync) };
             for option in context.order(repetition, 2).map(|index| subjects[index]) {

@@ -22,6 +22,10 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
         let measured = section.and_then(|section| section.ratio(row, journal::BLOCKS, LARGE, mounted::KERNEL));
         goals.push(Goal::judge(format!("{row}: journal blocks ÷ the kernel's"), Relation::Below, 1.0, measured));
     }
+    for row in ["ramdisk 1M", "ramdisk append write-back 1M"] {
+        let measured = found.ratio(mounted::ID, row, mounted::CAIRN, mounted::NOTHING);
+        goals.push(at_least(format!("through the mount, {row}: cairn ÷ a server that stores nothing"), 0.8, measured));
+    }
     for row in ["ramdisk 1M", "ramdisk append write-back 1M", mounted::RANDOM] {
         let measured = found.ratio(mounted::ID, row, mounted::CAIRN, mounted::FUSE2FS);
         goals.push(at_least(format!("through the mount, {row}: cairn ÷ fuse2fs"), 4.0, measured));

@@ -102,9 +102,9 @@ fn kernel(context: &Context, bench: &Bench, block: usize, bytes: u64, sync: bool
 fn jbd2(point: &Path) -> Option<f64> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     let point = point.canonicalize().ok()?;
-    let mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let device = mount.filter(|words| words.get(1).is_some_and(|word| Path::new(word) == point)).last()?[0].to_owned();
-    let device = device.strip_prefix("/dev/")?;
+    let mut mounts = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount = mounts.find(|words| words.get(1).is_some_and(|word| Path::new(word) == point))?;
+    let device = mount.first()?.strip_prefix("/dev/")?;
     let journal = std::fs::read_dir("/proc/fs/jbd2").ok()?.flatten();
     let own = journal.map(|entry| entry.path()).find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -17,6 +17,7 @@ pub(super) const ID: &str = "mounted";
 pub(super) const CAIRN: &str = "cairn";
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const FUSE2FS: &str = "fuse2fs";
+pub(super) const NOTHING: &str = "nothing";
 /// The row beyond the proposal's.
 pub(super) const RANDOM: &str = "cached random overwrite 4K";
 const TMPFS: &str = "/dev/shm";
@@ -25,7 +26,8 @@ const TMPFS: &str = "/dev/shm";
 pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> {
     let mut available = Available::here(context);
     findings.notes.append(&mut available.missing);
-    let servers = servers(&available);
+    let sizes = Sizes::of(context.scale);
+    let servers = servers(&available, sizes);
     if servers.is_empty() {
         return Ok(());
     }
@@ -33,7 +35,6 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
         findings.notes.push("Nothing through mounts: fio is not installed (apt-get install fio).".into());
         return Ok(());
     }
-    let sizes = Sizes::of(context.scale);
     let metrics = vec![Metric::higher("mib_per_s", "MiB/s"), Metric::higher("iops", "IOPS")];
     let names: Vec<&str> = servers.iter().map(|(name, _)| *name).collect();
     let mut builder = Builder::new(ID, "Through mounts, by fio", &names, metrics);
@@ -42,6 +43,10 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     for repetition in 0..context.repetitions {
         for part in &parts {
             for (name, server) in context.order(repetition, servers.len()).map(|index| &servers[index]) {
+                // It has no medium: once is enough.
+                if *name == NOTHING && part.medium == Medium::Disk {
+                    continue;
+                }
                 context.progress.show(&format!("fio on {name}"));
                 part.run(server.clone(), |row, figures| builder.add(row, name, &figures))?;
                 context.progress.step();
@@ -51,14 +56,14 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     findings.sections.push(builder.finish());
     findings.notes.push(format!(
         "Through mounts: fio, psync, one job, files of {} MiB, at most {} ms a row; images on {TMPFS} (ramdisk) and in the scratch \
-         directory (disk). The kernel's write-back is as the system has it: cached rows end before it matters.",
+         directory (disk). nothing: a server that stores nothing, what FUSE itself costs. The kernel's write-back is as the system has it: cached rows end before it matters.",
         sizes.file >> 20,
         runtime(context.scale),
     ));
     Ok(())
 }
 
-fn servers(available: &Available) -> Vec<(&'static str, Server)> {
+fn servers(available: &Available, sizes: Sizes) -> Vec<(&'static str, Server)> {
     let mut servers = Vec::new();
     if available.fuse2fs {
         servers.push((FUSE2FS, Server::Fuse2fs));
@@ -68,6 +73,8 @@ fn servers(available: &Available) -> Vec<(&'static str, Server)> {
     }
     if let Some(program) = &available.cairn {
         servers.push((CAIRN, Server::Cairn { program: program.clone(), options: super::LARGE.into() }));
+        let files = vec![format!("data={}", sizes.data), format!("old={}", sizes.file), "hole=64G".to_owned()];
+        servers.push((NOTHING, Server::Nothing { program: program.clone(), files }));
     }
     servers
 }
@@ -79,6 +86,7 @@ fn runtime(scale: Scale) -> u32 {
 
 /// Jobs that share a mount.
 struct Part {
+    medium: Medium,
     directory: tempfile::TempDir,
     global: Vec<String>,
     jobs: Vec<Job>,
@@ -102,7 +110,7 @@ fn parts(context: &Context, sizes: Sizes) -> Result<Vec<Part>> {
             jobs.push(random(sizes));
         }
         let global = vec![format!("runtime={}ms", runtime(context.scale))];
-        parts.push(Part { directory, global, jobs });
+        parts.push(Part { medium, directory, global, jobs });
     }
     Ok(parts)
 }

@@ -9,7 +9,7 @@ use cairn_block::memory::MemoryDevice;
 use super::MODES;
 use crate::error::Result;
 use crate::experiment::{Context, Scale};
-use crate::fs_mark::{self, Load, Sync};
+use crate::fs_mark::{self, Load, SyncMethod};
 use crate::section::{Builder, Metric, Section};
 use crate::volume::{self, counter, growth};
 
@@ -46,7 +46,8 @@ pub(super) fn growing_list(context: &Context) -> Result<Section> {
     let rates = [Metric::higher("files_per_s", "files/s"), Metric::higher(LONG_RATE, "files/s, long list")];
     let mut builder = Builder::new(GROWING, "One thread, fsync after each file", &MODES, metrics(&rates));
     let files = count(context.scale);
-    let load = Load { threads: 1, files, size: 4096, directories: 2, per_directory: 2560, sync: Sync::BeforeClose };
+    let load =
+        Load { threads: 1, files, size: 4096, directories: 2, per_directory: 2560, sync: SyncMethod::BeforeClose };
     // About ten log blocks a file, and room.
     let journal = (files as u64 * 14 * 4096).next_power_of_two().max(64 << 20);
     context.progress.expect(context.repetitions);
@@ -65,7 +66,8 @@ pub(super) fn visits(context: &Context) -> Result<Section> {
     let rates = [Metric::higher("files_per_s", "files/s")];
     let mut builder = Builder::new(VISITS, "The regression of 2023", &MODES, metrics(&rates));
     let files = context.scale.pick(1000, 10_000, 10_000);
-    let load = Load { threads: 1, files, size: 1024, directories: 100, per_directory: 100, sync: Sync::BeforeClose };
+    let load =
+        Load { threads: 1, files, size: 1024, directories: 100, per_directory: 100, sync: SyncMethod::BeforeClose };
     context.progress.expect(context.repetitions);
     context.progress.show(VISITS_ROW);
     for repetition in 0..context.repetitions {

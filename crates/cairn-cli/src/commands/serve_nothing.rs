@@ -1,0 +1,54 @@
+//! `cairn serve-nothing`: the yardstick of `cairn lab`, started by it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn::FileSystem;
+use cairn_fuse::MountOptions;
+use cairn_lab::nothing::Nothing;
+
+use crate::failure::{Failure, Outcome, Status};
+
+/// Arguments of `serve-nothing`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  cairn serve-nothing /mnt data=1G
+
+Stays in the foreground until it is unmounted.")]
+pub struct Args {
+    /// An empty directory.
+    mountpoint: PathBuf,
+    /// Files that are there at first, as NAME=SIZE.
+    #[arg(value_parser = file)]
+    files: Vec<(String, u64)>,
+}
+
+fn file(text: &str) -> Result<(String, u64), String> {
+    let (name, size) = text.split_once('=').ok_or("give NAME=SIZE, as in data=1G")?;
+    let size = cairn::image::parse_size(size).ok_or_else(|| format!("'{size}' is not a number of bytes"))?;
+    Ok((name.to_owned(), size))
+}
+
+/// Mounts and serves until unmounted.
+///
+/// # Errors
+/// The mount point does not allow it, or the connection to the kernel breaks.
+pub fn run(args: &Args) -> Outcome {
+    let nothing = Nothing::new(args.files.iter().map(|(name, size)| (name.as_str(), *size)));
+    let filesystem: Arc<dyn FileSystem> = Arc::new(nothing);
+    let options = MountOptions { source: "nothing".into(), ..MountOptions::default() };
+    let failed = |error: cairn_fuse::Error| Failure::new(Status::Failed, error.to_string());
+    cairn_fuse::mount(filesystem, &args.mountpoint, &options).map_err(failed)?.run().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file;
+
+    #[test]
+    fn files_are_given_by_name_and_size() {
+        assert_eq!(file("data=1G"), Ok(("data".into(), 1 << 30)));
+        assert!(file("data").is_err() && file("data=x").is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! `cairn lab`: the structure of its results, and the counts that do not depend on the machine's speed.
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn lab(args: &[&str]) -> (i32, String, String) {
+    let output = Command::cargo_bin("cairn").unwrap().arg("lab").args(args).env_remove("CAIRN_LOG").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The JSON of a run at quick scale with two repetitions.
+fn json(args: &[&str]) -> Value {
+    let (code, stdout, stderr) = lab(&[args, &["--scale", "quick", "--reps", "2", "--json"]].concat());
+    assert_eq!((code, stderr.as_str()), (0, ""), "no progress where there is no terminal");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+fn section<'r>(record: &'r Value, id: &str) -> &'r Value {
+    let sections = record["sections"].as_array().unwrap();
+    sections.iter().find(|section| section["id"] == id).unwrap_or_else(|| panic!("no section {id}"))
+}
+
+/// The median of a metric.
+fn median(record: &Value, id: &str, row: &str, subject: &str, metric: &str) -> f64 {
+    let rows = section(record, id)["rows"].as_array().unwrap();
+    let found = rows.iter().find(|line| line["row"] == row && line["subject"] == subject);
+    let value = &found.unwrap_or_else(|| panic!("no row {row} of {subject}"))["values"][metric]["median"];
+    value.as_f64().unwrap_or_else(|| panic!("{row}, {subject}: no {metric}"))
+}
+
+/// Every figure has as many samples as there were repetitions, in order and finite; every goal has a verdict.
+fn check_structure(record: &Value, experiment: &str) {
+    assert_eq!(record["schema"], 1);
+    assert_eq!(record["experiment"], experiment);
+    assert_eq!((&record["scale"], &record["repetitions"]), (&Value::from("quick"), &Value::from(2)));
+    assert!(record["machine"]["memory_bytes"].as_u64() > Some(0));
+    assert!(record["command"].as_str().unwrap().starts_with(&format!("cairn lab {experiment}")));
+    for section in record["sections"].as_array().unwrap() {
+        assert!(!section["rows"].as_array().unwrap().is_empty(), "{section}");
+        for row in section["rows"].as_array().unwrap() {
+            for (name, spread) in row["values"].as_object().unwrap() {
+                let figure = |key: &str| spread[key].as_f64().unwrap();
+                let order = ["min", "q1", "median", "q3", "max"].map(figure);
+                assert!(order.is_sorted() && order[0] >= 0.0, "{row} {name}");
+                assert_eq!(spread["samples"].as_array().unwrap().len(), 2, "{row} {name}");
+            }
+        }
+    }
+    for goal in record["goals"].as_array().unwrap() {
+        let measured = goal["measured"].is_number();
+        assert_eq!(measured, goal["verdict"] != "not_measured", "{goal}");
+    }
+}
+
+#[test]
+fn experiments_are_listed() {
+    let (code, stdout, _) = lab(&["list"]);
+    assert_eq!(code, 0);
+    for name in ["buffered-io", "async-checkpoint", "checkpoint-clean"] {
+        assert!(stdout.lines().any(|line| line.starts_with(name)), "{stdout}");
+    }
+    let list: Value = serde_json::from_str(&lab(&["list", "--json"]).1).unwrap();
+    assert!(list.as_array().unwrap().iter().all(|entry| entry["question"].as_str().unwrap().ends_with('?')));
+}
+
+#[test]
+fn wrong_names_and_paths_are_told_at_once() {
+    let (code, _, stderr) = lab(&["bufered-io"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("bufered-io") && stderr.contains("buffered-io"), "{stderr}");
+    let (code, stdout, stderr) = lab(&["buffered-io", "--html", "/no/such/report.html"]);
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(stderr.contains("/no/such/report.html"), "{stderr}");
+}
+
+#[test]
+fn buffered_io_in_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("report.html");
+    let record = json(&["buffered-io", "--no-mount", "--html", page.to_str().unwrap()]);
+    check_structure(&record, "buffered-io");
+    let rows = |id| section(&record, id)["rows"].as_array().unwrap().len();
+    assert_eq!(rows("reads"), 9 * 2);
+    assert_eq!(rows("writes-cached"), 6 * 3);
+    assert_eq!((rows("writes-ramdisk"), rows("writes-disk")), (12 * 2, 12 * 2));
+    large_paths_ask_less(&record);
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("<svg") && html.contains("ramdisk append sync 64K"));
+}
+
+/// A mapping call and a folio for each megabyte where the per-block path has 256.
+fn large_paths_ask_less(record: &Value) {
+    for row in ["cached append 1M", "cached overwrite 1M"] {
+        let of = |subject, metric| median(record, "writes-cached", row, subject, metric);
+        assert!(of("buffered_iomap", "map_calls_per_mib") <= 1.0, "{row}");
+        assert!(of("nobuffered_iomap", "map_calls_per_mib") >= 256.0, "{row}");
+        assert!(of("buffered_iomap", "folios_per_mib") <= 2.0, "{row}");
+        assert!(of("nobuffered_iomap", "folios_per_mib") >= 256.0, "{row}");
+        assert_eq!(of("buffered_iomap", "journal_blocks_per_mib"), 0.0, "{row}: nothing is written back");
+    }
+    let hole = |subject| median(record, "reads", "hole 1M", subject, "map_calls_per_mib");
+    assert!(hole("buffered_iomap") <= 1.0 && hole("nobuffered_iomap") >= 256.0);
+    let peak = median(record, "memory", "write 10 × the budget", "buffered_iomap", "peak_of_budget");
+    assert!((0.1..=1.0).contains(&peak), "{peak}");
+    let logged = |row| median(record, "writes-ramdisk", row, "buffered_iomap", "journal_blocks_per_mib");
+    assert!(logged("ramdisk append sync 4K") > logged("ramdisk append write-back 4K"));
+}
+
+#[test]
+fn buffered_io_through_mounts() {
+    let record = json(&["buffered-io"]);
+    check_structure(&record, "buffered-io");
+    for subject in ["cairn", "kernel", "fuse2fs"] {
+        for row in ["ramdisk 1M", "disk append sync 1M", "cached random overwrite 4K"] {
+            assert!(median(&record, "mounted", row, subject, "mib_per_s") > 0.0, "{row} {subject}");
+        }
+    }
+    let journal = |subject| median(&record, "journal", "append sync 1M", subject, "journal_blocks_per_mib");
+    assert!(journal("kernel") > 0.0 && journal("buffered_iomap") > 0.0);
+}
+
+#[test]
+fn async_checkpoint_in_process() {
+    let record = json(&["async-checkpoint", "--no-mount"]);
+    check_structure(&record, "async-checkpoint");
+    for id in ["journal-4m", "journal-16m", "journal-1g"] {
+        assert_eq!(section(&record, id)["rows"].as_array().unwrap().len(), 7 * 2);
+        // Each fsync is durable: somebody committed.
+        assert!(median(&record, id, "-S 1", "async_checkpoint", "transactions") > 1.0);
+    }
+    assert_eq!(median(&record, "journal-1g", "-S 3", "noasync_checkpoint", "stalls"), 0.0);
+    assert_eq!(median(&record, "shared-commits", "1 thread", "noasync_checkpoint", "files_per_commit"), 1.0);
+}
+
+#[test]
+fn checkpoint_clean_looks_at_no_more_than_it_must() {
+    let record = json(&["checkpoint-clean"]);
+    check_structure(&record, "checkpoint-clean");
+    for (mode, most) in [("counted", 1.0), ("bail_out", 1.0)] {
+        let subject = format!("checkpoint_clean={mode}");
+        let looks = median(&record, "commit-cost", "10000 listed", &subject, "looks_per_commit");
+        assert!(looks <= most, "{mode}: {looks}");
+        // The regression of 2023: a walk that went on past what it could not free.
+        let row = "-s 1024 -n 10000 -D 100 -N 100";
+        let excess = median(&record, "visits", row, &subject, "looks_beyond_freed_per_cleaning");
+        assert!(excess <= 1.0, "{mode}: {excess}");
+    }
+    let scan = median(&record, "commit-cost", "10000 listed", "checkpoint_clean=scan", "looks_per_commit");
+    assert!(scan >= 10_000.0, "{scan}");
+}
