@@ -1,21 +1,76 @@
 //! The F2FS format: reading, writing, making.
 //!
-//! `format` decodes and encodes and does no I/O; everything else is built on it.
+//! Layers inside the crate, downward only: [`volume`] and the `vfs` front wire the parts; `inode`, `dir`, `xattr` and
+//! `compress` know files and directories; below them is the write core ([`store`]): `node`, `nat`, `segment`, `space`,
+//! `gate` and `checkpoint`; `format` decodes and encodes and does no I/O.
 
 #![forbid(unsafe_code)]
 
 pub mod blocks;
 pub mod checkpoint;
+pub mod compress;
 pub mod corrupt;
+pub mod dir;
 pub mod error;
 pub mod format;
 pub mod gate;
+pub mod info;
+pub mod inode;
+pub mod mkfs;
+pub mod mount;
 pub mod nat;
 pub mod node;
+pub mod options;
 pub mod recovery;
 pub mod segment;
 pub mod space;
 pub mod store;
+mod vfs;
+pub mod volume;
+pub mod xattr;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use cairn_base::Ino;
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
 
 pub use corrupt::Corrupt;
 pub use error::{Error, Result};
+pub use info::Info;
+pub use mount::{Probe, inspect, probe};
+pub use options::MountOptions;
+
+/// The root directory.
+pub const ROOT_INO: Ino = format::units::Nid::ROOT.ino();
+
+/// A mounted F2FS volume: a [`cairn_vfs::FileSystem`].
+pub struct F2fs {
+    volume: Arc<volume::Volume>,
+    next_handle: AtomicU64,
+}
+
+impl F2fs {
+    /// Opens a volume. Nothing is written; what was fsynced since the last checkpoint is replayed in memory.
+    /// [`F2fs::read_only_reason`] says why it cannot be written.
+    ///
+    /// # Errors
+    /// There is no such filesystem, it is damaged, or the device failed.
+    pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Self>> {
+        let volume = Arc::new(mount::open(device, runtime, options)?);
+        Ok(Arc::new(Self { volume, next_handle: AtomicU64::new(1) }))
+    }
+
+    /// Why nothing can be written, if that is so.
+    #[must_use]
+    pub fn read_only_reason(&self) -> Option<Arc<str>> {
+        self.volume.read_only_reason()
+    }
+
+    /// The mounted volume's parts, for statistics and tests.
+    #[must_use]
+    pub fn volume(&self) -> &Arc<volume::Volume> {
+        &self.volume
+    }
+}

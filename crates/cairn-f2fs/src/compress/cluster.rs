@@ -1,0 +1,111 @@
+//! The contents of one cluster, unpacked, and the few that are kept.
+//!
+//! Locking: the cache's mutex (rank LEAF) is never held while something is read or unpacked.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_block::{Batch, BlockDevice, Durability, IoBuf, Request};
+
+use super::{pointers, unpack};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::checksum::{MAGIC, crc32};
+use crate::format::inode::Inode as Record;
+use crate::format::units::{BLOCK_SIZE, BlockAddr, Nid};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// Clusters kept: at most 16 MiB.
+const KEPT: usize = 16;
+/// Bytes before the packed data: length, checksum, 16 reserved.
+const HEADER: usize = 24;
+/// Bit of `i_compress_flag`: clusters have a checksum.
+const HAS_CHECKSUM: u16 = 1;
+
+type Key = (Nid, u64);
+
+/// The clusters that were unpacked last.
+pub struct ClusterCache {
+    kept: Mutex<VecDeque<(Key, Arc<[u8]>)>>,
+}
+
+impl Default for ClusterCache {
+    fn default() -> Self {
+        Self { kept: Mutex::new(Rank::LEAF, VecDeque::new()) }
+    }
+}
+
+impl ClusterCache {
+    fn get(&self, key: Key) -> Option<Arc<[u8]>> {
+        let mut kept = self.kept.lock();
+        let index = kept.iter().position(|(known, _)| *known == key)?;
+        let entry = kept.remove(index)?;
+        kept.push_front(entry.clone());
+        Some(entry.1)
+    }
+
+    fn put(&self, key: Key, contents: Arc<[u8]>) {
+        let mut kept = self.kept.lock();
+        kept.push_front((key, contents));
+        kept.truncate(KEPT);
+    }
+}
+
+/// The contents of the cluster that starts at a block: always a whole cluster.
+pub(super) fn contents(volume: &Volume, inode: &Inode, record: &Record, start: u64) -> Result<Arc<[u8]>> {
+    let key = (inode.nid, start);
+    if let Some(contents) = volume.clusters.get(key) {
+        return Ok(contents);
+    }
+    let list = pointers(volume, inode, record, start)?;
+    let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
+        Arc::from(unpacked(volume, inode, record, start, &list)?)
+    } else {
+        Arc::from(plain(&*volume.device, &list)?)
+    };
+    volume.clusters.put(key, contents.clone());
+    Ok(contents)
+}
+
+fn plain(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
+    let mut contents = vec![0; list.len() * BLOCK_SIZE];
+    let present: Vec<BlockAddr> = list.iter().copied().filter(|addr| addr.is_address()).collect();
+    let read = read_blocks(device, &present)?;
+    let places = contents.chunks_exact_mut(BLOCK_SIZE).zip(list).filter(|(_, addr)| addr.is_address());
+    for ((place, _), block) in places.zip(read.chunks_exact(BLOCK_SIZE)) {
+        place.copy_from_slice(block);
+    }
+    Ok(contents)
+}
+
+fn read_blocks(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
+    let read = |addr: &BlockAddr| Request::Read { offset: addr.bytes(), buf: IoBuf::zeroed(BLOCK_SIZE) };
+    let requests = list.iter().map(read).collect();
+    let blocks = device.submit(Batch { requests, durability: Durability::default() }).wait()?;
+    Ok(blocks.iter().flat_map(|block| block.iter().copied()).collect())
+}
+
+fn unpacked(volume: &Volume, inode: &Inode, record: &Record, start: u64, list: &[BlockAddr]) -> Result<Vec<u8>> {
+    let bad = |what, value: u64| Corrupt::Cluster { ino: inode.nid, block: start, what, value };
+    let packed: Vec<BlockAddr> = list.iter().copied().skip(1).take_while(|addr| addr.is_address()).collect();
+    let bytes = read_blocks(&*volume.device, &packed)?;
+    let word = |at: usize| -> Option<u32> { Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?)) };
+    let (Some(len), Some(stored)) = (word(0), word(4)) else {
+        return Err(bad("the cluster has no block of data", 0).into());
+    };
+    let data = bytes.get(HEADER..HEADER + len as usize);
+    let data = data.ok_or_else(|| bad("the packed data is longer than its blocks", len.into()))?;
+    let extra = record.extra.unwrap_or_default();
+    let computed = crc32(MAGIC, data);
+    if extra.compress_flag & HAS_CHECKSUM != 0 && stored != computed {
+        let place = inode.nid.get().into();
+        return Err(Corrupt::Checksum { what: "compressed cluster of inode", place, stored, computed }.into());
+    }
+    let size = list.len() * BLOCK_SIZE;
+    let mut contents = unpack::unpack(extra.compress_algorithm, data, size).map_err(|what| bad(what, len.into()))?;
+    // The last cluster of a file may have been packed without what is behind its end.
+    contents.resize(size, 0);
+    Ok(contents)
+}

@@ -1,0 +1,83 @@
+//! Compressed files: clusters of 4 to 256 blocks, each packed by itself.
+//!
+//! The first pointer of a packed cluster is the mark `COMPRESS`; the blocks of the packed data follow it, the rest is holes.
+//! Packed data begins with its length, a checksum (used if the inode says so) and 16 bytes that are reserved. A cluster that
+//! did not get smaller has ordinary pointers.
+//!
+//! Compressed files do not go through the page cache: whole clusters are unpacked and the last few of the volume are kept.
+
+mod cluster;
+mod lzo;
+mod unpack;
+
+use cairn_base::Pba;
+
+pub use cluster::ClusterCache;
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::inode::Inode as Record;
+use crate::format::units::{BLOCK_BYTES, BlockAddr};
+use crate::inode::Inode;
+use crate::node::tree::{self, Leaf};
+use crate::volume::Volume;
+
+/// Reads from a compressed file of `size` bytes; `offset` is before its end.
+///
+/// # Errors
+/// A cluster or the node tree is damaged, or the device failed.
+pub fn read(volume: &Volume, inode: &Inode, size: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    let record = inode.record();
+    let blocks = u64::from(record.cluster_blocks().unwrap_or(1));
+    let cluster_bytes = blocks * BLOCK_BYTES;
+    let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
+    let buf_len = buf.len().min(left);
+    let mut done = 0;
+    while done < buf_len {
+        let at = offset + done as u64;
+        let contents = cluster::contents(volume, inode, &record, at / cluster_bytes * blocks)?;
+        let from = usize::try_from(at % cluster_bytes).unwrap_or(0);
+        let copied = crate::inode::data::copy_from(&contents, from as u64, &mut buf[done..buf_len]);
+        // Clusters are never shorter than they must be.
+        assert!(copied > 0, "a cluster of {} bytes has none at {from}", contents.len());
+        done += copied;
+    }
+    Ok(done)
+}
+
+/// The pointers of the cluster that starts at a block; all holes where nothing is.
+fn pointers(volume: &Volume, inode: &Inode, record: &Record, start: u64) -> Result<Vec<BlockAddr>> {
+    let blocks = record.cluster_blocks().unwrap_or(1);
+    let pointers = match tree::find(&volume.nodes, inode.nid, record, start)? {
+        Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; blocks as usize]),
+        Leaf::Node(pointers) => pointers,
+    };
+    // Clusters do not cross nodes.
+    let list: Vec<BlockAddr> = (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
+    for (index, addr) in list.iter().enumerate() {
+        tree::check_pointer(*addr, inode.nid, start + index as u64, &volume.layout)?;
+        if index > 0 && *addr == BlockAddr::COMPRESS {
+            let what = "the mark of a compressed cluster is not at its start";
+            let block = start + index as u64;
+            return Err(Corrupt::Mapping { ino: inode.nid, block, what, value: addr.get().into() }.into());
+        }
+    }
+    Ok(list)
+}
+
+/// Is the cluster that starts at a block packed?
+///
+/// # Errors
+/// The node tree is damaged, or the device failed.
+pub fn is_compressed(volume: &Volume, inode: &Inode, start: u64) -> Result<bool> {
+    Ok(pointers(volume, inode, &inode.record(), start)?.first() == Some(&BlockAddr::COMPRESS))
+}
+
+/// The first block of the packed data of a cluster.
+///
+/// # Errors
+/// As [`is_compressed`].
+pub fn first_address(volume: &Volume, inode: &Inode, start: u64) -> Result<Option<Pba>> {
+    let pointers = pointers(volume, inode, &inode.record(), start)?;
+    Ok(pointers.iter().find(|addr| addr.is_address()).map(|addr| addr.pba()))
+}

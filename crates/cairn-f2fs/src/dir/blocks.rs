@@ -1,0 +1,102 @@
+//! The blocks of a directory.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_cache::mapper::{Place, Run};
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::dentry::{MAX_DEPTH, bucket_blocks, buckets};
+use crate::format::units::BLOCK_BYTES;
+use crate::inode::Inode;
+use crate::inode::mapper::{InodeMapper, block_address};
+use crate::volume::Volume;
+
+/// One block, immutable; `None` where the directory has a hole.
+///
+/// # Errors
+/// The node tree is damaged, or the device failed.
+pub fn read(volume: &Volume, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+    Ok(match block_address(volume, inode, block)? {
+        Some(pba) => Some(volume.buffers.get(pba)?.image()),
+        None => None,
+    })
+}
+
+/// Blocks up to the end of the directory.
+#[must_use]
+pub fn count(inode: &Inode) -> u64 {
+    let state = inode.state.read();
+    state.record.size.div_ceil(BLOCK_BYTES).min(state.record.shape().max_blocks())
+}
+
+/// Calls `visit` for each block from `start` on until it returns false.
+///
+/// # Errors
+/// The node tree is damaged, the directory has more blocks than the volume, or the device failed; or `visit` fails.
+pub fn for_each(
+    volume: &Volume,
+    inode: &Inode,
+    start: u64,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<bool>,
+) -> Result<()> {
+    let end = count(inode);
+    let mapper = InodeMapper::new(volume, inode);
+    let mut visited = 0;
+    let mut block = start;
+    while block < end {
+        let mapping = mapper.find(Run { start: FileBlock(block), len: end - block })?;
+        let len = mapping.run.len.min(end - block);
+        if let Place::Mapped(pba) = mapping.place {
+            visited += len;
+            if visited > volume.layout.main_blocks() {
+                let what = "the directory has more blocks than the volume";
+                return Err(Corrupt::Mapping { ino: inode.nid, block, what, value: visited }.into());
+            }
+            volume.buffers.prefetch(pba, len);
+            for index in 0..len {
+                let image = volume.buffers.get(cairn_base::Pba(pba.get() + index))?.image();
+                if !visit(block + index, &image)? {
+                    return Ok(());
+                }
+            }
+        }
+        block = block.saturating_add(len);
+    }
+    Ok(())
+}
+
+/// The number of buckets at the level of a block, and the bucket that the block belongs to.
+#[must_use]
+pub fn bucket_of(block: u64, dir_level: u8) -> Option<(u64, u64)> {
+    let mut start = 0;
+    for level in 0..MAX_DEPTH {
+        let len = buckets(level, dir_level) * bucket_blocks(level);
+        if block < start + len {
+            return Some((buckets(level, dir_level), (block - start) / bucket_blocks(level)));
+        }
+        start += len;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::dentry::bucket_start;
+
+    #[test]
+    fn buckets_are_found_from_their_blocks() {
+        for dir_level in [0, 1, 5] {
+            for hash in [0, 1, 77, 0xffff_ffff_u32] {
+                for level in 0..12 {
+                    let block = bucket_start(level, dir_level, hash) + 1;
+                    let (count, bucket) = bucket_of(block, dir_level).unwrap();
+                    assert_eq!((count, bucket), (buckets(level, dir_level), u64::from(hash) % count));
+                }
+            }
+        }
+        assert_eq!(bucket_of(u64::MAX, 0), None);
+    }
+}

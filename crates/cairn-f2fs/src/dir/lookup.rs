@@ -1,0 +1,117 @@
+//! Finding a name.
+
+use cairn_vfs::{Error as VfsError, FileKind};
+
+use super::{bad_name, blocks, check_entry, depth};
+use crate::error::Result;
+use crate::format::dentry::{Dentries, Dentry, bucket_blocks, bucket_start};
+use crate::format::features::Features;
+use crate::format::hash::name_hash;
+use crate::format::inode::FileFlags;
+use crate::format::units::{NAME_MAX, Nid};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// Where a name leads.
+pub type Target = (Nid, Option<FileKind>);
+
+/// How the names of a directory are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compare {
+    Exactly,
+    /// The directory ignores case: names of ASCII letters are compared so; others exactly, in a search of all blocks,
+    /// as their hash is that of a folded form that Cairn does not compute.
+    IgnoringCase,
+}
+
+/// The inode that a name leads to; `None` if the directory has no such name.
+///
+/// # Errors
+/// It is no directory, encrypted or damaged, the name is too long, or the device failed.
+pub fn find(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
+    if directory.kind != FileKind::Directory {
+        return Err(VfsError::NotDirectory.into());
+    }
+    if name.len() > NAME_MAX {
+        return Err(VfsError::NameTooLong.into());
+    }
+    directory.check_readable(volume)?;
+    let added = volume.nodes.overlay().entries(directory.nid).and_then(|entries| entries.get(name));
+    if let Some((nid, kind)) = added {
+        return Ok(Some((*nid, Some(*kind))));
+    }
+    let folds = directory.state.read().record.flags.contains(FileFlags::CASEFOLD);
+    let compare = match folds && volume.layout.features.contains(Features::CASEFOLD) {
+        true => Compare::IgnoringCase,
+        false => Compare::Exactly,
+    };
+    if directory.is_inline() {
+        return find_inline(volume, directory, name, compare);
+    }
+    if compare == Compare::IgnoringCase && !name.is_ascii() {
+        return find_everywhere(volume, directory, name);
+    }
+    find_hashed(volume, directory, name, compare)
+}
+
+fn matches(entry: &Dentry<'_>, name: &[u8], compare: Compare) -> bool {
+    match compare {
+        Compare::Exactly => entry.name == name,
+        Compare::IgnoringCase => entry.name.eq_ignore_ascii_case(name),
+    }
+}
+
+fn find_in(
+    volume: &Volume,
+    directory: Nid,
+    block: u64,
+    dentries: Dentries<'_>,
+    wanted: impl Fn(&Dentry<'_>) -> bool,
+) -> Result<Option<Target>> {
+    for entry in dentries.iter() {
+        let entry = entry.map_err(|bad| bad_name(directory, block, bad))?;
+        if wanted(&entry) {
+            check_entry(directory, block, &entry, &volume.layout)?;
+            return Ok(Some((entry.ino, entry.kind)));
+        }
+    }
+    Ok(None)
+}
+
+fn find_inline(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Target>> {
+    let image = volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
+    let range = directory.record().inline_data_range();
+    let dentries = Dentries::new(image.get(range).unwrap_or_default());
+    find_in(volume, directory.nid, 0, dentries, |entry| matches(entry, name, compare))
+}
+
+fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Target>> {
+    let hash = match compare {
+        Compare::Exactly => name_hash(name),
+        Compare::IgnoringCase => name_hash(&name.to_ascii_lowercase()),
+    };
+    let dir_level = directory.state.read().record.dir_level;
+    let end = blocks::count(directory);
+    for level in 0..depth(directory) {
+        let start = bucket_start(level, dir_level, hash);
+        for block in start..(start + bucket_blocks(level)).min(end) {
+            let Some(image) = blocks::read(volume, directory, block)? else { continue };
+            let wanted = |entry: &Dentry<'_>| entry.hash == hash && matches(entry, name, compare);
+            let found = find_in(volume, directory.nid, block, Dentries::new(&image), wanted)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn find_everywhere(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
+    let mut found = None;
+    blocks::for_each(volume, directory, 0, |block, image| {
+        let wanted = |entry: &Dentry<'_>| entry.name == name;
+        found = find_in(volume, directory.nid, block, Dentries::new(image), wanted)?;
+        Ok(found.is_none())
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,43 @@
+//! Directories: entries in the inode, or in blocks of a hashed, multi-level table.
+//!
+//! Level `l` has `buckets(l)` buckets of 2 blocks (4 from level 31 on); a name is in the bucket of its hash at one of the
+//! levels in use. Blocks of the table may be holes.
+//!
+//! Locking: callers hold `namespace` of the directory.
+
+pub mod blocks;
+pub mod lookup;
+pub mod readdir;
+
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::dentry::{BadName, Dentry};
+use crate::format::layout::Layout;
+use crate::format::units::Nid;
+use crate::inode::Inode;
+
+/// The levels in use: never more than the format has.
+fn depth(inode: &Inode) -> u32 {
+    inode.state.read().record.current_depth.min(crate::format::dentry::MAX_DEPTH)
+}
+
+fn bad_name(directory: Nid, block: u64, bad: BadName) -> Error {
+    let what = "the name is too long for its place";
+    let slot = bad.slot as u32;
+    Corrupt::Directory { ino: directory, block, slot, what, value: bad.name_len.into() }.into()
+}
+
+/// Checks what an entry says before anybody follows it.
+fn check_entry(directory: Nid, block: u64, entry: &Dentry<'_>, layout: &Layout) -> Result<()> {
+    let bad = |what, value: u32| {
+        let slot = entry.slot as u32;
+        Err(Corrupt::Directory { ino: directory, block, slot, what, value: value.into() }.into())
+    };
+    if !layout.is_nid(entry.ino) || entry.ino < Nid::ROOT {
+        return bad("there is no such inode number", entry.ino.get());
+    }
+    match entry.name.iter().find(|byte| matches!(byte, 0 | b'/')) {
+        Some(byte) => bad("the name has a byte that no name can have", (*byte).into()),
+        None => Ok(()),
+    }
+}

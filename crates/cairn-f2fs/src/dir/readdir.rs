@@ -1,0 +1,112 @@
+//! Listing entries.
+//!
+//! A position is `block << 8 | slot` of where to go on (inline entries count as block 0, and keep their slots when they move
+//! to a block). Entries that roll-forward added come behind all others.
+
+use cairn_base::Ino;
+use cairn_vfs::{DirEntry, Error as VfsError, FileKind};
+
+use super::{bad_name, blocks, check_entry};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::dentry::{Dentries, Dentry, slots_for};
+use crate::format::units::Nid;
+use crate::inode::Inode;
+use crate::recovery::overlay::AddedEntries;
+use crate::volume::Volume;
+
+const SLOT_BITS: u32 = 8;
+/// Where the positions of added entries begin.
+const ADDED: u64 = 1 << 62;
+
+/// Lists entries from `position` on as long as `emit` returns true.
+///
+/// # Errors
+/// It is no directory, encrypted or damaged, or the device failed.
+pub fn read(volume: &Volume, directory: &Inode, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    if directory.kind != FileKind::Directory {
+        return Err(VfsError::NotDirectory.into());
+    }
+    directory.check_readable(volume)?;
+    let added = volume.nodes.overlay().entries(directory.nid);
+    let mut listing = Listing { volume, directory: directory.nid, added, emit };
+    if position < ADDED {
+        let (block, slot) = (position >> SLOT_BITS, (position & ((1 << SLOT_BITS) - 1)) as usize);
+        let goes_on = match directory.is_inline() {
+            true => listing.inline(directory, block, slot)?,
+            false => listing.blocks(directory, block, slot)?,
+        };
+        if !goes_on {
+            return Ok(());
+        }
+    }
+    listing.added(position.saturating_sub(ADDED));
+    Ok(())
+}
+
+struct Listing<'a> {
+    volume: &'a Volume,
+    directory: Nid,
+    added: Option<&'a AddedEntries>,
+    emit: &'a mut dyn FnMut(DirEntry) -> bool,
+}
+
+impl Listing<'_> {
+    fn inline(&mut self, directory: &Inode, block: u64, slot: usize) -> Result<bool> {
+        if block > 0 {
+            return Ok(true);
+        }
+        let image = self.volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
+        let range = directory.record().inline_data_range();
+        self.slots(image.get(range).unwrap_or_default(), 0, slot, |_| true)
+    }
+
+    fn blocks(&mut self, directory: &Inode, block: u64, slot: usize) -> Result<bool> {
+        let dir_level = directory.state.read().record.dir_level;
+        let mut goes_on = true;
+        blocks::for_each(self.volume, directory, block, |index, image| {
+            let from = if index == block { slot } else { 0 };
+            let bucket = blocks::bucket_of(index, dir_level);
+            // A name elsewhere than in its bucket could not be found; one block at two places would list twice.
+            let fits = |entry: &Dentry<'_>| bucket.is_some_and(|(count, at)| u64::from(entry.hash) % count == at);
+            goes_on = self.slots(image, index, from, fits)?;
+            Ok(goes_on)
+        })?;
+        Ok(goes_on)
+    }
+
+    fn slots(&mut self, bytes: &[u8], block: u64, from: usize, fits: impl Fn(&Dentry<'_>) -> bool) -> Result<bool> {
+        let dentries = Dentries::new(bytes);
+        let mut slot = from;
+        while let Some(entry) = dentries.next(slot) {
+            let entry = entry.map_err(|bad| bad_name(self.directory, block, bad))?;
+            slot = entry.slot + slots_for(entry.name.len());
+            check_entry(self.directory, block, &entry, &self.volume.layout)?;
+            if !fits(&entry) {
+                let what = "the name is in a bucket that its hash does not lead to";
+                let (slot, value) = (entry.slot as u32, entry.hash.into());
+                return Err(Corrupt::Directory { ino: self.directory, block, slot, what, value }.into());
+            }
+            if self.added.is_some_and(|added| added.contains_key(entry.name)) {
+                continue;
+            }
+            let next = block << SLOT_BITS | slot as u64;
+            let (ino, name) = (Ino(entry.ino.get().into()), entry.name.to_vec());
+            if !(self.emit)(DirEntry { ino, kind: entry.kind, name, next }) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn added(&mut self, from: u64) {
+        let Some(added) = self.added else { return };
+        for (index, (name, (nid, kind))) in (0_u64..).zip(added).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            let next = ADDED + index + 1;
+            let entry = DirEntry { ino: nid.ino(), kind: Some(*kind), name: name.clone(), next };
+            if !(self.emit)(entry) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What `cairn info` shows of a volume, read from its superblock and its latest checkpoint.
+
+use crate::checkpoint::Loaded;
+use crate::format::checkpoint::CheckpointFlags;
+use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
+use crate::format::units::BLOCK_SIZE;
+
+/// Facts of a volume.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Info {
+    /// Label.
+    pub label: String,
+    /// UUID.
+    pub uuid: String,
+    /// Version of the format.
+    pub version: String,
+    /// Bytes a block.
+    pub block_size: u32,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Feature names.
+    pub features: Vec<String>,
+    /// How cairn opens it: "read-write", or the reason why not.
+    pub access: String,
+    /// Segments of the main area, of 2 MiB.
+    pub main_segments: u32,
+    /// Segments a section.
+    pub segments_per_section: u32,
+    /// Sections a zone.
+    pub sections_per_zone: u32,
+    /// What the checkpoint says, if there is a valid one.
+    pub checkpoint: Option<CheckpointInfo>,
+    /// "clean", "not unmounted", "has errors", "no valid checkpoint".
+    pub state: &'static str,
+}
+
+/// Facts of a checkpoint.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct CheckpointInfo {
+    /// Version.
+    pub version: u64,
+    /// Flags, as stored.
+    pub flags: String,
+    /// Blocks that users may have.
+    pub user_blocks: u64,
+    /// Blocks in use.
+    pub valid_blocks: u64,
+    /// Nodes in use.
+    pub valid_nodes: u32,
+    /// Inodes in use.
+    pub valid_inodes: u32,
+    /// Free segments.
+    pub free_segments: u32,
+    /// Segments kept for cleaning.
+    pub reserved_segments: u32,
+    /// Segments that users never get.
+    pub overprovision_segments: u32,
+}
+
+impl Info {
+    /// From the structures.
+    #[must_use]
+    pub fn of(superblock: &Superblock, layout: &Layout, loaded: Option<&Loaded>) -> Self {
+        let refused = superblock.features.read_only_reason();
+        Self {
+            label: superblock.label(),
+            uuid: uuid::Uuid::from_bytes(superblock.uuid).to_string(),
+            version: format!("{}.{}", superblock.major_ver, superblock.minor_ver),
+            block_size: BLOCK_SIZE as u32,
+            blocks: superblock.block_count,
+            features: superblock.features.names(),
+            access: refused.map_or_else(|| "read-write".into(), |reason| format!("read-only: {reason}")),
+            main_segments: layout.main_segments,
+            segments_per_section: layout.segs_per_sec,
+            sections_per_zone: layout.secs_per_zone,
+            checkpoint: loaded.map(CheckpointInfo::of),
+            state: state(loaded),
+        }
+    }
+}
+
+impl CheckpointInfo {
+    fn of(loaded: &Loaded) -> Self {
+        let checkpoint = &loaded.checkpoint;
+        Self {
+            version: checkpoint.version,
+            flags: format!("{:#x}", checkpoint.flags.bits()),
+            user_blocks: checkpoint.user_block_count,
+            valid_blocks: checkpoint.valid_block_count,
+            valid_nodes: checkpoint.valid_node_count,
+            valid_inodes: checkpoint.valid_inode_count,
+            free_segments: checkpoint.free_segment_count,
+            reserved_segments: checkpoint.rsvd_segment_count,
+            overprovision_segments: checkpoint.overprov_segment_count,
+        }
+    }
+}
+
+fn state(loaded: Option<&Loaded>) -> &'static str {
+    let Some(flags) = loaded.map(|loaded| loaded.checkpoint.flags) else { return "no valid checkpoint" };
+    if flags.intersects(CheckpointFlags::ERROR | CheckpointFlags::FSCK) {
+        "has errors"
+    } else if flags.contains(CheckpointFlags::UMOUNT) {
+        "clean"
+    } else {
+        "not unmounted"
+    }
+}

@@ -1,0 +1,67 @@
+//! What `stat` tells of an inode.
+
+use cairn_base::Ino;
+use cairn_vfs::{Attributes, FileKind, InodeFlags};
+
+use super::Inode;
+use crate::format::features::Features;
+use crate::format::inode::{FileFlags, InlineFlags, Inode as Record};
+use crate::format::units::BLOCK_SIZE;
+use crate::volume::Volume;
+
+const SECTORS_PER_BLOCK: u64 = BLOCK_SIZE as u64 / 512;
+
+/// All attributes.
+#[must_use]
+pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
+    let state = inode.state.read();
+    let record = &state.record;
+    let has_crtime = volume.layout.features.contains(Features::INODE_CRTIME);
+    let crtime = record.extra.filter(|extra| has_crtime && extra.has_crtime()).map(|extra| extra.crtime);
+    Attributes {
+        ino: Ino(inode.nid.get().into()),
+        generation: record.generation,
+        kind: inode.kind,
+        permissions: record.permissions.into(),
+        links: record.links,
+        uid: record.uid,
+        gid: record.gid,
+        size: record.size,
+        sectors: sectors(record),
+        block_size: BLOCK_SIZE as u32,
+        device: inode.device,
+        atime: record.atime,
+        mtime: record.mtime,
+        ctime: record.ctime,
+        crtime,
+        flags: flags(record),
+    }
+}
+
+/// The inode's own block does not count; inline contents count as what they would take of it.
+fn sectors(record: &Record) -> u64 {
+    let below = record.blocks.saturating_sub(1).saturating_mul(SECTORS_PER_BLOCK);
+    let inline_file = record.kind == FileKind::Regular && record.inline.contains(InlineFlags::DATA);
+    if inline_file || record.inline.contains(InlineFlags::DENTRY) {
+        below.saturating_add(record.size.div_ceil(512))
+    } else {
+        below
+    }
+}
+
+fn flags(record: &Record) -> InodeFlags {
+    let pairs = [
+        (FileFlags::SYNC, InodeFlags::SYNC),
+        (FileFlags::IMMUTABLE, InodeFlags::IMMUTABLE),
+        (FileFlags::APPEND, InodeFlags::APPEND),
+        (FileFlags::NODUMP, InodeFlags::NODUMP),
+        (FileFlags::NOATIME, InodeFlags::NOATIME),
+        (FileFlags::INDEX, InodeFlags::INDEX),
+        (FileFlags::DIRSYNC, InodeFlags::DIRSYNC),
+        (FileFlags::PROJINHERIT, InodeFlags::PROJINHERIT),
+    ];
+    let known = pairs.into_iter().filter(|(stored, _)| record.flags.contains(*stored));
+    let mut flags = known.fold(InodeFlags::empty(), |flags, (_, flag)| flags | flag);
+    flags.set(InodeFlags::INLINE_DATA, record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY));
+    flags
+}

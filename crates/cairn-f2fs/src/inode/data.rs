@@ -1,0 +1,169 @@
+//! Reading file contents.
+
+use cairn_base::FileBlock;
+use cairn_cache::mapper::{FileMapper, Place, Run};
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
+
+use super::Inode;
+use super::mapper::InodeMapper;
+use crate::compress;
+use crate::error::Result;
+use crate::format::units::BLOCK_BYTES;
+use crate::volume::Volume;
+
+/// `FIEMAP_EXTENT_*` of linux/fiemap.h.
+mod fiemap {
+    pub const LAST: u32 = 0x1;
+    pub const ENCODED: u32 = 0x8;
+    pub const DATA_INLINE: u32 = 0x200;
+}
+
+fn regular(inode: &Inode) -> Result<()> {
+    match inode.kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(VfsError::IsDirectory.into()),
+        _ => Err(VfsError::Invalid("not a regular file").into()),
+    }
+}
+
+/// Reads into `buf`; fewer bytes only at the end of the file.
+///
+/// # Errors
+/// It is no regular file, it is encrypted or damaged, or the device failed.
+pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+    regular(inode)?;
+    inode.check_readable(volume)?;
+    let _data = inode.data.read();
+    let size = inode.size();
+    if offset >= size || buf.is_empty() {
+        return Ok(0);
+    }
+    if inode.is_inline() {
+        let contents = inline_contents(volume, inode)?;
+        return Ok(copy_from(&contents, offset, buf));
+    }
+    if inode.record().cluster_blocks().is_some() {
+        return compress::read(volume, inode, size, offset, buf);
+    }
+    let mapper = InodeMapper::new(volume, inode);
+    Ok(if flags.contains(IoFlags::DIRECT) {
+        inode.cache.direct_read(&mapper, size, offset, buf)?
+    } else {
+        inode.cache.read(&mapper, size, offset, buf)?
+    })
+}
+
+/// Copies from `offset` on; returns the bytes copied.
+pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
+    let from = usize::try_from(offset).ok().and_then(|offset| contents.get(offset..)).unwrap_or_default();
+    let len = from.len().min(buf.len());
+    buf[..len].copy_from_slice(&from[..len]);
+    len
+}
+
+/// All contents of a file or link that lives in its inode.
+///
+/// # Errors
+/// The inode is damaged, or the device failed.
+pub fn inline_contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+    let image = volume.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
+    let record = inode.record();
+    let room = image.get(record.inline_data_range()).unwrap_or_default();
+    let len = usize::try_from(record.size).unwrap_or(usize::MAX).min(room.len());
+    Ok(room[..len].to_vec())
+}
+
+/// `SEEK_DATA` and `SEEK_HOLE`.
+///
+/// # Errors
+/// [`VfsError::NoData`] behind the last data; the node tree is damaged, or the device failed.
+pub fn seek(volume: &Volume, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+    let _data = inode.data.read();
+    let size = inode.size();
+    if offset >= size {
+        return Err(VfsError::NoData.into());
+    }
+    if inode.kind != FileKind::Regular || inode.is_inline() {
+        return Ok(if what == Seek::Data { offset } else { size });
+    }
+    let step = inode.record().cluster_blocks().unwrap_or(1).into();
+    let mut at = offset;
+    while at < size {
+        let (is_data, end) = classify(volume, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;
+        if is_data == (what == Seek::Data) {
+            return Ok(at);
+        }
+        at = end.saturating_mul(BLOCK_BYTES);
+    }
+    if what == Seek::Hole { Ok(size) } else { Err(VfsError::NoData.into()) }
+}
+
+/// Is there data at a block, and up to which block is that so? Compressed clusters (`step` blocks) are data as a whole.
+fn classify(volume: &Volume, inode: &Inode, block: u64, end: u64, step: u64) -> Result<(bool, u64)> {
+    if step > 1 && compress::is_compressed(volume, inode, block - block % step)? {
+        return Ok((true, block - block % step + step));
+    }
+    let len = if step > 1 { step - block % step } else { end - block };
+    let mapping = InodeMapper::new(volume, inode).lookup(Run { start: FileBlock(block), len })?;
+    let next = block.saturating_add(mapping.run.len);
+    Ok((!matches!(mapping.place, Place::Hole), next))
+}
+
+/// `FIEMAP`.
+///
+/// # Errors
+/// The node tree is damaged, or the device failed.
+pub fn extents(
+    volume: &Volume,
+    inode: &Inode,
+    offset: u64,
+    len: u64,
+    emit: &mut dyn FnMut(FileExtent) -> bool,
+) -> Result<()> {
+    let _data = inode.data.read();
+    let size = inode.size();
+    if inode.is_inline() {
+        if offset < size {
+            let flags = fiemap::DATA_INLINE | fiemap::LAST;
+            emit(FileExtent { logical: 0, physical: 0, length: size, flags });
+        }
+        return Ok(());
+    }
+    let step: u64 = inode.record().cluster_blocks().unwrap_or(1).into();
+    let blocks = size.div_ceil(BLOCK_BYTES);
+    let end = offset.saturating_add(len).div_ceil(BLOCK_BYTES).min(blocks);
+    let mut block = offset / BLOCK_BYTES / step * step;
+    let mut held: Option<FileExtent> = None;
+    while block < end {
+        let (found, next) = extent_at(volume, inode, block, blocks, step)?;
+        block = next;
+        let Some(found) = found else { continue };
+        if let Some(before) = held.replace(found) {
+            if !emit(before) {
+                return Ok(());
+            }
+        }
+    }
+    if let Some(mut last) = held {
+        if block >= blocks {
+            last.flags |= fiemap::LAST;
+        }
+        emit(last);
+    }
+    Ok(())
+}
+
+fn extent_at(volume: &Volume, inode: &Inode, block: u64, blocks: u64, step: u64) -> Result<(Option<FileExtent>, u64)> {
+    let logical = block * BLOCK_BYTES;
+    if step > 1 && compress::is_compressed(volume, inode, block)? {
+        let physical = compress::first_address(volume, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
+        let extent = FileExtent { logical, physical, length: step * BLOCK_BYTES, flags: fiemap::ENCODED };
+        return Ok((Some(extent), block + step));
+    }
+    let want = if step > 1 { step - block % step } else { blocks - block };
+    let mapping = InodeMapper::new(volume, inode).lookup(Run { start: FileBlock(block), len: want })?;
+    let next = block.saturating_add(mapping.run.len);
+    let Place::Mapped(pba) = mapping.place else { return Ok((None, next)) };
+    let length = mapping.run.len.min(blocks - block) * BLOCK_BYTES;
+    Ok((Some(FileExtent { logical, physical: pba.get() * BLOCK_BYTES, length, flags: 0 }), next))
+}

@@ -1,0 +1,39 @@
+//! Targets of symbolic links.
+
+use cairn_vfs::{Error as VfsError, FileKind};
+
+use super::{Inode, data, mapper};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::units::BLOCK_BYTES;
+use crate::volume::Volume;
+
+/// The target.
+///
+/// # Errors
+/// It is no link, its target is encrypted or damaged, or the device failed.
+pub fn read(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+    if inode.kind != FileKind::Symlink {
+        return Err(VfsError::Invalid("not a symbolic link").into());
+    }
+    inode.check_readable(volume)?;
+    let _data = inode.data.read();
+    let size = inode.size();
+    let expected = "the length of a link's target";
+    let bad = || Corrupt::Inode { ino: inode.nid, field: "i_size", value: size, expected };
+    if size == 0 || size >= BLOCK_BYTES {
+        return Err(bad().into());
+    }
+    let mut target = if inode.is_inline() {
+        data::inline_contents(volume, inode)?
+    } else {
+        let pba = mapper::block_address(volume, inode, 0)?.ok_or_else(bad)?;
+        volume.buffers.get(pba)?.image().to_vec()
+    };
+    target.truncate(usize::try_from(size).map_err(|_| bad())?);
+    // Writers differ in whether they count the NUL behind the target.
+    if let Some(end) = target.iter().position(|byte| *byte == 0) {
+        target.truncate(end);
+    }
+    if target.is_empty() { Err(bad().into()) } else { Ok(target) }
+}

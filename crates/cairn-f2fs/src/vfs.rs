@@ -1,0 +1,223 @@
+//! [`cairn_vfs::FileSystem`] for an F2FS volume: numbers in, numbers out; the work is done below.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cairn_base::Ino;
+use cairn_base::stats::Report;
+use cairn_vfs::{
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
+    Result, Seek, SetAttributes, VolumeStats, XattrMode,
+};
+
+use crate::corrupt::Corrupt;
+use crate::dir::{lookup, readdir};
+use crate::format::units::Nid;
+use crate::inode::{Inode, attributes, data, symlink};
+use crate::{F2fs, xattr};
+
+impl F2fs {
+    fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        Ok(self.volume.inode(ino)?)
+    }
+
+    fn attributes(&self, inode: &Inode) -> Attributes {
+        attributes::get(&self.volume, inode)
+    }
+
+    fn refuse<T>(&self) -> Result<T> {
+        Err(self.volume.refuse_write().into())
+    }
+
+    /// Takes a reference on an inode.
+    fn acquire(&self, ino: Ino) -> Result<Arc<Inode>> {
+        let inode = self.inode(ino)?;
+        self.volume.inodes.acquire(ino);
+        Ok(inode)
+    }
+
+    fn find(&self, parent: &Inode, name: &[u8]) -> crate::Result<Nid> {
+        if name == b"." {
+            return Ok(parent.nid);
+        }
+        let _namespace = parent.namespace.read();
+        Ok(lookup::find(&self.volume, parent, name)?.ok_or(Error::NotFound)?.0)
+    }
+}
+
+/// A number that an entry leads to must be in use.
+fn dangling(parent: Nid, child: Nid) -> impl FnOnce(Error) -> Error {
+    move |error| match error {
+        Error::Stale => {
+            let what = "an entry leads to an inode that does not exist";
+            let (block, slot, value) = (0, 0, child.get().into());
+            Error::Corrupt(Arc::new(Corrupt::Directory { ino: parent, block, slot, what, value }))
+        }
+        other => other,
+    }
+}
+
+impl FileSystem for F2fs {
+    fn root(&self) -> Ino {
+        crate::ROOT_INO
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let parent = self.inode(parent)?;
+        let child = self.find(&parent, name)?;
+        let inode = self.acquire(child.ino()).map_err(dangling(parent.nid, child))?;
+        Ok(self.attributes(&inode))
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        self.volume.inodes.release(ino, count);
+    }
+
+    fn create(&self, _: Ino, _: &[u8], _: NewInode<'_>, _: u32, _: &Caller) -> Result<Attributes> {
+        self.refuse()
+    }
+
+    fn tmpfile(&self, _: Ino, _: u32, _: &Caller) -> Result<Attributes> {
+        self.refuse()
+    }
+
+    fn link(&self, _: Ino, _: Ino, _: &[u8]) -> Result<Attributes> {
+        self.refuse()
+    }
+
+    fn unlink(&self, _: Ino, _: &[u8]) -> Result<()> {
+        self.refuse()
+    }
+
+    fn rmdir(&self, _: Ino, _: &[u8]) -> Result<()> {
+        self.refuse()
+    }
+
+    fn rename(&self, _: Ino, _: &[u8], _: Ino, _: &[u8], _: RenameMode) -> Result<()> {
+        self.refuse()
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        Ok(symlink::read(&self.volume, &*self.inode(ino)?)?)
+    }
+
+    fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        let inode = self.inode(ino)?;
+        let _namespace = inode.namespace.read();
+        Ok(readdir::read(&self.volume, &inode, position, emit)?)
+    }
+
+    fn getattr(&self, ino: Ino) -> Result<Attributes> {
+        Ok(self.attributes(&*self.inode(ino)?))
+    }
+
+    fn setattr(&self, _: Ino, _: &SetAttributes) -> Result<Attributes> {
+        self.refuse()
+    }
+
+    fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
+        if mode.write {
+            return self.refuse();
+        }
+        self.acquire(ino)?;
+        Ok(self.next_handle.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn release(&self, ino: Ino, _handle: u64) {
+        self.forget(ino, 1);
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+        Ok(data::read(&self.volume, &*self.inode(ino)?, offset, buf, flags)?)
+    }
+
+    fn write(&self, _: Ino, _: u64, _: &[u8], _: IoFlags) -> Result<usize> {
+        self.refuse()
+    }
+
+    fn fsync(&self, ino: Ino, _handle: u64, _data_only: bool) -> Result<()> {
+        self.inode(ino).map(drop)
+    }
+
+    fn allocate(&self, _: Ino, _: AllocateMode, _: u64, _: u64) -> Result<()> {
+        self.refuse()
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        Ok(data::seek(&self.volume, &*self.inode(ino)?, offset, what)?)
+    }
+
+    fn extents(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        _sync: bool,
+        emit: &mut dyn FnMut(FileExtent) -> bool,
+    ) -> Result<()> {
+        Ok(data::extents(&self.volume, &*self.inode(ino)?, offset, len, emit)?)
+    }
+
+    fn copy_range(&self, _: Ino, _: u64, _: Ino, _: u64, _: u64) -> Result<u64> {
+        self.refuse()
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        Ok(xattr::get(&self.volume, &*self.inode(ino)?, name)?)
+    }
+
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        Ok(xattr::list(&self.volume, &*self.inode(ino)?)?)
+    }
+
+    fn setxattr(&self, _: Ino, _: &[u8], _: &[u8], _: XattrMode) -> Result<()> {
+        self.refuse()
+    }
+
+    fn removexattr(&self, _: Ino, _: &[u8]) -> Result<()> {
+        self.refuse()
+    }
+
+    fn statfs(&self) -> Result<VolumeStats> {
+        Ok(self.volume.statfs())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn trim(&self, _: u64, _: u64, _: u64) -> Result<u64> {
+        self.refuse()
+    }
+
+    fn label(&self) -> Result<Vec<u8>> {
+        Ok(self.volume.superblock.label().into_bytes())
+    }
+
+    fn set_label(&self, _: &[u8]) -> Result<()> {
+        self.refuse()
+    }
+
+    fn report(&self) -> Report {
+        self.volume.report()
+    }
+
+    fn remount(&self, options: &str) -> Result<()> {
+        let changed = self.volume.options.changed(options);
+        let changed = changed.map_err(|error| Error::Option(error.to_string().into()))?;
+        if changed == self.volume.options {
+            return Ok(());
+        }
+        Err(Error::Option("options of an F2FS volume that is only read cannot be changed".into()))
+    }
+
+    fn shutdown(&self, _flush_log: bool) -> Result<()> {
+        self.volume.closed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn unmount(&self) -> Result<()> {
+        self.volume.closed.store(true, Ordering::Release);
+        Ok(())
+    }
+}

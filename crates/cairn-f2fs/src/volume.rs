@@ -1,0 +1,152 @@
+//! A mounted volume: the parts, wired together. Each part knows only those below it.
+//!
+//! Locks are the parts' own; see their modules. `superblock` and the layout do not change while the volume is open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_base::Ino;
+use cairn_base::runtime::Runtime;
+use cairn_base::stats::Report;
+use cairn_block::BlockDevice;
+use cairn_cache::block::BufferCache;
+use cairn_cache::file::PageCache;
+use cairn_vfs::VolumeStats;
+use cairn_vfs::inode_table::InodeTable;
+
+use crate::checkpoint::Loaded;
+use crate::compress::ClusterCache;
+use crate::error::{Error, Result};
+use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
+use crate::format::units::{BLOCK_SIZE, NAME_MAX, Nid};
+use crate::inode::Inode;
+use crate::nat::NatTable;
+use crate::node::NodeCache;
+use crate::options::MountOptions;
+
+/// Inodes kept in memory although nobody refers to them.
+const INODES_IN_MEMORY: usize = 32_768;
+
+/// See the module.
+pub struct Volume {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Time, randomness, threads.
+    pub runtime: Arc<dyn Runtime>,
+    /// Mount options.
+    pub options: MountOptions,
+    /// The superblock as it was read.
+    pub superblock: Superblock,
+    /// Geometry.
+    pub layout: Arc<Layout>,
+    /// Blocks of metadata, nodes and directories, by address.
+    pub buffers: Arc<BufferCache>,
+    /// The checkpoint that was found at mount.
+    pub checkpoint: Loaded,
+    /// The NAT.
+    pub nat: Arc<NatTable>,
+    /// Nodes.
+    pub nodes: NodeCache,
+    /// Inodes in memory.
+    pub inodes: InodeTable<Inode>,
+    /// File data.
+    pub pages: Arc<PageCache>,
+    /// Unpacked clusters.
+    pub clusters: ClusterCache,
+    pub(crate) read_only: Option<Arc<str>>,
+    pub(crate) closed: AtomicBool,
+}
+
+/// What [`Volume::new`] wires together.
+pub(crate) struct Parts {
+    pub device: Arc<dyn BlockDevice>,
+    pub runtime: Arc<dyn Runtime>,
+    pub superblock: Superblock,
+    pub layout: Arc<Layout>,
+    pub buffers: Arc<BufferCache>,
+    pub pages: Arc<PageCache>,
+    pub checkpoint: Loaded,
+    pub nat: Arc<NatTable>,
+    pub nodes: NodeCache,
+}
+
+impl Volume {
+    pub(crate) fn new(parts: Parts, options: MountOptions, read_only: Option<Arc<str>>) -> Self {
+        Self {
+            device: parts.device,
+            runtime: parts.runtime,
+            options,
+            superblock: parts.superblock,
+            layout: parts.layout,
+            buffers: parts.buffers,
+            checkpoint: parts.checkpoint,
+            nat: parts.nat,
+            nodes: parts.nodes,
+            inodes: InodeTable::new(INODES_IN_MEMORY, |inode: &Inode| !inode.cache.has_dirty()),
+            pages: parts.pages,
+            clusters: ClusterCache::default(),
+            read_only,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// The inode of a number, read if it is not in memory.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed; the volume is unmounted.
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Unmounted);
+        }
+        self.inodes.get_or_try_insert(ino, || Inode::load(self, ino))
+    }
+
+    /// Why nothing can be written, if that is so.
+    #[must_use]
+    pub fn read_only_reason(&self) -> Option<Arc<str>> {
+        self.read_only.clone()
+    }
+
+    /// The answer to everything that would write.
+    #[must_use]
+    pub fn refuse_write(&self) -> Error {
+        let reason = self.read_only.clone().unwrap_or_else(|| "the volume is mounted read-only".into());
+        Error::Vfs(cairn_vfs::Error::ReadOnly(reason))
+    }
+
+    /// `statfs`, as the checkpoint counts.
+    #[must_use]
+    pub fn statfs(&self) -> VolumeStats {
+        let checkpoint = &self.checkpoint.checkpoint;
+        let free = checkpoint.user_block_count.saturating_sub(checkpoint.valid_block_count);
+        // Numbers 0 to 2 are no inodes; every inode needs a block.
+        let inodes = u64::from(self.layout.max_nid().saturating_sub(Nid::ROOT.get()));
+        let used = u64::from(checkpoint.valid_node_count);
+        let fsid = self.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        VolumeStats {
+            block_size: BLOCK_SIZE as u32,
+            blocks: checkpoint.user_block_count,
+            free_blocks: free,
+            available_blocks: free,
+            inodes,
+            free_inodes: inodes.saturating_sub(used).min(free),
+            name_max: NAME_MAX as u32,
+            fsid,
+        }
+    }
+
+    /// Counters and options in force.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let checkpoint = &self.checkpoint.checkpoint;
+        let state = Report::new()
+            .with("read_only", self.read_only.is_some())
+            .with("checkpoint_version", checkpoint.version)
+            .with("valid_blocks", checkpoint.valid_block_count)
+            .with("valid_nodes", u64::from(checkpoint.valid_node_count))
+            .with("free_segments", u64::from(checkpoint.free_segment_count))
+            .with("inodes_in_memory", self.inodes.len());
+        Report::new().with("options", self.options.report()).with("state", state).with("cache", self.pages.report())
+    }
+}

@@ -1,0 +1,83 @@
+//! Extended attributes of a mounted volume.
+//!
+//! The inline part and the attribute node are put together and decoded as one area. ACLs are stored in a compact form
+//! and shown in the one that programs use.
+
+use cairn_vfs::Error as VfsError;
+use cairn_vfs::acl::Acl;
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::node::XATTR_OFFSET;
+use crate::format::xattr::{self, INDEX_ACL_ACCESS, INDEX_ACL_DEFAULT, NODE_BYTES, Xattr};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// `e_name_index` of the advice bits, which are kept in the inode and shown as an attribute.
+const INDEX_ADVISE: u8 = 7;
+
+/// All attributes of an inode, those that users do not see included.
+///
+/// # Errors
+/// They are damaged, or the device failed.
+pub fn read_all(volume: &Volume, inode: &Inode) -> Result<Vec<Xattr>> {
+    let record = inode.record();
+    let range = record.inline_xattr_range();
+    let mut area = Vec::new();
+    if !range.is_empty() {
+        let image = volume.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
+        area.extend_from_slice(image.get(range).unwrap_or_default());
+    }
+    if !record.xattr_nid.is_none() {
+        let image = volume.nodes.read(record.xattr_nid, inode.nid, XATTR_OFFSET)?;
+        area.extend_from_slice(image.get(..NODE_BYTES).unwrap_or_default());
+    }
+    Ok(xattr::decode(&area, inode.nid)?)
+}
+
+/// The value of an attribute.
+///
+/// # Errors
+/// There is no such attribute, or attributes are damaged, or the device failed.
+pub fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+    let (index, rest) = split(name)?;
+    if index == INDEX_ADVISE {
+        return Ok(vec![inode.record().advise.bits()]);
+    }
+    let _data = inode.data.read();
+    let all = read_all(volume, inode)?;
+    let found = all.into_iter().find(|xattr| xattr.index == index && xattr.name == rest);
+    let found = found.ok_or(VfsError::NoAttribute)?;
+    match index {
+        INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT => shown_acl(inode, &found.value),
+        _ => Ok(found.value),
+    }
+}
+
+/// Names of all attributes that users may see.
+///
+/// # Errors
+/// Attributes are damaged, or the device failed.
+pub fn list(volume: &Volume, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+    let _data = inode.data.read();
+    Ok(read_all(volume, inode)?.iter().filter_map(Xattr::full_name).collect())
+}
+
+fn split(name: &[u8]) -> Result<(u8, &[u8])> {
+    if name.len() > crate::format::units::NAME_MAX {
+        return Err(VfsError::Range.into());
+    }
+    let unknown = VfsError::Unsupported("extended attributes with this prefix");
+    Ok(xattr::split_name(name).ok_or(unknown)?)
+}
+
+fn shown_acl(inode: &Inode, stored: &[u8]) -> Result<Vec<u8>> {
+    let bad = || Corrupt::Xattr {
+        ino: inode.nid,
+        offset: 0,
+        what: "the access control list is malformed",
+        value: stored.len() as u64,
+    };
+    let acl = Acl::from_compact(stored).map_err(|_| bad())?.ok_or_else(bad)?;
+    Ok(acl.to_xattr())
+}
