@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{cat, chmod, chown, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, rm, stat, umount};
+use crate::commands::{
+    cat, chmod, chown, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, rm, serve_nothing, stat, umount,
+};
 use crate::failure::Outcome;
 
 /// Reads, writes and mounts ext4 images without the kernel's driver and without root.
@@ -57,6 +59,9 @@ pub enum Command {
     Chown(chown::Args),
     /// Measure what the improvements of the write path bring.
     Lab(lab::Args),
+    /// Serve a filesystem that stores nothing, to be measured against.
+    #[command(hide = true)]
+    ServeNothing(serve_nothing::Args),
 }
 
 impl Command {
@@ -82,6 +87,7 @@ impl Command {
             Self::Chmod(args) => chmod::run(args),
             Self::Chown(args) => chown::run(args),
             Self::Lab(args) => lab::run(args),
+            Self::ServeNothing(args) => serve_nothing::run(args),
         }
     }
 }

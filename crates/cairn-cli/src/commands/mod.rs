@@ -14,5 +14,6 @@ pub mod mount;
 pub mod mv;
 pub mod put;
 pub mod rm;
+pub mod serve_nothing;
 pub mod stat;
 pub mod umount;
