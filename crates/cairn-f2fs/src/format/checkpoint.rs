@@ -259,10 +259,12 @@ impl Checkpoint {
             "it must be 1 or more",
         )?;
         check("overprov_segment_count", over.into(), read_only || (1..main).contains(&over), "it must be 1 or more")?;
+        // mkfs.f2fs counts segments behind the last whole zone as free.
+        let most_free = main.saturating_add(layout.segs_per_sec.saturating_mul(layout.secs_per_zone));
         check(
             "free_segment_count",
             self.free_segment_count.into(),
-            self.free_segment_count <= main,
+            self.free_segment_count <= most_free,
             "there are fewer",
         )?;
         let nodes = self.valid_node_count;

@@ -74,7 +74,7 @@ fn impossible_fields_are_named() {
         ("valid_block_count", |cp| cp.valid_block_count = 101_377),
         ("valid_node_count", |cp| cp.valid_node_count = 3),
         ("rsvd_segment_count", |cp| cp.rsvd_segment_count = 0),
-        ("free_segment_count", |cp| cp.free_segment_count = 249),
+        ("free_segment_count", |cp| cp.free_segment_count = 250),
     ];
     let layout = layout();
     for (name, change) in changes {

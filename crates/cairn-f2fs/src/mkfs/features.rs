@@ -4,18 +4,18 @@ use super::Error;
 use crate::format::Features;
 
 /// What mkfs.f2fs knows and Cairn does not make, and why.
-const REFUSED: [(Features, &str); 7] = [
+const REFUSED: [(Features, &str); 8] = [
     (Features::ENCRYPT, "Cairn does not encrypt"),
     (Features::VERITY, "Cairn does not build hash trees"),
     (Features::CASEFOLD, "Cairn does not fold case"),
     (Features::COMPRESSION, "Cairn does not compress what it writes"),
+    (Features::PROJECT_QUOTA, "Cairn does not maintain quota files"),
     (Features::QUOTA_INO, "Cairn does not maintain quota files"),
     (Features::RO, "such a volume could never be filled"),
     (Features::DEVICE_ALIAS, "Cairn makes volumes on one device"),
 ];
 /// What can be had.
 const POSSIBLE: Features = Features::EXTRA_ATTR
-    .union(Features::PROJECT_QUOTA)
     .union(Features::INODE_CHECKSUM)
     .union(Features::FLEXIBLE_INLINE_XATTR)
     .union(Features::INODE_CRTIME)
@@ -44,7 +44,7 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features, Error> {
 fn known(name: &str) -> Result<Features, Error> {
     // Both words are in use for one bit.
     let name = if name == "quota_ino" { "quota" } else { name };
-    let feature = Features::from_name(name).unwrap_or_default();
+    let feature = Features::named(name).unwrap_or_default();
     if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == feature) {
         return Err(Error::Option(format!("feature {name} cannot be made: {why}")));
     }
@@ -61,7 +61,7 @@ mod tests {
 
     fn bits(wishes: &[&str]) -> Result<u32, String> {
         let wishes: Vec<String> = wishes.iter().map(|wish| (*wish).to_owned()).collect();
-        choose(&wishes).map(Features::bits).map_err(|error| error.to_string())
+        choose(&wishes).map(|features| features.bits()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -177,11 +177,11 @@ impl Space {
             Some(percent) => percent,
             None => best_percent(main, segs_per_sec).ok_or(Refusal::TooSmall)?,
         };
-        let reserved = reserved(percent, segs_per_sec);
-        if reserved + 2 > main {
+        let reserved = reserved(percent, segs_per_sec) as u64;
+        if main < reserved + Log::COUNT as u64 {
             return Err(Refusal::TooSmall);
         }
-        let overprovision = share(main - reserved, percent) + reserved;
+        let overprovision = ((main - reserved) as f64 * percent / 100.0) as u64 + reserved;
         if overprovision >= main {
             return Err(Refusal::TooSmall);
         }
@@ -190,27 +190,21 @@ impl Space {
 }
 
 /// Segments kept so that cleaning always has somewhere to write to.
-fn reserved(percent: f64, segs_per_sec: u32) -> u64 {
-    ((2.0 * (100.0 / percent + 1.0) + 6.0) * f64::from(segs_per_sec)) as u64
-}
-
-fn share(segments: u64, percent: f64) -> u64 {
-    (segments as f64 * percent / 100.0) as u64
+fn reserved(percent: f64, segs_per_sec: u32) -> f64 {
+    (2.0 * (100.0 / percent + 1.0) + 6.0) * f64::from(segs_per_sec)
 }
 
 /// The percentage that leaves users most.
 fn best_percent(main: u64, segs_per_sec: u32) -> Option<f64> {
     let (start, end, step) = if main < SMALL_MAIN { (10.0, 95.0, 5.0) } else { (0.01, 10.0, 0.01) };
-    let mut best: Option<(u64, f64)> = None;
+    let mut best: Option<(f64, f64)> = None;
     // The sum of steps, not a product: rounding decides between neighbours, and it must be that of everybody else.
     let mut percent = start;
     while percent <= end {
-        let reserved = reserved(percent, segs_per_sec);
-        if let Some(rest) = main.checked_sub(reserved) {
-            let space = rest - share(rest, percent);
-            if best.is_none_or(|(most, _)| space > most) && space > 0 {
-                best = Some((space, percent));
-            }
+        let rest = main as f64 - reserved(percent, segs_per_sec);
+        let space = rest - rest * percent / 100.0;
+        if space > best.map_or(0.0, |(most, _)| most) {
+            best = Some((space, percent));
         }
         percent += step;
     }

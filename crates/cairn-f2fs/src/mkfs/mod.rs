@@ -237,7 +237,9 @@ impl Maker<'_> {
     }
 
     fn write_packs(&self, large_nat_bitmap: bool, trimmed: bool) -> Result<(), Error> {
-        for (at, bytes) in packs::blocks(self.geometry, self.layout, self.identity, self.tree, large_nat_bitmap, trimmed) {
+        for (at, bytes) in
+            packs::blocks(self.geometry, self.layout, self.identity, self.tree, large_nat_bitmap, trimmed)
+        {
             self.write_blocks(at.get(), bytes)?;
         }
         Ok(())
@@ -252,8 +254,6 @@ fn extra_size(features: Features) -> u16 {
         24
     } else if features.contains(Features::INODE_CHECKSUM) {
         12
-    } else if features.contains(Features::PROJECT_QUOTA) {
-        8
     } else {
         4
     }

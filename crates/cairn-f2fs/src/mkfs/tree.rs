@@ -57,14 +57,15 @@ impl Tree {
         self.nids.iter().zip(addresses).map(|(nid, block_addr)| (*nid, NatEntry { version: 0, ino: *nid, block_addr }))
     }
 
-    /// The first NAT block. Nodes 1 and 2 do not exist; everybody gives them an address so that they never look free.
+    /// The first NAT block; the journal has what is missing here. Nodes 1 and 2 do not exist: everybody gives them an
+    /// address so that they never look free.
     pub(super) fn first_nat_block(&self) -> Vec<u8> {
         let mut block = vec![0; BLOCK_SIZE];
         let placeholders = [Nid::NODE_INO, Nid::META_INO].map(|nid| {
             let entry = NatEntry { version: 0, ino: nid, block_addr: BlockAddr(1) };
             (nid, entry)
         });
-        for (nid, entry) in placeholders.into_iter().chain(self.nat_entries()) {
+        for (nid, entry) in placeholders.into_iter().chain(self.nat_entries().take(1)) {
             nat::set_entry(&mut block, nid.index(), entry);
         }
         block
