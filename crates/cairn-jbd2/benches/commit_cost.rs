@@ -63,13 +63,14 @@ fn fastest(values: &[f64]) -> f64 {
 /// Nanoseconds a commit and looks a commit, for each mode in turn.
 fn with_listed(listed: u32) -> [(f64, f64); 3] {
     let measured = u32::try_from(COMMITS).expect("few") * u32::try_from(3 * ROUNDS).expect("few");
-    // The same for all, so that the list alone differs.
     let log_blocks = ((LISTED_MAX + measured) * 3 + 4096).next_multiple_of(64);
     let (buffers, journal) = journal(log_blocks, LatencyProfile::default());
     let home = u64::from(log_blocks) + 10;
     for number in 0..listed {
         commit(&buffers, &journal, home + 1 + u64::from(number));
     }
+    // As many transactions in the log as with the longest list: the list alone is to differ.
+    (listed..LISTED_MAX).for_each(|_| commit(&buffers, &journal, home));
     // What was written last is in the processor's caches, the more of it the shorter the list: empty them.
     std::hint::black_box(vec![1_u8; 512 << 20]);
     let mut times = [const { Vec::new() }; 3];
