@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    cat, chmod, chown, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, rm, serve_nothing, stat, umount,
+    cat, chmod, chown, generate, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, remount, rm, serve_nothing, stat,
+    stats, umount,
 };
 use crate::failure::Outcome;
 
@@ -33,6 +34,13 @@ pub enum Command {
     Mount(mount::Args),
     /// Unmount, and return when the image is clean on disk.
     Umount(umount::Args),
+    /// Change options of a live mount.
+    Remount(remount::Args),
+    /// Show counters, state and options of a live mount.
+    Stats(stats::Args),
+    /// Write manual pages and shell completions (for `make install`).
+    #[command(hide = true)]
+    Generate(generate::Args),
     /// Show what an image holds: type, features, sizes, state.
     Info(info::Args),
     /// List files on an image.
@@ -74,6 +82,9 @@ impl Command {
             Self::Mkfs(args) => mkfs::run(args),
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
+            Self::Remount(args) => remount::run(args),
+            Self::Stats(args) => stats::run(args),
+            Self::Generate(args) => generate::run(args),
             Self::Info(args) => info::run(args),
             Self::Ls(args) => ls::run(args),
             Self::Cat(args) => cat::run(args),

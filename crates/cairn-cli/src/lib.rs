@@ -9,6 +9,7 @@
 pub mod args;
 pub mod commands;
 pub mod failure;
+pub mod log_ring;
 pub mod print;
 pub mod progress;
 pub mod session;
@@ -17,6 +18,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::Cli;
 use crate::failure::Status;
@@ -56,7 +60,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("CAIRN_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(filter);
+    let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);
     // A second start in one process (tests) keeps the first.
-    let _ = builder.try_init();
+    let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
 }

@@ -45,6 +45,12 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     Ok(())
 }
 
+/// What [`remount`] would refuse.
+pub(crate) fn check_list(volume: &Volume, list: &str) -> Result<()> {
+    let old = volume.options.get();
+    check(volume, &old, &old.changed(list)?)
+}
+
 fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> {
     let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
     if old.no_load != new.no_load {

@@ -265,6 +265,10 @@ impl FileSystem for Ext4 {
         Ok(remount::remount(&self.volume, options)?)
     }
 
+    fn check_remount(&self, options: &str) -> Result<()> {
+        Ok(remount::check_list(&self.volume, options)?)
+    }
+
     fn shutdown(&self, flush_log: bool) -> Result<()> {
         self.done(self.volume.shutdown(flush_log))
     }

@@ -50,6 +50,7 @@ fn a_list_is_taken_whole_or_not_at_all() {
         ("commit=5,async_checkpoint=0", "async_checkpoint"),
         ("ro,async_checkpoint", "async_checkpoint"),
     ] {
+        assert!(volume.check_remount(list).is_err(), "{list}");
         let refused = volume.remount(list).unwrap_err();
         assert!(matches!(&refused, Error::Option(text) if text.contains(named)), "{list}: {refused}");
         assert_eq!(volume.report().get("options"), before.get("options"), "{list}");

@@ -55,6 +55,12 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// Read-only was asked for, but somebody writes.
+    #[error("files are open for writing, or deleted and still open: close them first (fuser -vm lists who)")]
+    OpenForWriting,
+    /// The kernel lets only root change a mount.
+    #[error("the kernel lets only root change ro, rw and the flags of a mount: unmount and mount again")]
+    RemountAsUser,
     /// The connection to the kernel broke while the filesystem was mounted.
     #[error("the FUSE connection failed: {0}")]
     Connection(#[source] io::Error),

@@ -13,7 +13,7 @@
 //! | `directory`, `ioctl` | the requests that take more than a line |
 //! | `pool` | threads for requests that wait for the disk, so that many fsyncs share one commit |
 //! | `transport` | how requests arrive: `/dev/fuse` now |
-//! | `mounts`, `options`, `session`, `error` | mounting |
+//! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
 
 #![forbid(unsafe_code)]
 
@@ -28,11 +28,13 @@ mod ioctl;
 mod mounts;
 mod options;
 mod pool;
+mod remount;
 mod session;
 mod transport;
 
 pub use counters::FuseStats;
 pub use error::{Error, Result};
 pub use options::MountOptions;
+pub use remount::remount;
 pub use session::{Session, mount};
 pub use transport::Unmounter;

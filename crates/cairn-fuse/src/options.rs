@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cairn_base::stats::Report;
 use fuser::MountOption;
 
 /// Options of a mount. [`MountOptions::set`] takes those that `mount -o` knows.
@@ -98,6 +99,25 @@ impl MountOptions {
             _ => return false,
         }
         true
+    }
+
+    /// The options in force, by name; for `root` or a user.
+    #[must_use]
+    pub fn report(&self, root: bool) -> Report {
+        let on = |flag: Option<bool>| flag.unwrap_or(root);
+        Report::new()
+            .with("ro", self.read_only)
+            .with("allow_other", on(self.allow_other))
+            .with("suid", on(self.suid))
+            .with("dev", on(self.dev))
+            .with("exec", self.exec)
+            .with("noatime", self.noatime)
+            .with("sync", self.sync)
+            .with("dirsync", self.dirsync)
+            .with("threads", self.threads)
+            .with("clone_fd", self.clone_fd)
+            .with("writeback_cache", self.writeback_cache)
+            .with("no_open", self.no_open)
     }
 
     /// For fuser, mounting as root or not. Permissions are always checked by the kernel.

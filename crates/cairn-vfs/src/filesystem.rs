@@ -151,6 +151,13 @@ pub trait FileSystem: Send + Sync {
     /// now, and then no option has changed. Safe beside every other call.
     fn remount(&self, options: &str) -> Result<()>;
 
+    /// What [`FileSystem::remount`] would refuse, without changing anything. What only shows when it is done (the device fails) is
+    /// not foreseen.
+    fn check_remount(&self, options: &str) -> Result<()> {
+        let _ = options;
+        Ok(())
+    }
+
     /// Stops at once, as a power cut would (`EXT4_IOC_SHUTDOWN`): nothing is written any more. With `flush_log`, the journal is
     /// committed first.
     fn shutdown(&self, flush_log: bool) -> Result<()>;

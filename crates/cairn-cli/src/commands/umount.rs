@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cairn::ImageSpec;
+use cairn_fuse::control::{Client, Ending};
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::mount::table::{self, Mount};
+use super::mount::table::Mount;
+use super::{live_mount, stats};
 use crate::failure::{Failure, Outcome, Status, plain};
 
 /// Arguments of `umount`.
@@ -31,25 +33,21 @@ pub struct Args {
 /// # Errors
 /// Nothing of ours is mounted there, or it is in use.
 pub fn run(args: &Args) -> Outcome {
-    let point = table::absolute(&args.mountpoint)?;
-    let mount = find(&args.mountpoint, &point)?;
-    detach(&mount.point, args.lazy)?;
-    if args.lazy { Ok(()) } else { wait(&mount) }
-}
-
-fn find(given: &Path, point: &Path) -> Outcome<Mount> {
-    let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.display()));
-    let mut found = table::find(point)?;
-    if found.is_none() {
-        // A symbolic link to the mount point.
-        if let Ok(canonical) = std::fs::canonicalize(point) {
-            found = table::find(&canonical)?;
-        }
+    let mount = live_mount::find(&args.mountpoint)?;
+    if args.lazy {
+        return detach(&mount.point, true);
     }
-    match found {
-        Some(mount) if mount.is_cairn() => Ok(mount),
-        Some(mount) => Err(failed(format!("mounted as {}, not by cairn: use umount", mount.kind))),
-        None => Err(failed("nothing is mounted here".into())),
+    // The daemon's own words about its end, where it has a control channel.
+    let ending = Client::connect(&mount.device, mount.owner).and_then(Client::wait_for_end).ok();
+    detach(&mount.point, false)?;
+    let last = ending.and_then(Ending::wait);
+    wait(&mount)?;
+    match last {
+        Some(last) => {
+            stats::print_messages(&mount.source, &last);
+            stats::check_end(&mount.source, &last)
+        }
+        None => Ok(()),
     }
 }
 

@@ -59,6 +59,7 @@ hook! {
     set_label(label: &[u8]) -> Result<()>;
     report() -> Report;
     remount(options: &str) -> Result<()>;
+    check_remount(options: &str) -> Result<()>;
     shutdown(flush_log: bool) -> Result<()>;
     unmount() -> Result<()>;
 }

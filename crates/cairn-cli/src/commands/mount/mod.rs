@@ -6,6 +6,7 @@
 
 pub mod daemon;
 pub mod helper;
+pub mod live;
 pub mod options;
 pub mod serve;
 pub mod table;
@@ -26,7 +27,7 @@ Example:
 
 Options (-o, separated by commas): ro rw noload commit=SECONDS noatime discard cache=SIZE and the others of the \
 volume's format with the kernel's names; for the mount allow_other nosuid nodev noexec suid dev exec sync dirsync \
-threads=N nowriteback_cache clone_fd.
+threads=N spin=MICROSECONDS nowriteback_cache.
 As root everybody may use the mount (permissions are checked); as a user only you, unless allow_other is given.
 In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0.")]
 pub struct Args {
@@ -56,6 +57,10 @@ pub fn run(args: &Args) -> Outcome {
     let mut words: Vec<&str> = args.options.iter().map(String::as_str).collect();
     if args.read_only {
         words.push("ro");
+    }
+    if words.contains(&"remount") {
+        // mount(8) starts its helpers for this, too.
+        return super::remount::change(&args.mountpoint, &words.join(","));
     }
     let options = MountOptions::parse(&words).map_err(Failure::usage)?;
     // Absolute from here on: the daemon works in another directory, and `umount` finds the image by this name.

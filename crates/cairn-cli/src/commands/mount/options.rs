@@ -11,6 +11,29 @@ pub struct MountOptions {
     pub volume: String,
 }
 
+/// Changes of a live mount's options.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The mount's options as they are to be.
+    pub fuse: FuseOptions,
+    /// Words for the volume, separated by commas.
+    pub volume: String,
+}
+
+impl Changes {
+    /// Parses a list against the options in force. What mount(8) repeats of the kernel's own options is left out.
+    ///
+    /// # Errors
+    /// As [`MountOptions::parse`].
+    pub fn parse(current: &FuseOptions, list: &str) -> Result<Self, String> {
+        const REPEATED: [&str; 6] = ["remount", "user_id", "group_id", "max_read", "rootmode", "fd"];
+        let repeated = |word: &&str| REPEATED.contains(&word.split('=').next().unwrap_or(word));
+        let words: Vec<&str> = list.split(',').filter(|word| !repeated(word)).collect();
+        let MountOptions { fuse, volume } = MountOptions::over(current.clone(), &words)?;
+        Ok(Self { fuse, volume })
+    }
+}
+
 /// Where a word belongs.
 enum Place {
     /// The mount takes what it knows, the volume the rest.
@@ -27,7 +50,10 @@ impl MountOptions {
     /// # Errors
     /// A word that other programs know, but that cannot work here.
     pub fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut fuse = FuseOptions::default();
+        Self::over(FuseOptions::default(), words)
+    }
+
+    fn over(mut fuse: FuseOptions, words: &[&str]) -> Result<Self, String> {
         let mut volume = Vec::new();
         for word in words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
             match place(word)? {
@@ -53,7 +79,7 @@ fn place(word: &str) -> Result<Place, String> {
         // The source and type that the mount table shows are ours to say.
         "fsname" | "subtype" => Place::Nobody,
         name if name.starts_with("x-") || name.starts_with("X-") => Place::Nobody,
-        "remount" => return Err("remount is not supported: unmount and mount again".into()),
+        "remount" => return Err("remount concerns a live mount: use cairn remount -o OPTIONS MOUNTPOINT".into()),
         "offset" => return Err(format!("offset is an option of loop devices: write IMAGE?offset={value}")),
         "loop" | "sizelimit" => return Err(format!("{name} is an option of loop devices: leave it out")),
         _ => Place::Either,
@@ -74,6 +100,14 @@ mod tests {
     }
 
     #[test]
+    fn changes_start_from_what_is_in_force() {
+        let current = MountOptions::parse(&["noexec,ro"]).unwrap().fuse;
+        let changes = Changes::parse(&current, "remount,rw,user_id=0,group_id=0,commit=9,nosuid").unwrap();
+        assert_eq!(changes.volume, "rw,commit=9");
+        assert!(!changes.fuse.read_only && !changes.fuse.exec && changes.fuse.suid == Some(false));
+    }
+
+    #[test]
     fn later_words_win() {
         let options = MountOptions::parse(&["ro,noexec", "rw,exec"]).unwrap();
         assert!(!options.fuse.read_only && options.fuse.exec);
@@ -83,6 +117,6 @@ mod tests {
     #[test]
     fn loop_options_and_remount_are_refused_with_a_remedy() {
         assert!(MountOptions::parse(&["offset=512"]).unwrap_err().contains("IMAGE?offset=512"));
-        assert!(MountOptions::parse(&["remount,ro"]).unwrap_err().contains("unmount and mount again"));
+        assert!(MountOptions::parse(&["remount,ro"]).unwrap_err().contains("cairn remount"));
     }
 }

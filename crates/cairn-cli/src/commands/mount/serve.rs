@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::thread;
 
 use cairn::{FileSystem, ImageSpec, OpenOptions};
-use cairn_fuse::{Error as FuseError, Unmounter};
+use cairn_base::stats::Report;
+use cairn_fuse::control::{Server, Waiting};
+use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session, Unmounter};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use super::daemon;
+use super::live::Live;
 use super::options::MountOptions;
 use crate::failure::{Failure, Outcome, Status, plain};
+use crate::log_ring;
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
 ///
@@ -25,6 +29,13 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
     let volume = cairn::open(image, &open)?;
     let served = mount_and_run(volume.filesystem(), image, mountpoint, options, announce);
     let closed = volume.filesystem().unmount();
+    let (served, waiting) = match served {
+        Ok(waiting) => (Ok(()), waiting),
+        Err(failure) => (Err(failure), None),
+    };
+    if let Some(waiting) = waiting {
+        waiting.tell(&last_words(closed.as_ref().err()));
+    }
     served?;
     closed.map_err(|error| Failure::volume("unmount", &error).in_image(image))
 }
@@ -35,18 +46,43 @@ fn mount_and_run(
     mountpoint: &Path,
     options: &MountOptions,
     announce: bool,
-) -> Outcome {
+) -> Outcome<Option<Waiting>> {
     let mut fuse = options.fuse.clone();
     fuse.source = image.to_string();
     let mut session = cairn_fuse::mount(filesystem.clone(), mountpoint, &fuse).map_err(|error| failure(&error))?;
     let signals =
         unmount_on_signal(session.unmounter(), mountpoint).map_err(|error| Failure::host("signals", &error))?;
+    let control = start_control(filesystem, &session, &fuse);
     if announce {
         daemon::announce().map_err(|error| Failure::host("starting the daemon", &error))?;
     }
     let served = session.run();
     signals.close();
-    served.map_err(|error| failure(&error))
+    let waiting = control.map(Server::close);
+    served.map_err(|error| failure(&error))?;
+    Ok(waiting)
+}
+
+/// Without it the mount works as well, but cannot be asked or changed.
+fn start_control(filesystem: &Arc<dyn FileSystem>, session: &Session, options: &FuseOptions) -> Option<Server> {
+    let mountpoint = session.mountpoint();
+    let live = Live::new(filesystem.clone(), session.stats(), mountpoint.to_owned(), options);
+    match Server::start(mountpoint, Arc::new(live)) {
+        Ok(server) => Some(server),
+        Err(error) => {
+            tracing::warn!("cairn stats and cairn remount will not work on {}: {error}", mountpoint.display());
+            None
+        }
+    }
+}
+
+/// For a `cairn umount` that waits.
+fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
+    let mut report = log_ring::report();
+    if let Some(error) = error {
+        report.set("error", error.to_string());
+    }
+    report
 }
 
 /// SIGINT and SIGTERM unmount, as `cairn umount` does; in use, the mount stays and the next signal tries again.

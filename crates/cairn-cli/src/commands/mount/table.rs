@@ -9,6 +9,10 @@ use crate::failure::{Failure, Outcome};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
+    /// Device number, `major:minor`.
+    pub device: String,
+    /// User whose daemon it is (`user_id` of a FUSE mount).
+    pub owner: u32,
     /// Where.
     pub point: PathBuf,
     /// Type, such as `fuse.cairn`.
@@ -40,7 +44,8 @@ pub fn find(point: &Path) -> Outcome<Option<Mount>> {
 /// `36 35 98:0 /root /point rw,noatime master:1 - type source super-options`
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let point = unescape(fields.nth(4)?);
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let point = unescape(fields.nth(1)?);
     let options = fields.next()?;
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(behind.next()?).into_owned();
@@ -48,7 +53,12 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let super_options = behind.next().unwrap_or_default();
     let is_read_only = |options: &[u8]| options.split(|byte| *byte == b',').any(|option| option == b"ro");
     let read_only = is_read_only(options) || is_read_only(super_options);
-    Some(Mount { point: point.into(), kind, source, read_only })
+    let owner = super_options.split(|byte| *byte == b',').find_map(|option| {
+        let digits = std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?;
+        digits.parse().ok()
+    });
+    let owner = owner.unwrap_or(0);
+    Some(Mount { device, owner, point: point.into(), kind, source, read_only })
 }
 
 /// Blanks and backslashes stand in the table as `\040` and the like.
@@ -97,6 +107,7 @@ mod tests {
         assert_eq!(mount.point, Path::new("/mnt/my disk"));
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("fuse.cairn", "/img/a\\b#2"));
         assert!(mount.is_cairn() && mount.read_only);
+        assert_eq!((mount.device.as_str(), mount.owner), ("0:52", 0));
     }
 
     #[test]

@@ -1,0 +1,49 @@
+//! Finding a live mount of ours, and its daemon.
+
+use std::path::Path;
+
+use cairn_fuse::control::{Client, ControlError};
+
+use super::mount::table::{self, Mount};
+use crate::failure::{Failure, Outcome, Status};
+
+/// The mount at this path (absolute or not, also through a symbolic link to it).
+///
+/// # Errors
+/// Nothing is mounted exactly there, or it is not ours.
+pub fn find(given: &Path) -> Outcome<Mount> {
+    let failed = |why: String| Failure::new(Status::Failed, format!("{}: {why}", given.display()));
+    let point = table::absolute(given)?;
+    let mut found = table::find(&point)?;
+    if found.is_none()
+        && let Ok(canonical) = std::fs::canonicalize(&point)
+    {
+        // A symbolic link to the mount point.
+        found = table::find(&canonical)?;
+    }
+    match found {
+        Some(mount) if mount.is_cairn() => Ok(mount),
+        Some(mount) => Err(failed(format!("mounted as {}, not by cairn: give a mount point of cairn's", mount.kind))),
+        None => Err(failed("nothing is mounted here: give the mount point itself".into())),
+    }
+}
+
+/// Its daemon.
+///
+/// # Errors
+/// As [`find`], or the daemon cannot be reached.
+pub fn connect(given: &Path) -> Outcome<Client> {
+    let mount = find(given)?;
+    Client::connect(&mount.device, mount.owner).map_err(|error| failure(given, &error))
+}
+
+/// What to tell the user.
+#[must_use]
+pub fn failure(given: &Path, error: &ControlError) -> Failure {
+    let status = match error {
+        ControlError::InUse(_) => Status::Busy,
+        ControlError::Silent | ControlError::Io { .. } => Status::Io,
+        _ => Status::Failed,
+    };
+    Failure::new(status, format!("{}: {error}", given.display()))
+}

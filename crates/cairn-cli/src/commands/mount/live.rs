@@ -1,0 +1,111 @@
+//! What the daemon answers on the control channel: everything there is to tell about the mount, and changes of options.
+//!
+//! A change is checked by the mount, the volume and (for `ro`) the kernel before any of them applies it. The kernel turns
+//! read-only before the volume and writable after it, so that the volume is never offered what it must refuse.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use cairn::FileSystem;
+use cairn_base::stats::Report;
+use cairn_fuse::control::Control;
+use cairn_fuse::{FuseStats, MountOptions as FuseOptions};
+
+use super::options::Changes;
+use crate::log_ring;
+
+/// See the module.
+pub struct Live {
+    filesystem: Arc<dyn FileSystem>,
+    stats: FuseStats,
+    image: String,
+    mountpoint: PathBuf,
+    started: Instant,
+    root: bool,
+    /// The mount's own options; held from reading the old ones to applying the new.
+    options: Mutex<FuseOptions>,
+}
+
+impl Live {
+    /// Of a mount that has just been made with these options.
+    #[must_use]
+    pub fn new(filesystem: Arc<dyn FileSystem>, stats: FuseStats, mountpoint: PathBuf, options: &FuseOptions) -> Self {
+        let root = rustix::process::geteuid().is_root();
+        let mut options = options.clone();
+        for choice in [&mut options.allow_other, &mut options.suid, &mut options.dev] {
+            choice.get_or_insert(root);
+        }
+        let image = options.source.clone();
+        let options = Mutex::new(options);
+        Self { filesystem, stats, image, mountpoint, started: Instant::now(), root, options }
+    }
+
+    fn apply(&self, old: &FuseOptions, new: &FuseOptions, volume: &str) -> Result<(), String> {
+        let to_volume = |list: &str| self.filesystem.remount(list).map_err(|error| error.to_string());
+        let to_kernel = |options: &FuseOptions| match self.needs_kernel(old, new) {
+            true => cairn_fuse::remount(&self.mountpoint, options).map_err(|error| error.to_string()),
+            false => Ok(()),
+        };
+        let opens = old.read_only && !new.read_only;
+        if opens {
+            to_volume(volume)?;
+        }
+        to_kernel(new).inspect_err(|_| {
+            if opens && let Err(error) = self.filesystem.remount("ro") {
+                tracing::error!("the volume could not be turned read-only again: {error}");
+            }
+        })?;
+        if opens {
+            return Ok(());
+        }
+        to_volume(volume).inspect_err(|_| {
+            if let Err(error) = to_kernel(old) {
+                tracing::error!("the flags of the mount could not be restored: {error}");
+            }
+        })
+    }
+
+    /// A user's mount may change what the kernel does not insist on.
+    fn needs_kernel(&self, old: &FuseOptions, new: &FuseOptions) -> bool {
+        let mut old = old.clone();
+        if !self.root {
+            old.noatime = new.noatime;
+        }
+        old.changes_kernel(new)
+    }
+}
+
+impl Control for Live {
+    fn stats(&self) -> Report {
+        let mut report = Report::new();
+        report
+            .section("mount")
+            .set("image", self.image.as_str())
+            .set("mountpoint", &*self.mountpoint.to_string_lossy())
+            .set("pid", std::process::id())
+            .set("version", env!("CARGO_PKG_VERSION"))
+            .set("uptime_s", self.started.elapsed().as_secs());
+        report.merge(self.filesystem.report());
+        let options = self.options.lock().unwrap_or_else(PoisonError::into_inner).report(self.root);
+        report.section("options").set("mount", options);
+        report.set("fuse", self.stats.report());
+        report.set("log", log_ring::report());
+        report
+    }
+
+    fn remount(&self, list: &str) -> Result<(), String> {
+        let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        let Changes { fuse, volume } = Changes::parse(&current, list)?;
+        if let Some(name) = current.fixed_change(&fuse) {
+            return Err(format!("{name} cannot be changed on a live mount: unmount and mount again"));
+        }
+        if !self.root && self.needs_kernel(&current, &fuse) {
+            return Err(cairn_fuse::Error::RemountAsUser.to_string());
+        }
+        self.filesystem.check_remount(&volume).map_err(|error| error.to_string())?;
+        self.apply(&current, &fuse, &volume)?;
+        *current = fuse;
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! `cairn remount`.
+
+use std::path::{Path, PathBuf};
+
+use super::live_mount;
+use crate::failure::Outcome;
+
+/// Arguments of `remount`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn remount -o noatime,commit=30 /mnt
+  cairn remount -o ro /mnt
+
+Options that can change (the others are refused by name; a list is taken whole or not at all):
+  ro rw                                  as root; ro needs that no file is open for writing
+  commit=SECONDS relatime noatime grpid nogrpid cache=SIZE
+  async_checkpoint[=PERCENT] noasync_checkpoint checkpoint_clean=counted|bail_out|scan
+  buffered_iomap nobuffered_iomap max_folio=SIZE
+  suid nosuid dev nodev exec noexec sync async dirsync     as root
+cairn stats shows the options in force.")]
+pub struct Args {
+    /// Options to change; what is not named stays. May be repeated.
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',', required = true)]
+    pub options: Vec<String>,
+    /// Where the image is mounted.
+    pub mountpoint: PathBuf,
+}
+
+/// Changes options of a live mount; returns when they are in force.
+///
+/// # Errors
+/// Nothing of ours is mounted there, or an option is refused.
+pub fn run(args: &Args) -> Outcome {
+    change(&args.mountpoint, &args.options.join(","))
+}
+
+/// As [`run`].
+///
+/// # Errors
+/// As [`run`].
+pub fn change(mountpoint: &Path, options: &str) -> Outcome {
+    let client = live_mount::connect(mountpoint)?;
+    client.remount(options).map_err(|error| live_mount::failure(mountpoint, &error))
+}

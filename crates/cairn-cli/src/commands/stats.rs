@@ -1,0 +1,213 @@
+//! `cairn stats`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cairn_base::stats::{Report, Value};
+
+use super::live_mount;
+use crate::failure::{Failure, Outcome};
+use crate::print;
+
+/// Arguments of `stats`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn stats /mnt
+  cairn stats --json --watch=5 /mnt
+
+The JSON object is described in docs/control.md; with --watch there is one a line.")]
+pub struct Args {
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Again every second, or every SECONDS, until the volume is unmounted.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = seconds)]
+    pub watch: Option<Duration>,
+    /// With --watch: end after so many times.
+    #[arg(long, value_name = "TIMES", requires = "watch")]
+    pub count: Option<u64>,
+    /// Where the image is mounted.
+    pub mountpoint: PathBuf,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("give seconds, 0.01 to 86400".to_owned()),
+    }
+}
+
+/// Prints the counters of a live mount.
+///
+/// # Errors
+/// Nothing of ours is mounted there, or its daemon cannot be reached.
+pub fn run(args: &Args) -> Outcome {
+    let ask = || {
+        let client = live_mount::connect(&args.mountpoint)?;
+        client.stats().map_err(|error| live_mount::failure(&args.mountpoint, &error))
+    };
+    let mut report = ask()?;
+    let mut left = args.count.unwrap_or(if args.watch.is_some() { u64::MAX } else { 1 });
+    loop {
+        // Whoever reads has seen enough.
+        if show(&report, args).is_err() {
+            return Ok(());
+        }
+        left = left.saturating_sub(1);
+        let Some(interval) = args.watch.filter(|_| left > 0) else { return Ok(()) };
+        std::thread::sleep(interval);
+        report = match ask() {
+            Ok(report) => report,
+            // Unmounted meanwhile.
+            Err(_) if live_mount::find(&args.mountpoint).is_err() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+    }
+}
+
+fn show(report: &Report, args: &Args) -> io::Result<()> {
+    let text = match (args.json, args.watch) {
+        (true, Some(_)) => serde_json::to_string(report)? + "\n",
+        (true, None) => serde_json::to_string_pretty(report)? + "\n",
+        (false, Some(_)) => table(report) + "\n",
+        (false, None) => table(report),
+    };
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// A heading for each section, a line for each field.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let mut text = String::new();
+    for (name, value) in report.iter() {
+        match value {
+            Value::Section(section) => {
+                text += &format!("{name}\n");
+                rows(section, name, &mut text);
+            }
+            value => text += &format!("{name:<24} {}\n", scalar(name, "", value)),
+        }
+    }
+    text
+}
+
+fn rows(section: &Report, of: &str, text: &mut String) {
+    for (name, value) in section.iter() {
+        match value {
+            Value::List(lines) => lines.iter().for_each(|line| *text += &format!("  {line}\n")),
+            value => *text += &format!("  {name:<22} {}\n", scalar(name, of, value)),
+        }
+    }
+}
+
+fn scalar(name: &str, section: &str, value: &Value) -> String {
+    match value {
+        Value::U64(number) => quantity(name, section, *number),
+        Value::F64(number) => format!("{number:.3}"),
+        Value::Bool(on) => String::from(if *on { "yes" } else { "no" }),
+        Value::Text(text) => text.clone(),
+        Value::List(lines) => lines.join("; "),
+        Value::Section(inner) if inner.u64("p99").is_some() => distribution(name, inner),
+        Value::Section(inner) => {
+            let shown = inner.iter().map(|(name, value)| format!("{name} {}", scalar(name, section, value)));
+            shown.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn distribution(name: &str, figures: &Report) -> String {
+    let figure = |field| figures.u64(field).unwrap_or(0);
+    let shown = |value| quantity(name, "", value);
+    let (count, total) = (figure("count"), figure("total"));
+    let [p50, p99, max] = ["p50", "p99", "max"].map(|field| shown(figure(field)));
+    format!("{count} times, {} in all, p50 {p50}, p99 {p99}, max {max}", shown(total))
+}
+
+/// A number with the unit that its name tells.
+fn quantity(name: &str, section: &str, value: u64) -> String {
+    let bytes = name.ends_with("_bytes")
+        || matches!((section, name), ("cache", "read" | "write" | "writeback" | "device_read"))
+        || matches!((section, name), ("options", "cache" | "max_folio"));
+    if bytes {
+        return print::size(value);
+    }
+    match (name.ends_with("_ns"), name.ends_with("_ms"), name.ends_with("_s") || name == "commit") {
+        (true, ..) => duration(value),
+        (_, true, _) => format!("{value} ms"),
+        (_, _, true) => format!("{value} s"),
+        _ => value.to_string(),
+    }
+}
+
+fn duration(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    match nanoseconds {
+        0..1_000 => format!("{nanoseconds} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+/// Messages that a daemon leaves at its end, one a line for the user.
+pub fn print_messages(image: &str, last: &Report) {
+    if let Some(Value::List(lines)) = last.get("messages") {
+        lines.iter().for_each(|line| eprintln!("cairn: {image}: {line}"));
+    }
+}
+
+/// The failure that a daemon left at its end.
+///
+/// # Errors
+/// If it left one.
+pub fn check_end(image: &str, last: &Report) -> Outcome {
+    match last.text("error") {
+        Some(error) => {
+            let message = format!("{image}: unmounted, but {error}: mount it again to recover, or check it");
+            Err(Failure::new(crate::failure::Status::Io, message))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_units() {
+        let mut report = Report::new();
+        report.section("options").set("cache", 64_u64 << 20).set("ro", false).set("commit", 5_u64);
+        let figures = Report::new().with("count", 2_u64).with("total", 3_000_u64).with("p50", 900_u64);
+        let figures = figures.with("p99", 2_500_000_u64).with("max", 2_000_000_000_u64);
+        report.section("journal").set("commit_ns", figures).set("transactions", 2_u64);
+        let folios = Report::new().with("4K", 7_u64).with("8K", 0_u64);
+        report.section("cache").set("folios_by_order", folios).set("read", 2048_u64).set("hits", 2048_u64);
+        report.section("log").set("messages", vec!["one".to_owned(), "two".to_owned()]);
+        let text = table(&report);
+        for line in [
+            "options\n",
+            "  cache                  64.0 MiB\n",
+            "  ro                     no\n",
+            "  commit                 5 s\n",
+            "  commit_ns              2 times, 3.0 µs in all, p50 900 ns, p99 2.5 ms, max 2.00 s\n",
+            "  folios_by_order        4K 7, 8K 0\n",
+            "  read                   2.0 KiB\n",
+            "  hits                   2048\n",
+            "  one\n  two\n",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_checked() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(seconds("0").is_err() && seconds("x").is_err() && seconds("-1").is_err() && seconds("inf").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Changing the kernel's side of a live mount: read-only or not, and the flags that the kernel alone acts on.
+//!
+//! The kernel writes its dirty pages to us before it turns a mount read-only, and refuses as long as a file is open for
+//! writing. So this must not be called by a thread that serves requests.
+
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount_remount};
+
+use crate::error::{Error, Result};
+use crate::options::MountOptions;
+
+/// Gives the mount at `mountpoint` the flags of `options`. Only root may, on a mount that root made.
+pub fn remount(mountpoint: &Path, options: &MountOptions) -> Result<()> {
+    mount_remount(mountpoint, flags(options), c"").map_err(|error| match error {
+        Errno::BUSY => Error::OpenForWriting,
+        Errno::PERM => Error::RemountAsUser,
+        error => Error::Refused { path: mountpoint.to_owned(), reason: std::io::Error::from(error).to_string() },
+    })
+}
+
+fn flags(options: &MountOptions) -> MountFlags {
+    let set = |flag: Option<bool>| flag.unwrap_or(true);
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, !set(options.suid));
+    flags.set(MountFlags::NODEV, !set(options.dev));
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    flags.set(MountFlags::NOATIME, options.noatime);
+    flags.set(MountFlags::SYNCHRONOUS, options.sync);
+    flags.set(MountFlags::DIRSYNC, options.dirsync);
+    flags
+}
+
+impl MountOptions {
+    /// The first option, by name, in which `new` differs although it cannot change while mounted.
+    #[must_use]
+    pub fn fixed_change(&self, new: &Self) -> Option<&'static str> {
+        [
+            ("allow_other", self.allow_other == new.allow_other),
+            ("threads", self.threads == new.threads),
+            ("clone_fd", self.clone_fd == new.clone_fd),
+            ("writeback_cache", self.writeback_cache == new.writeback_cache),
+            ("no_open", self.no_open == new.no_open),
+        ]
+        .into_iter()
+        .find_map(|(name, same)| (!same).then_some(name))
+    }
+
+    /// True if the kernel must be told of the difference.
+    #[must_use]
+    pub fn changes_kernel(&self, new: &Self) -> bool {
+        flags(self) != flags(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_change_and_what_cannot() {
+        let old = MountOptions::new("image");
+        let with = |words: &[&str]| {
+            let mut new = old.clone();
+            assert!(words.iter().all(|word| new.set(word)));
+            new
+        };
+        let new = with(&["ro", "nosuid", "noexec", "nodev", "noatime", "sync", "dirsync"]);
+        assert!(old.fixed_change(&new).is_none() && old.changes_kernel(&new));
+        assert!(!old.changes_kernel(&with(&["rw", "exec", "atime", "async"])));
+        for (word, name) in
+            [("allow_other", "allow_other"), ("threads=9", "threads"), ("nowriteback_cache", "writeback_cache")]
+        {
+            assert_eq!(old.fixed_change(&with(&[word])), Some(name));
+        }
+    }
+}
