@@ -5,10 +5,11 @@ export RUST_BACKTRACE ?= 1
 # Where rustup puts cargo when scripts/install-deps had to bring it.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help deps build run test deep fmt clippy doc bench clean
+.PHONY: help deps build run install test deep fmt clippy doc bench clean
 
 help:
 	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
+	@echo 'make install the program, the helper of mount(8), manual pages, completions'
 	@echo 'make test    formatting, lints, all tests, documentation'
 	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, stress)'
 	@echo 'make bench   the speed table: Cairn, fuse2fs and the kernel, medians of 5'
@@ -21,6 +22,10 @@ build: deps
 
 run: build
 	scripts/demo
+
+# PREFIX (/usr/local), SBINDIR (/sbin, for mount(8)'s helper) and DESTDIR as usual.
+install: build
+	@scripts/install target/release/cairn
 
 test: deps fmt clippy
 	$(CARGO) test --workspace

@@ -6,6 +6,7 @@
 
 mod fixture;
 mod kills;
+mod live;
 mod load;
 mod space;
 mod suites;

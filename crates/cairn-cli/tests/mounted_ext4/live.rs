@@ -1,0 +1,345 @@
+//! Live mounts asked and changed through their control channel, from outside, while others use them.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cairn_testkit::judge;
+use serde_json::Value;
+
+use crate::fixture::{CAIRN, Volume};
+
+const SIZE: u64 = 128 << 20;
+
+fn cairn(arguments: &[&str], point: &Path) -> Output {
+    Command::new(CAIRN).args(arguments).arg(point).stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn refused(output: &Output, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.lines().count() == 1, "{}: {said}", output.status);
+    assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
+}
+
+#[track_caller]
+fn stats(point: &Path) -> Value {
+    let output = cairn(&["stats", "--json"], point);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn remount(options: &str, point: &Path) -> Output {
+    cairn(&["remount", "-o", options], point)
+}
+
+#[track_caller]
+fn remounted(options: &str, point: &Path) {
+    let output = remount(options, point);
+    assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The control socket of a mount.
+fn socket(point: &Path) -> PathBuf {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(4) == point.to_str()).unwrap();
+    let device = line.split(' ').nth(2).unwrap().replace(':', "-");
+    Path::new("/run/cairn").join(device + ".sock")
+}
+
+#[test]
+fn stats_have_the_documented_shape() {
+    let mut volume = Volume::mounted(SIZE, "commit=9");
+    fs::write(volume.path("file"), vec![1; 100_000]).unwrap();
+    File::open(volume.path("file")).unwrap().sync_all().unwrap();
+    let found = stats(&volume.root());
+    let number = |path: &str| found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {found}"));
+    for path in [
+        "/mount/pid",
+        "/mount/uptime_s",
+        "/options/commit",
+        "/options/cache",
+        "/state/free_blocks",
+        "/journal/transactions",
+        "/journal/checkpointed",
+        "/journal/forced_checkpoints",
+        "/journal/free_blocks",
+        "/journal/clean_calls",
+        "/journal/clean_steps",
+        "/journal/commit_ns/p99",
+        "/cache/folios_by_order/4K",
+        "/cache/map_calls",
+        "/cache/read",
+        "/cache/write",
+        "/cache/writeback",
+        "/fuse/requests/create",
+        "/fuse/requests/write",
+        "/fuse/requests_total",
+        "/fuse/queue_now",
+        "/fuse/queue_peak",
+        "/fuse/read_bytes",
+        "/fuse/written_bytes",
+        "/fuse/forgotten",
+        "/fuse/request_ns/max",
+        "/log/errors",
+        "/log/warnings",
+    ] {
+        number(path);
+    }
+    assert_eq!(number("/options/commit"), 9);
+    assert!(number("/journal/transactions") >= 1 && number("/fuse/written_bytes") >= 100_000);
+    assert_eq!(found.pointer("/state/mode").unwrap(), "rw");
+    assert_eq!(found.pointer("/mount/image").unwrap().as_str(), volume.image().to_str());
+    assert_eq!(found.pointer("/options/mount/allow_other").unwrap(), true);
+    let table = String::from_utf8(cairn(&["stats"], &volume.root()).stdout).unwrap();
+    assert!(table.contains("\njournal\n") && table.contains("  commit                 9 s\n"), "{table}");
+    volume.unmount();
+}
+
+#[test]
+fn watching_goes_on_until_the_end() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let output = cairn(&["stats", "--json", "--watch=0.01", "--count=3"], &volume.root());
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    let mut watcher = Command::new(CAIRN).args(["stats", "--json", "--watch=0.05"]).arg(volume.root());
+    let mut watcher = watcher.stdout(Stdio::piped()).spawn().unwrap();
+    let mut byte = [0];
+    watcher.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+    volume.unmount();
+    let mut rest = String::new();
+    watcher.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+    assert!(watcher.wait().unwrap().success());
+}
+
+#[test]
+fn options_change_whole_or_not_at_all() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let point = volume.root();
+    remounted("commit=31,noatime,async_checkpoint=20,checkpoint_clean=bail_out,nobuffered_iomap,nosuid", &point);
+    let options = |point: &Path| stats(point)["options"].clone();
+    let before = options(&point);
+    assert_eq!(
+        (&before["commit"], &before["noatime"], &before["mount"]["suid"]),
+        (&31.into(), &true.into(), &false.into())
+    );
+    for (list, named) in [
+        ("commit=5,frob", "frob"),
+        ("commit=5,threads=7", "threads"),
+        ("commit=5,nowriteback_cache", "writeback_cache"),
+        ("nosuid,noexec,cache=1", "cache=1"),
+        ("ro,max_folio=3K", "max_folio=3K"),
+        ("commit=5,async_checkpoint=100", "async_checkpoint"),
+    ] {
+        refused(&remount(list, &point), &[named]);
+        assert_eq!(options(&point), before, "{list}");
+        assert!(!mount_line(&point).contains("noexec") && !mount_line(&point).contains(" ro"), "{list}");
+    }
+    assert!(mount_line(&point).contains("nosuid"));
+    volume.unmount();
+}
+
+fn mount_line(point: &Path) -> String {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().find(|line| line.split(' ').nth(4) == point.to_str()).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn read_only_and_back_with_files_in_use() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let point = volume.root();
+    let writer = File::create(volume.path("open")).unwrap();
+    refused(&remount("ro", &point), &["open for writing"]);
+    fs::write(volume.path("dirty"), vec![7; 3 << 20]).unwrap();
+    drop(writer);
+    for round in 0..3 {
+        while !remount("ro", &point).status.success() {
+            // Closing a file ends with a message that is on its way.
+            std::thread::yield_now();
+        }
+        // The image is clean on disk although it is mounted, dirty pages of the kernel included.
+        judge::assert_clean(&volume.image());
+        assert!(mount_line(&point).contains(" ro"));
+        assert_eq!(fs::write(volume.path("late"), "x").unwrap_err().raw_os_error(), Some(30));
+        assert_eq!(fs::read(volume.path("dirty")).unwrap(), vec![7; 3 << 20]);
+        remounted("rw", &point);
+        fs::write(volume.path(&format!("round {round}")), "written").unwrap();
+    }
+    volume.unmount();
+    assert!(judge::debugfs(&volume.image(), "ls /").contains("round 2"));
+}
+
+#[test]
+fn every_transition_while_threads_write() {
+    const LISTS: [&str; 10] = [
+        "async_checkpoint",
+        "checkpoint_clean=scan",
+        "nobuffered_iomap,max_folio=4K",
+        "async_checkpoint=90,commit=1",
+        "cache=8M",
+        "noatime,nodev",
+        "checkpoint_clean=bail_out,buffered_iomap",
+        "max_folio=2M,cache=128M,relatime,dev",
+        "noasync_checkpoint,commit=5",
+        "checkpoint_clean=counted",
+    ];
+    let mut volume = Volume::mounted(SIZE, "");
+    let point = volume.root();
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let _stops = Stop(&stop);
+        for thread in 0..4_u8 {
+            let (volume, stop, done) = (&volume, &stop, &done);
+            scope.spawn(move || {
+                for round in 0_u32.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let path = volume.path(&format!("{thread}-{}", round % 9));
+                    fs::write(&path, vec![thread; 20_000 + round as usize % 7 * 4096]).unwrap();
+                    if round % 4 == 0 {
+                        File::open(&path).unwrap().sync_all().unwrap();
+                    }
+                    assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == thread));
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..if crate::fixture::deep() { 20 } else { 2 } {
+            for list in LISTS {
+                remounted(list, &point);
+                let before = done.load(Ordering::Relaxed);
+                while done.load(Ordering::Relaxed) < before + 4 {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    });
+    assert_eq!(stats(&point)["log"]["errors"], 0);
+    volume.unmount();
+}
+
+/// Ends the threads of a test also when it fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn others_are_turned_away() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let place = tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("cairn");
+    fs::copy(CAIRN, &program).unwrap();
+    let as_user = |arguments: &[&str]| {
+        let mut command = judge::command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&program);
+        command.args(arguments).arg(volume.root()).output().unwrap()
+    };
+    refused(&as_user(&["stats"]), &["mounted by user 0", "as root"]);
+    refused(&as_user(&["remount", "-o", "noatime"]), &["mounted by user 0"]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(Path::new("/run/cairn")), mode(&socket(&volume.root()))), (0o700, 0o600));
+    volume.unmount();
+}
+
+#[test]
+fn paths_that_are_no_mounts_of_ours_are_told_apart() {
+    let mut volume = Volume::mounted(SIZE, "");
+    refused(&cairn(&["stats"], Path::new("/proc")), &["/proc", "not by cairn"]);
+    refused(&cairn(&["stats"], Path::new("/usr")), &["/usr", "nothing is mounted here"]);
+    refused(&cairn(&["stats"], Path::new("/no/such")), &["/no/such"]);
+    fs::create_dir(volume.path("sub")).unwrap();
+    refused(&cairn(&["stats"], &volume.path("sub")), &["nothing is mounted here"]);
+    // A symbolic link to the mount point is as good.
+    let link = volume.outside("link");
+    std::os::unix::fs::symlink(volume.root(), &link).unwrap();
+    assert!(cairn(&["stats"], &link).status.success());
+    volume.unmount();
+}
+
+#[test]
+fn a_killed_daemon_leaves_a_clear_message_and_a_socket_that_is_replaced() {
+    let mut volume = Volume::mounted(SIZE, "");
+    volume.kill();
+    refused(&cairn(&["stats"], &volume.root()), &["is gone", "cairn umount -l"]);
+    refused(&remount("noatime", &volume.root()), &["is gone"]);
+    volume.clear();
+    volume.mount("");
+    assert_eq!(stats(&volume.root())["state"]["mode"], "rw");
+    volume.unmount();
+}
+
+#[test]
+fn a_second_daemon_on_the_same_mount_point_is_refused() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let other = Volume::make(SIZE, &[]);
+    let output = Command::new(CAIRN).arg("mount").arg(other.image()).arg(volume.root()).output().unwrap();
+    refused(&output, &["in use"]);
+    assert_eq!(stats(&volume.root())["mount"]["image"].as_str(), volume.image().to_str());
+    volume.unmount();
+}
+
+#[test]
+fn clients_that_say_nothing_do_not_delay_the_unmount() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let path = socket(&volume.root());
+    let silent: Vec<UnixStream> = (0..10).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    assert!(cairn(&["stats"], &volume.root()).status.success());
+    volume.unmount();
+    assert!(!path.exists());
+    drop(silent);
+}
+
+/// Run in a mount namespace of its own, where an empty `/sbin` gets the helper: the installed program, the image, the mount point.
+const MOUNT8: &str = r#"
+set -e
+mount -t tmpfs none "$(readlink -f /sbin)"
+ln -s "$0" /sbin/mount.fuse.cairn
+mount -t fuse.cairn "$1" "$2" -o noatime,commit=11
+echo hello > "$2/file"
+grep -q " $2 .*noatime.* fuse.cairn" /proc/self/mountinfo
+"$0" stats "$2" | grep -q "commit  *11 s"
+mount -o remount,ro "$2"
+if echo late > "$2/late"; then echo "still writable"; fi 2>/dev/null
+"$0" stats "$2" | grep -q "mode  *ro"
+mount -o remount,rw "$2"
+cat "$2/file"
+echo more >> "$2/file"
+"$0" umount "$2"
+"#;
+
+#[test]
+fn an_installed_cairn_serves_mount8() {
+    let volume = Volume::make(SIZE, &[]);
+    let root = volume.outside("root");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install");
+    let output = Command::new(script).arg(CAIRN).env("DESTDIR", &root).env("PREFIX", "/usr").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for file in [
+        "usr/bin/cairn",
+        "usr/share/man/man1/cairn.1",
+        "usr/share/man/man1/cairn-stats.1",
+        "usr/share/bash-completion/completions/cairn",
+        "usr/share/zsh/site-functions/_cairn",
+        "usr/share/fish/vendor_completions.d/cairn.fish",
+    ] {
+        assert!(fs::metadata(root.join(file)).unwrap().len() > 100, "{file}");
+    }
+    assert_eq!(fs::read_link(root.join("sbin/mount.fuse.cairn")).unwrap(), Path::new("/usr/bin/cairn"));
+    let mut command = judge::command("unshare");
+    command.args(["--mount", "sh", "-c", MOUNT8]).args([root.join("usr/bin/cairn"), volume.image(), volume.root()]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
+    judge::assert_clean(&volume.image());
+}
