@@ -134,6 +134,8 @@ impl Journal {
             state.committing_needs = 0;
             (runs, commit_at)
         };
+        // Now, not at the end of the commit: the daemon can use the time.
+        self.wake_checkpointer();
         let mut requests = Vec::new();
         let mut blocks = blocks.into_iter();
         for (start, count) in runs.into_iter().filter(|(_, count)| *count > 0) {
