@@ -1,41 +1,45 @@
 //! Values between FUSE and the filesystem seam.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use cairn_vfs::{AllocateMode, Attributes, Error, FileKind, NewInode, RenameMode, Result, SetTime, Timestamp};
-use fuser::{FileAttr, FileType, INodeNo, RenameFlags, TimeOrNow};
 
-const FALLOC_FL_KEEP_SIZE: i32 = 0x01;
-const FALLOC_FL_PUNCH_HOLE: i32 = 0x02;
-const FALLOC_FL_COLLAPSE_RANGE: i32 = 0x08;
-const FALLOC_FL_ZERO_RANGE: i32 = 0x10;
-const FALLOC_FL_INSERT_RANGE: i32 = 0x20;
+use crate::wire::abi::{Attr, Statx, SxTime};
 
-pub(crate) fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::Regular => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::BlockDevice => FileType::BlockDevice,
-        FileKind::CharDevice => FileType::CharDevice,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-    }
+const FALLOC_FL_KEEP_SIZE: u32 = 0x01;
+const FALLOC_FL_PUNCH_HOLE: u32 = 0x02;
+const FALLOC_FL_COLLAPSE_RANGE: u32 = 0x08;
+const FALLOC_FL_ZERO_RANGE: u32 = 0x10;
+const FALLOC_FL_INSERT_RANGE: u32 = 0x20;
+
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+
+/// The basic attributes and the time of creation, in `statx`'s mask.
+const STATX_BASIC_STATS: u32 = 0x7ff;
+const STATX_BTIME: u32 = 0x800;
+
+/// `DT_*`: the type bits of a mode, shifted down.
+pub(crate) fn entry_type(kind: FileKind) -> u32 {
+    kind.mode_bits() >> 12
 }
 
-/// Attributes under the number `ino` (a node's where one is being handed out, else the inode's own).
-pub(crate) fn attributes(found: &Attributes, ino: INodeNo) -> FileAttr {
-    FileAttr {
-        ino,
+fn mode(found: &Attributes) -> u32 {
+    found.kind.mode_bits() | found.permissions & 0o7777
+}
+
+/// Seconds go over the wire as if they had no sign.
+pub(crate) fn attributes(found: &Attributes) -> Attr {
+    let [atime, mtime, ctime] = [found.atime, found.mtime, found.ctime];
+    Attr {
+        ino: found.ino.get(),
         size: found.size,
         blocks: found.sectors,
-        atime: system_time(found.atime),
-        mtime: system_time(found.mtime),
-        ctime: system_time(found.ctime),
-        crtime: found.crtime.map_or(UNIX_EPOCH, system_time),
-        kind: file_type(found.kind),
-        // Twelve bits.
-        perm: (found.permissions & 0o7777) as u16,
+        atime: atime.seconds.cast_unsigned(),
+        mtime: mtime.seconds.cast_unsigned(),
+        ctime: ctime.seconds.cast_unsigned(),
+        atimensec: atime.nanoseconds,
+        mtimensec: mtime.nanoseconds,
+        ctimensec: ctime.nanoseconds,
+        mode: mode(found),
         nlink: found.links,
         uid: found.uid,
         gid: found.gid,
@@ -45,51 +49,36 @@ pub(crate) fn attributes(found: &Attributes, ino: INodeNo) -> FileAttr {
     }
 }
 
-/// What a reply carries where there is no inode.
-pub(crate) fn no_attributes() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
+pub(crate) fn statx(found: &Attributes) -> Statx {
+    let time = |time: Timestamp| SxTime { tv_sec: time.seconds, tv_nsec: time.nanoseconds, reserved: 0 };
+    Statx {
+        mask: STATX_BASIC_STATS | if found.crtime.is_some() { STATX_BTIME } else { 0 },
+        blksize: found.block_size,
+        nlink: found.links,
+        uid: found.uid,
+        gid: found.gid,
+        // Sixteen bits.
+        mode: mode(found) as u16,
+        ino: found.ino.get(),
+        size: found.size,
+        blocks: found.sectors,
+        atime: time(found.atime),
+        btime: found.crtime.map(time).unwrap_or_default(),
+        ctime: time(found.ctime),
+        mtime: time(found.mtime),
+        // Linux's encoding of a device number in 32 bits.
+        rdev_major: found.device >> 8 & 0xfff,
+        rdev_minor: found.device & 0xff | found.device >> 12 & 0xf_ff00,
+        ..Statx::default()
     }
 }
 
-fn system_time(time: Timestamp) -> SystemTime {
-    let whole = Duration::from_secs(time.seconds.unsigned_abs());
-    let second = if time.seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    second.and_then(|second| second.checked_add(Duration::from_nanos(time.nanoseconds.into()))).unwrap_or(UNIX_EPOCH)
+pub(crate) fn timestamp(seconds: u64, nanoseconds: u32) -> Timestamp {
+    Timestamp { seconds: seconds.cast_signed(), nanoseconds }
 }
 
-/// The kernel's pair of seconds and nanoseconds. For times before 1970 fuser 0.18 subtracts the nanoseconds too, instead of adding
-/// them; that is undone here.
-pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Timestamp { seconds: seconds(after), nanoseconds: after.subsec_nanos() },
-        Err(before) => {
-            let before = before.duration();
-            Timestamp { seconds: -seconds(before), nanoseconds: before.subsec_nanos() }
-        }
-    }
-}
-
-pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
-    match time {
-        TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => SetTime::To(timestamp(time)),
-    }
+pub(crate) fn set_time(now: bool, seconds: u64, nanoseconds: u32) -> SetTime {
+    if now { SetTime::Now } else { SetTime::To(timestamp(seconds, nanoseconds)) }
 }
 
 /// What `mknod` makes.
@@ -108,21 +97,18 @@ pub(crate) fn new_node(mode: u32, device: u32) -> Result<NewInode<'static>> {
     }
 }
 
-pub(crate) fn rename_mode(flags: RenameFlags) -> Result<RenameMode> {
-    if flags.is_empty() {
-        Ok(RenameMode::Replace)
-    } else if flags == RenameFlags::RENAME_NOREPLACE {
-        Ok(RenameMode::NoReplace)
-    } else if flags == RenameFlags::RENAME_EXCHANGE {
-        Ok(RenameMode::Exchange)
-    } else {
-        Err(Error::Invalid("rename flags"))
+pub(crate) fn rename_mode(flags: u32) -> Result<RenameMode> {
+    match flags {
+        0 => Ok(RenameMode::Replace),
+        RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
+        RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        _ => Err(Error::Invalid("rename flags")),
     }
 }
 
-pub(crate) fn allocate_mode(mode: i32) -> Result<AllocateMode> {
-    const PUNCH: i32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-    const ZERO_KEEP: i32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
+pub(crate) fn allocate_mode(mode: u32) -> Result<AllocateMode> {
+    const PUNCH: u32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    const ZERO_KEEP: u32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
     Ok(match mode {
         0 => AllocateMode::Extend,
         FALLOC_FL_KEEP_SIZE => AllocateMode::KeepSize,
@@ -142,13 +128,15 @@ mod tests {
     #[test]
     fn times_before_1970_keep_their_nanoseconds() {
         let time = Timestamp { seconds: -2, nanoseconds: 800_000_000 };
-        assert_eq!(system_time(time), UNIX_EPOCH - Duration::from_millis(1200));
-        // As fuser 0.18 decodes the kernel's (-2, 800000000).
-        assert_eq!(timestamp(UNIX_EPOCH - Duration::new(2, 800_000_000)), time);
-        let after = Timestamp { seconds: 5, nanoseconds: 7 };
-        assert_eq!(timestamp(system_time(after)), after);
-        let far = Timestamp { seconds: i64::MIN, nanoseconds: 0 };
-        assert_eq!(system_time(far).duration_since(UNIX_EPOCH).unwrap_err().duration().as_secs(), 1 << 63);
+        assert_eq!(timestamp((-2_i64).cast_unsigned(), 800_000_000), time);
+        assert_eq!(set_time(false, (-2_i64).cast_unsigned(), 800_000_000), SetTime::To(time));
+        assert_eq!(set_time(true, 5, 5), SetTime::Now);
+    }
+
+    #[test]
+    fn kinds_are_the_kernel_s_directory_types() {
+        // DT_DIR, DT_REG, DT_LNK.
+        assert_eq!([FileKind::Directory, FileKind::Regular, FileKind::Symlink].map(entry_type), [4, 8, 10]);
     }
 
     #[test]
@@ -158,7 +146,7 @@ mod tests {
         assert_eq!(new_node(0o020_644, 9).unwrap(), NewInode::CharDevice(9));
         assert_eq!(allocate_mode(3).unwrap(), AllocateMode::PunchHole);
         assert!(allocate_mode(2).is_err() && allocate_mode(0x40).is_err());
-        assert!(rename_mode(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE).is_err());
-        assert!(rename_mode(RenameFlags::RENAME_WHITEOUT).is_err());
+        assert!(rename_mode(RENAME_NOREPLACE | RENAME_EXCHANGE).is_err());
+        assert!(rename_mode(4).is_err());
     }
 }

@@ -6,8 +6,6 @@
 //! A panic in an operation is one of our own invariants broken: the caller gets EIO, the volume is shut down so that
 //! nothing wrong reaches the disk, and the session lives on to be unmounted.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,22 +13,24 @@ use std::time::Duration;
 use cairn_base::Ino;
 use cairn_vfs::walk::NAME_MAX;
 use cairn_vfs::{Attributes, Error, FileSystem, Result};
-use fuser::{Errno, FileAttr, Generation, INodeNo, Notifier};
+use fuser::{INodeNo, Notifier};
+use rustix::io::Errno;
 
 use crate::convert;
 use crate::counters::Counters;
 use crate::options::MountOptions;
+use crate::wire::abi::{Attr, EntryOut};
 
 /// FUSE's number of the root.
 const ROOT_NODE: u64 = 1;
 
-/// Shared by the adapter and the jobs it hands to the pool.
+/// Shared by all threads.
 pub(crate) struct Core {
     fs: Arc<dyn FileSystem>,
     root: Ino,
-    pub(crate) timeout: Duration,
+    timeout: Duration,
     pub(crate) no_open: bool,
-    pub(crate) writeback_cache: bool,
+    writeback_cache: bool,
     notifier: OnceLock<Notifier>,
     pub(crate) counters: Arc<Counters>,
 }
@@ -62,7 +62,7 @@ impl Core {
                 if matches!(error, Error::Corrupt(_) | Error::Io(_)) {
                     tracing::error!("{what}: {error}");
                 }
-                Err(Errno::from_i32(error.errno()))
+                Err(Errno::from_raw_os_error(error.errno()))
             }
             Err(panic) => {
                 let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
@@ -72,7 +72,7 @@ impl Core {
                 if !matches!(stopped, Ok(Ok(()))) {
                     tracing::error!("the volume could not be shut down");
                 }
-                Err(Errno::EIO)
+                Err(Errno::IO)
             }
         }
     }
@@ -84,22 +84,22 @@ impl Core {
 
     /// Lets the kernel write its dirty pages of a file to us: what we know of the file is then true. To be called where requests
     /// can be served meanwhile.
-    pub(crate) fn collect_dirty_pages(&self, node: INodeNo) {
+    pub(crate) fn collect_dirty_pages(&self, node: u64) {
         if let Some(notifier) = self.notifier.get().filter(|_| self.writeback_cache)
-            && let Err(error) = notifier.inval_inode(node, 0, 0)
+            && let Err(error) = notifier.inval_inode(INodeNo(node), 0, 0)
         {
             tracing::debug!("dirty pages of node {node} stay in the kernel: {error}");
         }
     }
 
     /// The inode of a node.
-    pub(crate) fn ino(&self, node: INodeNo) -> Ino {
-        Ino(self.swap(node.0))
+    pub(crate) fn ino(&self, node: u64) -> Ino {
+        Ino(self.swap(node))
     }
 
     /// The node of an inode.
-    pub(crate) fn node(&self, ino: Ino) -> INodeNo {
-        INodeNo(self.swap(ino.get()))
+    pub(crate) fn node(&self, ino: Ino) -> u64 {
+        self.swap(ino.get())
     }
 
     fn swap(&self, number: u64) -> u64 {
@@ -110,14 +110,32 @@ impl Core {
         }
     }
 
-    /// Attributes and generation for a reply that hands out a node.
-    pub(crate) fn entry(&self, found: &Attributes) -> (FileAttr, Generation) {
-        (convert::attributes(found, self.node(found.ino)), Generation(found.generation.into()))
+    /// How long the kernel may believe what it is told: seconds and nanoseconds.
+    pub(crate) fn validity(&self) -> (u64, u32) {
+        (self.timeout.as_secs(), self.timeout.subsec_nanos())
+    }
+
+    /// What hands out an inode.
+    pub(crate) fn entry(&self, found: &Attributes) -> EntryOut {
+        let nodeid = self.node(found.ino);
+        let attr = Attr { ino: nodeid, ..convert::attributes(found) };
+        EntryOut { nodeid, generation: found.generation.into(), attr, ..self.no_entry() }
+    }
+
+    /// What says that there is no such name.
+    pub(crate) fn no_entry(&self) -> EntryOut {
+        let (seconds, nanoseconds) = self.validity();
+        EntryOut {
+            entry_valid: seconds,
+            entry_valid_nsec: nanoseconds,
+            attr_valid: seconds,
+            attr_valid_nsec: nanoseconds,
+            ..EntryOut::default()
+        }
     }
 }
 
-/// A name's bytes. The kernel lets 1024 of them through.
-pub(crate) fn name(name: &OsStr) -> Result<&[u8]> {
-    let name = name.as_bytes();
+/// A name, if it is short enough. The kernel lets 1024 bytes through.
+pub(crate) fn checked_name(name: &[u8]) -> Result<&[u8]> {
     if name.len() > NAME_MAX { Err(Error::NameTooLong) } else { Ok(name) }
 }

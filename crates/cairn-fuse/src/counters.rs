@@ -1,6 +1,6 @@
 //! Counters of the FUSE side, and their report.
 //!
-//! What the kernel sends and nobody passes on to us (INTERRUPT, answered inside fuser) is not counted.
+//! Requests that the filesystem is not asked about (such as INTERRUPT) are not counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +8,8 @@ use std::time::Instant;
 
 use cairn_base::stats::{Counter, Histogram, Report};
 
-use crate::pool::Pool;
-
 /// The requests that reach the filesystem, by the names that `Core::run` is given.
-const OPERATIONS: [&str; 31] = [
+const OPERATIONS: [&str; 34] = [
     "lookup",
     "getattr",
     "read",
@@ -42,13 +40,24 @@ const OPERATIONS: [&str; 31] = [
     "lseek",
     "copy_file_range",
     "ioctl",
+    "statx",
+    "tmpfile",
+    "syncfs",
     "other",
 ];
+
+struct ByOperation([Counter; OPERATIONS.len()]);
+
+impl Default for ByOperation {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::new()))
+    }
+}
 
 /// What the requests of one mount have been so far.
 #[derive(Default)]
 pub(crate) struct Counters {
-    by_operation: [Counter; OPERATIONS.len()],
+    by_operation: ByOperation,
     errors: Counter,
     in_progress: AtomicU64,
     in_progress_peak: AtomicU64,
@@ -63,7 +72,7 @@ impl Counters {
     /// Counts a request in; dropping the result counts it out.
     pub(crate) fn begin(&self, operation: &str) -> InProgress<'_> {
         let place = OPERATIONS.iter().position(|known| *known == operation).unwrap_or(OPERATIONS.len() - 1);
-        self.by_operation[place].add(1);
+        self.by_operation.0[place].add(1);
         let now = self.in_progress.fetch_add(1, Ordering::Relaxed) + 1;
         if now > self.in_progress_peak.load(Ordering::Relaxed) {
             self.in_progress_peak.fetch_max(now, Ordering::Relaxed);
@@ -89,16 +98,24 @@ impl Drop for InProgress<'_> {
     }
 }
 
+/// The threads of a mount.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) threads: usize,
+    /// Of these, with no request.
+    pub(crate) idle: usize,
+}
+
 /// Reads the counters of a mount, also after it has ended.
 #[derive(Clone)]
 pub struct FuseStats {
     counters: Arc<Counters>,
-    pool: Arc<Pool>,
+    load: Arc<dyn Fn() -> Load + Send + Sync>,
 }
 
 impl FuseStats {
-    pub(crate) fn new(counters: Arc<Counters>, pool: Arc<Pool>) -> Self {
-        Self { counters, pool }
+    pub(crate) fn new(counters: Arc<Counters>, load: impl Fn() -> Load + Send + Sync + 'static) -> Self {
+        Self { counters, load: Arc::new(load) }
     }
 
     /// The section `fuse`. `requests` has a field for each operation that occurred.
@@ -106,14 +123,14 @@ impl FuseStats {
     pub fn report(&self) -> Report {
         let counters = &*self.counters;
         let (mut requests, mut total) = (Report::new(), 0);
-        for (name, count) in OPERATIONS.iter().zip(&counters.by_operation) {
+        for (name, count) in OPERATIONS.iter().zip(&counters.by_operation.0) {
             let count = count.get();
             total += count;
             if count > 0 {
                 requests.set(name, count);
             }
         }
-        let (waiting, threads) = self.pool.load();
+        let load = (self.load)();
         Report::new()
             .with("requests_total", total)
             .with("requests", requests)
@@ -121,10 +138,10 @@ impl FuseStats {
             .with("read_bytes", &counters.read_bytes)
             .with("written_bytes", &counters.written_bytes)
             .with("forgotten", &counters.forgotten)
-            .with("queue_now", counters.in_progress.load(Ordering::Relaxed) + waiting)
+            .with("queue_now", counters.in_progress.load(Ordering::Relaxed))
             .with("queue_peak", counters.in_progress_peak.load(Ordering::Relaxed))
-            .with("waiting", waiting)
-            .with("threads", threads)
+            .with("threads", load.threads)
+            .with("threads_idle", load.idle)
             .with("request_ns", &counters.request_ns)
     }
 }
@@ -136,7 +153,7 @@ mod tests {
     #[test]
     fn requests_are_counted_by_name_and_depth() {
         let counters = Arc::new(Counters::default());
-        let stats = FuseStats::new(counters.clone(), Arc::new(Pool::new(1)));
+        let stats = FuseStats::new(counters.clone(), || Load { threads: 3, idle: 2 });
         {
             let _first = counters.begin("lookup");
             let _second = counters.begin("lookup");

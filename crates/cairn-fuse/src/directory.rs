@@ -1,38 +1,62 @@
 //! `readdir` and `readdirplus`.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
 use cairn_vfs::{DirEntry, Error, FileKind, FileSystem, Result};
-use fuser::{INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use zerocopy::{Immutable, IntoBytes};
 
 use crate::convert;
 use crate::core::Core;
+use crate::wire::abi::Dirent;
 
 /// Entries taken from the filesystem before their attributes are looked up.
 const BATCH: usize = 64;
+/// The largest answer that is made room for at once.
+const ROOM: usize = 32 << 10;
 
-/// Fills a reply with names.
-pub(crate) fn read(
-    core: &Core,
-    fs: &dyn FileSystem,
-    node: INodeNo,
-    position: u64,
-    reply: &mut ReplyDirectory,
-) -> Result<()> {
-    fs.readdir(core.ino(node), position, &mut |entry| {
-        let kind = convert::file_type(entry.kind.unwrap_or(FileKind::Regular));
-        !reply.add(INodeNo(entry.ino.get()), entry.next, kind, OsStr::from_bytes(&entry.name))
-    })
+/// Entries as the kernel reads them, up to the size it asked for.
+pub(crate) struct Listing {
+    bytes: Vec<u8>,
+    limit: usize,
 }
 
-/// Fills a reply with names and attributes. Each entry but `.` and `..` carries a reference, which the kernel will drop.
+impl Listing {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { bytes: Vec::with_capacity(limit.min(ROOM)), limit }
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Adds an entry behind `before` (what `readdirplus` puts there). False if there is no room for it.
+    fn add<T: IntoBytes + Immutable>(&mut self, before: &T, entry: &DirEntry, ino: u64) -> bool {
+        // At most 255 bytes of name.
+        let kind = convert::entry_type(entry.kind.unwrap_or(FileKind::Regular));
+        let head = Dirent { ino, off: entry.next, namelen: entry.name.len() as u32, kind };
+        let size = size_of::<T>() + (size_of::<Dirent>() + entry.name.len()).next_multiple_of(8);
+        if self.bytes.len() + size > self.limit {
+            return false;
+        }
+        let end = self.bytes.len() + size;
+        self.bytes.extend_from_slice(before.as_bytes());
+        self.bytes.extend_from_slice(head.as_bytes());
+        self.bytes.extend_from_slice(&entry.name);
+        self.bytes.resize(end, 0);
+        true
+    }
+}
+
+/// Fills a listing with names.
+pub(crate) fn read(core: &Core, fs: &dyn FileSystem, node: u64, position: u64, listing: &mut Listing) -> Result<()> {
+    fs.readdir(core.ino(node), position, &mut |entry| listing.add(&(), &entry, entry.ino.get()))
+}
+
+/// Fills a listing with names and attributes. Each entry but `.` and `..` carries a reference, which the kernel will drop.
 pub(crate) fn read_plus(
     core: &Core,
     fs: &dyn FileSystem,
-    node: INodeNo,
+    node: u64,
     mut position: u64,
-    reply: &mut ReplyDirectoryPlus,
+    listing: &mut Listing,
 ) -> Result<()> {
     // Looked up after the listing, not from within it: the filesystem may hold the directory's lock there.
     loop {
@@ -44,7 +68,7 @@ pub(crate) fn read_plus(
         let complete = batch.len() < BATCH;
         for entry in batch {
             position = entry.next;
-            if add(core, fs, node, &entry, reply)? {
+            if !add(core, fs, node, &entry, listing)? {
                 return Ok(());
             }
         }
@@ -54,27 +78,41 @@ pub(crate) fn read_plus(
     }
 }
 
-/// True if the reply is full (the entry is then not in it, and holds no reference).
-fn add(
-    core: &Core,
-    fs: &dyn FileSystem,
-    node: INodeNo,
-    entry: &DirEntry,
-    reply: &mut ReplyDirectoryPlus,
-) -> Result<bool> {
+/// False if the listing is full (the entry is then not in it, and holds no reference).
+fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &mut Listing) -> Result<bool> {
     let referenced = !matches!(entry.name.as_slice(), b"." | b"..");
     let found = if referenced { fs.lookup(core.ino(node), &entry.name) } else { fs.getattr(entry.ino) };
     let found = match found {
         Ok(found) => found,
         // Removed since it was listed.
-        Err(Error::NotFound | Error::Stale) => return Ok(false),
+        Err(Error::NotFound | Error::Stale) => return Ok(true),
         Err(error) => return Err(error),
     };
-    let (attributes, generation) = core.entry(&found);
-    let name = OsStr::from_bytes(&entry.name);
-    let full = reply.add(attributes.ino, entry.next, name, &core.timeout, &attributes, generation);
-    if full && referenced {
+    let out = core.entry(&found);
+    let entry = DirEntry { kind: Some(found.kind), ..entry.clone() };
+    let added = listing.add(&out, &entry, out.attr.ino);
+    if !added && referenced {
         fs.forget(found.ino, 1);
     }
-    Ok(full)
+    Ok(added)
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::Ino;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_aligned_and_a_full_listing_takes_no_more() {
+        let entry = DirEntry { ino: Ino(12), kind: Some(FileKind::Directory), name: b"abc".to_vec(), next: 7 };
+        let mut listing = Listing::new(63);
+        assert!(listing.add(&(), &entry, 12));
+        assert!(!listing.add(&(), &entry, 12), "32 bytes each");
+        let bytes = listing.into_bytes();
+        assert_eq!(bytes.len(), 32);
+        let head = Dirent { ino: 12, off: 7, namelen: 3, kind: 4 };
+        assert_eq!(&bytes[..24], head.as_bytes());
+        assert_eq!(&bytes[24..], b"abc\0\0\0\0\0");
+    }
 }

@@ -5,32 +5,35 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `adapter` | one method a FUSE request: translation only |
+//! | `wire` | the protocol of `/dev/fuse`: requests and answers |
+//! | `servers` | the threads that read requests, and when they wait, look or call another |
+//! | `operations` | what each request means to the filesystem: translation only |
 //! | `core` | what all requests share: the filesystem, panics made into errors, node numbers |
 //! | `convert` | attributes, times, modes between the two worlds |
 //! | `counters` | requests by operation, bytes, queue depth |
 //! | [`control`] | the socket through which a live mount is asked and changed |
 //! | `directory`, `ioctl` | the requests that take more than a line |
-//! | `pool` | threads for requests that wait for the disk, so that many fsyncs share one commit |
-//! | `transport` | how requests arrive: `/dev/fuse` now |
+//! | `handshake`, `transport` | what is agreed with the kernel at first, and how requests arrive: `/dev/fuse` now |
 //! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
 
 #![forbid(unsafe_code)]
 
-mod adapter;
 pub mod control;
 mod convert;
 mod core;
 mod counters;
 mod directory;
 mod error;
+mod handshake;
 mod ioctl;
 mod mounts;
+mod operations;
 mod options;
-mod pool;
 mod remount;
+mod servers;
 mod session;
 mod transport;
+mod wire;
 
 pub use counters::FuseStats;
 pub use error::{Error, Result};

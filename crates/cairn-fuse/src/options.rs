@@ -26,10 +26,10 @@ pub struct MountOptions {
     pub sync: bool,
     /// Directory changes are synchronous.
     pub dirsync: bool,
-    /// Threads that read requests. More than cores lose time.
+    /// Quick requests carried out at the same time. More than cores lose time.
     pub threads: usize,
-    /// A `/dev/fuse` descriptor a thread.
-    pub clone_fd: bool,
+    /// How long a thread looks for the next request before it sleeps, while requests come that fast.
+    pub spin: Duration,
     /// The kernel collects small writes until close or fsync.
     pub writeback_cache: bool,
     /// `open` and `close` cost no request. Off, write-back errors are told to each handle apart, and immutable files are refused at `open`.
@@ -51,7 +51,7 @@ impl Default for MountOptions {
             sync: false,
             dirsync: false,
             threads: 2,
-            clone_fd: false,
+            spin: Duration::from_micros(50),
             writeback_cache: true,
             no_open: true,
             timeout: Duration::from_secs(3600),
@@ -82,7 +82,6 @@ impl MountOptions {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,
-            "clone_fd" => self.clone_fd = true,
             "writeback_cache" => self.writeback_cache = true,
             "nowriteback_cache" => self.writeback_cache = false,
             "no_open" => self.no_open = true,
@@ -96,6 +95,9 @@ impl MountOptions {
     fn set_number(&mut self, option: &str) -> bool {
         match option.split_once('=').map(|(name, value)| (name, value.parse())) {
             Some(("threads", Ok(threads))) if (1..=64).contains(&threads) => self.threads = threads,
+            Some(("spin", Ok(microseconds))) if microseconds <= 10_000 => {
+                self.spin = Duration::from_micros(microseconds as u64);
+            }
             _ => return false,
         }
         true
@@ -115,7 +117,7 @@ impl MountOptions {
             .with("sync", self.sync)
             .with("dirsync", self.dirsync)
             .with("threads", self.threads)
-            .with("clone_fd", self.clone_fd)
+            .with("spin_us", u64::try_from(self.spin.as_micros()).unwrap_or(u64::MAX))
             .with("writeback_cache", self.writeback_cache)
             .with("no_open", self.no_open)
     }
@@ -141,8 +143,6 @@ impl MountOptions {
         let mut config = fuser::Config::default();
         config.mount_options = options;
         config.acl = if on(self.allow_other) { fuser::SessionACL::All } else { fuser::SessionACL::Owner };
-        config.n_threads = Some(self.threads.max(1));
-        config.clone_fd = self.clone_fd;
         config
     }
 }
@@ -154,13 +154,13 @@ mod tests {
     #[test]
     fn options_are_taken_or_left_to_the_filesystem() {
         let mut options = MountOptions::new("disk.img");
-        for option in ["ro", "nosuid", "allow_other", "noexec", "threads=4", "defaults", "noatime"] {
+        for option in ["ro", "nosuid", "allow_other", "noexec", "threads=4", "spin=0", "defaults", "noatime"] {
             assert!(options.set(option), "{option}");
         }
-        for option in ["commit=5", "threads=0", "threads=x", "data=ordered", ""] {
+        for option in ["commit=5", "threads=0", "threads=x", "spin=10001", "data=ordered", ""] {
             assert!(!options.set(option), "{option}");
         }
-        assert!(options.read_only && !options.exec && options.threads == 4);
+        assert!(options.read_only && !options.exec && options.threads == 4 && options.spin.is_zero());
         let config = options.to_fuser(true);
         assert!(config.mount_options.contains(&MountOption::NoSuid));
         assert!(config.mount_options.contains(&MountOption::Dev));

@@ -40,7 +40,7 @@ impl MountOptions {
         [
             ("allow_other", self.allow_other == new.allow_other),
             ("threads", self.threads == new.threads),
-            ("clone_fd", self.clone_fd == new.clone_fd),
+            ("spin", self.spin == new.spin),
             ("writeback_cache", self.writeback_cache == new.writeback_cache),
             ("no_open", self.no_open == new.no_open),
         ]

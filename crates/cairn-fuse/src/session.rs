@@ -2,27 +2,26 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_vfs::FileSystem;
 
-use crate::adapter::Adapter;
 use crate::core::Core;
 use crate::counters::FuseStats;
 use crate::error::{Error, Result};
+use crate::handshake::Handshake;
 use crate::mounts;
+use crate::operations::Operations;
 use crate::options::MountOptions;
-use crate::pool::Pool;
+use crate::servers::Servers;
 use crate::transport::{DevFuse, Transport, Unmounter};
-
-/// Requests that may wait for the disk at the same time.
-const POOL_THREADS: usize = 32;
+use crate::wire::Device;
 
 /// A mounted filesystem that is served by [`Session::run`]. Dropped, it unmounts.
 pub struct Session {
     transport: Box<dyn Transport>,
-    pool: Arc<Pool>,
     mountpoint: PathBuf,
     stats: FuseStats,
 }
@@ -33,25 +32,28 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
     check_device()?;
     let root = rustix::process::geteuid().is_root();
     let core = Arc::new(Core::new(fs, options));
-    let pool = Arc::new(Pool::new(POOL_THREADS));
-    let adapter = Adapter::new(core.clone(), pool.clone());
-    let session = fuser::Session::new(adapter, &mountpoint, &options.to_fuser(root))
+    let handshake = Handshake { writeback_cache: options.writeback_cache, no_open: options.no_open };
+    let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;
-    core.set_notifier(session.notifier());
+    core.set_notifier(mounted.notifier());
     if root && let Some(mount) = mounts::mounted_on(&mountpoint) {
         mounts::tune(&mount);
     }
-    let stats = FuseStats::new(core.counters.clone(), pool.clone());
-    Ok(Session { transport: Box::new(DevFuse(session)), pool, mountpoint, stats })
+    let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
+    let operations = Operations::new(core.clone());
+    let servers = Servers::new(Arc::new(Device::new(device)), operations, options.threads.max(1), options.spin);
+    let stats = FuseStats::new(core.counters.clone(), {
+        let servers = servers.clone();
+        move || servers.load()
+    });
+    Ok(Session { transport: Box::new(DevFuse { mounted, servers }), mountpoint, stats })
 }
 
 impl Session {
     /// Serves requests until the filesystem is unmounted and all requests are answered. Then it is time for
     /// [`FileSystem::unmount`], also after an error.
     pub fn run(self) -> Result<()> {
-        let served = self.transport.serve();
-        self.pool.join();
-        served.map_err(Error::Connection)
+        self.transport.serve().map_err(Error::Connection)
     }
 
     /// Something that unmounts from another thread.

@@ -1,14 +1,15 @@
 //! How requests arrive and answers go back.
 //!
-//! The only transport so far is `/dev/fuse` by way of fuser. The trait is the place where FUSE over io_uring comes in: everything else
-//! sees a [`Transport`] and the adapter's operations.
+//! The only transport so far is `/dev/fuse`, mounted by fuser and served by [`Servers`]. The trait is the place where FUSE over
+//! io_uring comes in: everything else sees a [`Transport`].
 
 use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::adapter::Adapter;
+use crate::handshake::Handshake;
+use crate::servers::Servers;
 
 /// A mounted connection.
 pub(crate) trait Transport: Send {
@@ -30,15 +31,19 @@ impl Unmounter {
     }
 }
 
-/// `/dev/fuse`, read and written by fuser's threads.
-pub(crate) struct DevFuse(pub(crate) fuser::Session<Adapter>);
+/// `/dev/fuse`.
+pub(crate) struct DevFuse {
+    /// Dropped, it unmounts.
+    pub(crate) mounted: fuser::Session<Handshake>,
+    pub(crate) servers: Arc<Servers>,
+}
 
 impl Transport for DevFuse {
     fn serve(self: Box<Self>) -> io::Result<()> {
-        self.0.run()
+        Ok(self.servers.serve()?)
     }
 
     fn unmounter(&mut self) -> Unmounter {
-        Unmounter(Arc::new(Mutex::new(self.0.unmount_callable())))
+        Unmounter(Arc::new(Mutex::new(self.mounted.unmount_callable())))
     }
 }

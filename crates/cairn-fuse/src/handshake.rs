@@ -1,0 +1,51 @@
+//! INIT: what is agreed with the kernel before the first request. fuser speaks it; no policy lives elsewhere.
+
+use std::io;
+
+use fuser::{Filesystem, InitFlags, KernelConfig, Request};
+
+use crate::wire::MAX_WRITE;
+
+const MAX_BACKGROUND: u16 = 64;
+
+/// The part of a session that fuser asks.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    pub(crate) writeback_cache: bool,
+    pub(crate) no_open: bool,
+}
+
+impl Handshake {
+    fn flags(&self) -> InitFlags {
+        let mut flags = InitFlags::FUSE_ASYNC_READ
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_MAX_PAGES
+            | InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_READDIRPLUS_AUTO
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_EXPORT_SUPPORT
+            | InitFlags::FUSE_HAS_IOCTL_DIR
+            | InitFlags::FUSE_NO_OPENDIR_SUPPORT
+            // The kernel checks access control lists; we apply default lists and the umask.
+            | InitFlags::FUSE_POSIX_ACL
+            | InitFlags::FUSE_DONT_MASK;
+        flags.set(InitFlags::FUSE_WRITEBACK_CACHE, self.writeback_cache);
+        flags.set(InitFlags::FUSE_NO_OPEN_SUPPORT, self.no_open);
+        flags
+    }
+}
+
+impl Filesystem for Handshake {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let wanted = self.flags() & config.capabilities();
+        let refused = |error: InitFlags| io::Error::other(format!("the kernel takes {error:?} back"));
+        config.add_capabilities(wanted).map_err(refused)?;
+        // The nearest value that fits is as good.
+        let _ = config.set_max_write(MAX_WRITE);
+        let _ = config.set_max_readahead(MAX_WRITE).or_else(|most| config.set_max_readahead(most));
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! File contents.
+
+use std::cell::RefCell;
+
+use cairn_base::Ino;
+use cairn_vfs::{Error, FileSystem, IoFlags, Result, Seek};
+use rustix::io::Errno;
+
+use super::Operations;
+use crate::convert;
+use crate::wire::abi::{
+    CopyFileRangeIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
+    WriteIn, WriteOut, opcode,
+};
+use crate::wire::{MAX_WRITE, Reply, Request};
+
+pub(super) const O_DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+thread_local! {
+    /// Read requests of a thread are answered from here: fresh memory costs more than the copy.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// `O_APPEND` and `O_SYNC` are not passed on: the kernel has put the offset at the end already (with its cache, it alone knows the
+/// end), and sends an FSYNC after each synchronous write.
+fn write_flags(asked: &WriteIn) -> IoFlags {
+    let from_cache = asked.write_flags & WRITE_CACHE != 0;
+    let mut flags = IoFlags::empty();
+    flags.set(IoFlags::WRITEBACK, from_cache);
+    flags.set(IoFlags::DIRECT, !from_cache && asked.flags & O_DIRECT != 0);
+    flags.set(IoFlags::KILL_PRIVILEGES, asked.write_flags & WRITE_KILL_SUIDGID != 0);
+    flags
+}
+
+/// Pages of the kernel's cache: it takes them for written whatever count it is told, so what does not fit must be an error,
+/// or a later fsync would acknowledge it.
+fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+    let mut done = 0;
+    while done < data.len() {
+        match fs.write(ino, offset + done as u64, &data[done..], flags)? {
+            0 => return Err(Error::NoSpace),
+            count => done += count,
+        }
+    }
+    Ok(done)
+}
+
+impl Operations {
+    pub(super) fn read(&self, request: &mut Request<'_>, reply: Reply) {
+        let asked: ReadIn = match request.take() {
+            Ok(asked) => asked,
+            Err(error) => return reply.error(error),
+        };
+        let flags = if asked.flags & O_DIRECT != 0 { IoFlags::DIRECT } else { IoFlags::empty() };
+        // What the kernel was told at the start.
+        let size = asked.size.min(MAX_WRITE) as usize;
+        let ino = self.core.ino(request.header.nodeid);
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            let read = self.core.run("read", |fs| fs.read(ino, asked.offset, &mut buffer[..size], flags));
+            if let Ok(count) = read {
+                self.core.counters.read_bytes.add(count as u64);
+            }
+            reply.send_bytes(read.map(|count| &buffer[..count]));
+        });
+    }
+
+    pub(super) fn write(&self, request: &mut Request<'_>) -> Result<WriteOut, Errno> {
+        let asked: WriteIn = request.take()?;
+        let data = request.bytes(asked.size)?;
+        let (ino, flags) = (self.core.ino(request.header.nodeid), write_flags(&asked));
+        let count = self.core.run("write", |fs| {
+            if flags.contains(IoFlags::WRITEBACK) {
+                write_all(fs, ino, asked.offset, data, flags)
+            } else {
+                fs.write(ino, asked.offset, data, flags)
+            }
+        })?;
+        self.core.counters.written_bytes.add(count as u64);
+        // At most MAX_WRITE.
+        Ok(WriteOut { size: count as u32, padding: 0 })
+    }
+
+    pub(super) fn fsync(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let asked: FsyncIn = request.take()?;
+        let (ino, data_only) = (self.core.ino(request.header.nodeid), asked.fsync_flags & FSYNC_FDATASYNC != 0);
+        if request.header.opcode == opcode::FSYNCDIR {
+            self.core.run("fsyncdir", |fs| fs.fsync(ino, 0, data_only))
+        } else {
+            self.core.run("fsync", |fs| fs.fsync(ino, asked.fh, data_only))
+        }
+    }
+
+    pub(super) fn fallocate(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let asked: FallocateIn = request.take()?;
+        let ino = self.core.ino(request.header.nodeid);
+        self.core
+            .run("fallocate", |fs| fs.allocate(ino, convert::allocate_mode(asked.mode)?, asked.offset, asked.length))
+    }
+
+    pub(super) fn lseek(&self, request: &mut Request<'_>) -> Result<LseekOut, Errno> {
+        let asked: LseekIn = request.take()?;
+        let node = request.header.nodeid;
+        let offset = self.core.run("lseek", |fs| {
+            let what = match asked.whence {
+                SEEK_DATA => Seek::Data,
+                SEEK_HOLE => Seek::Hole,
+                _ => return Err(Error::Invalid("lseek of this kind is the kernel's")),
+            };
+            // A negative one.
+            if i64::try_from(asked.offset).is_err() {
+                return Err(Error::NoData);
+            }
+            // The kernel does not write its dirty pages for this request, and only they know of data written just now.
+            self.core.collect_dirty_pages(node);
+            fs.seek(self.core.ino(node), asked.offset, what)
+        })?;
+        i64::try_from(offset).map(|_| LseekOut { offset }).map_err(|_| Errno::OVERFLOW)
+    }
+
+    pub(super) fn copy_file_range(&self, request: &mut Request<'_>) -> Result<WriteOut, Errno> {
+        let asked: CopyFileRangeIn = request.take()?;
+        // The answer has 32 bits; a caller goes on from a short count.
+        let len = asked.len.min(u64::from(u32::MAX) & !0xfff);
+        let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.nodeid_out));
+        let copied =
+            self.core.run("copy_file_range", |fs| fs.copy_range(from, asked.off_in, to, asked.off_out, len))?;
+        Ok(WriteOut { size: copied as u32, padding: 0 })
+    }
+}

@@ -1,0 +1,101 @@
+//! What each request means to the filesystem: translation, no policy.
+//!
+//! Attributes and names: `names`; contents: `data`; extended attributes and the volume: `volume`.
+
+mod data;
+mod names;
+mod volume;
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::core::Core;
+use crate::wire::abi::{ReadIn, WriteIn, opcode};
+use crate::wire::{Reply, Request};
+
+/// From this size on, a read or write is worth the waking of another thread.
+const LONG: u32 = 128 << 10;
+
+/// How long a request may keep its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// Not longer than the waking of another thread would take, as a rule.
+    Quick,
+    /// It copies much, or waits for the disk.
+    MayTakeLong,
+    /// It waits for other requests to be served.
+    NeedsAnother,
+}
+
+/// A filesystem as requests see it.
+pub(crate) struct Operations {
+    core: Arc<Core>,
+}
+
+impl Operations {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn weight(request: &Request<'_>) -> Weight {
+        match request.header.opcode {
+            opcode::FSYNC
+            | opcode::FSYNCDIR
+            | opcode::SYNCFS
+            | opcode::IOCTL
+            | opcode::FALLOCATE
+            | opcode::COPY_FILE_RANGE => Weight::MayTakeLong,
+            opcode::LSEEK => Weight::NeedsAnother,
+            opcode::READ if request.peek::<ReadIn>().is_some_and(|read| read.size >= LONG) => Weight::MayTakeLong,
+            opcode::WRITE if request.peek::<WriteIn>().is_some_and(|write| write.size >= LONG) => Weight::MayTakeLong,
+            _ => Weight::Quick,
+        }
+    }
+
+    /// Carries a request out and answers it.
+    pub(crate) fn answer(&self, mut request: Request<'_>, reply: Reply) {
+        let request = &mut request;
+        match request.header.opcode {
+            opcode::LOOKUP => reply.send(&self.lookup(request)),
+            opcode::GETATTR => reply.send(&self.getattr(request)),
+            opcode::STATX => reply.send(&self.statx(request)),
+            opcode::SETATTR => reply.send(&self.setattr(request)),
+            opcode::READLINK => reply.send_bytes(self.readlink(request).as_deref().map_err(|error| *error)),
+            opcode::SYMLINK => reply.send(&self.symlink(request)),
+            opcode::MKNOD => reply.send(&self.mknod(request)),
+            opcode::MKDIR => reply.send(&self.mkdir(request)),
+            opcode::UNLINK => reply.send(&self.unlink(request)),
+            opcode::RMDIR => reply.send(&self.rmdir(request)),
+            opcode::RENAME | opcode::RENAME2 => reply.send(&self.rename(request)),
+            opcode::LINK => reply.send(&self.link(request)),
+            opcode::CREATE => reply.send(&self.create(request)),
+            opcode::TMPFILE => reply.send(&self.tmpfile(request)),
+            opcode::READDIR => reply.send_bytes(self.readdir(request).as_deref().map_err(|error| *error)),
+            opcode::READDIRPLUS => reply.send_bytes(self.readdirplus(request).as_deref().map_err(|error| *error)),
+            opcode::OPEN => reply.send(&self.open(request)),
+            opcode::RELEASE => reply.send(&self.release(request)),
+            opcode::READ => self.read(request, reply),
+            opcode::WRITE => reply.send(&self.write(request)),
+            opcode::FSYNC | opcode::FSYNCDIR => reply.send(&self.fsync(request)),
+            opcode::FALLOCATE => reply.send(&self.fallocate(request)),
+            opcode::LSEEK => reply.send(&self.lseek(request)),
+            opcode::COPY_FILE_RANGE => reply.send(&self.copy_file_range(request)),
+            opcode::GETXATTR => self.getxattr(request, reply),
+            opcode::LISTXATTR => self.listxattr(request, reply),
+            opcode::SETXATTR => reply.send(&self.setxattr(request)),
+            opcode::REMOVEXATTR => reply.send(&self.removexattr(request)),
+            opcode::STATFS => reply.send(&self.statfs()),
+            opcode::SYNCFS => reply.send(&self.syncfs()),
+            opcode::IOCTL => self.ioctl(request, reply),
+            opcode::RELEASEDIR | opcode::DESTROY => reply.send(&Ok(())),
+            opcode::FORGET | opcode::BATCH_FORGET => {
+                reply.none();
+                self.forget(request);
+            }
+            // FLUSH: the kernel has written its pages already, and locks are its own. OPENDIR: directories have no state. INTERRUPT: what is
+            // begun is finished. ACCESS, locks, BMAP, POLL: the kernel's part. It asks for each of these once.
+            _ => reply.error(Errno::NOSYS),
+        }
+    }
+}

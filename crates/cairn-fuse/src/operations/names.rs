@@ -1,0 +1,239 @@
+//! Names, inodes and attributes.
+
+use cairn_vfs::{Attributes, Caller, Error, FileSystem, NewInode, OpenMode, Result, SetAttributes};
+use rustix::io::Errno;
+
+use super::Operations;
+use crate::convert;
+use crate::core::{Core, checked_name};
+use crate::directory;
+use crate::wire::Request;
+use crate::wire::abi::{
+    AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne, LinkIn, MkdirIn,
+    MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, StatxOut, fattr, opcode,
+};
+
+const O_ACCMODE: u32 = 3;
+
+/// What the kernel may believe of a file's contents when it is opened.
+const OPENED: OpenOut = OpenOut { fh: 0, open_flags: FOPEN_KEEP_CACHE, padding: 0 };
+
+fn caller(request: &Request<'_>, umask: u32) -> Caller {
+    Caller { uid: request.header.uid, gid: request.header.gid, umask }
+}
+
+fn open_mode(flags: u32) -> OpenMode {
+    OpenMode { write: flags & O_ACCMODE != 0, direct: flags & super::data::O_DIRECT != 0 }
+}
+
+impl Operations {
+    fn entry(
+        &self,
+        what: &'static str,
+        make: impl FnOnce(&dyn FileSystem) -> Result<Attributes>,
+    ) -> Result<EntryOut, Errno> {
+        self.core.run(what, make).map(|made| self.core.entry(&made))
+    }
+
+    pub(super) fn lookup(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
+        let name = request.name()?;
+        let parent = self.core.ino(request.header.nodeid);
+        let found = self.core.run("lookup", |fs| match fs.lookup(parent, checked_name(name)?) {
+            Err(Error::NotFound) => Ok(None),
+            found => found.map(Some),
+        })?;
+        // Node 0: the kernel remembers that there is no such name.
+        Ok(found.map_or_else(|| self.core.no_entry(), |found| self.core.entry(&found)))
+    }
+
+    pub(super) fn forget(&self, request: &mut Request<'_>) {
+        let mut forgotten = Vec::new();
+        if request.header.opcode == opcode::FORGET {
+            if let Ok(one) = request.take::<ForgetIn>() {
+                forgotten.push((request.header.nodeid, one.nlookup));
+            }
+        } else if let Ok(batch) = request.take::<BatchForgetIn>() {
+            let ones = (0..batch.count).map_while(|_| request.take::<ForgetOne>().ok());
+            forgotten.extend(ones.map(|one| (one.nodeid, one.nlookup)));
+        }
+        for (node, count) in forgotten {
+            self.core.counters.forgotten.add(count);
+            // There is nobody to tell of an error.
+            let _ = self.core.run("forget", |fs| {
+                fs.forget(self.core.ino(node), count);
+                Ok(())
+            });
+        }
+    }
+
+    fn attributes(&self, found: &Attributes) -> AttrOut {
+        let (attr_valid, attr_valid_nsec) = self.core.validity();
+        AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: convert::attributes(found) }
+    }
+
+    pub(super) fn getattr(&self, request: &Request<'_>) -> Result<AttrOut, Errno> {
+        let ino = self.core.ino(request.header.nodeid);
+        self.core.run("getattr", |fs| fs.getattr(ino)).map(|found| self.attributes(&found))
+    }
+
+    /// As [`Self::getattr`], with the time of creation.
+    pub(super) fn statx(&self, request: &Request<'_>) -> Result<StatxOut, Errno> {
+        let ino = self.core.ino(request.header.nodeid);
+        let found = self.core.run("statx", |fs| fs.getattr(ino))?;
+        let (attr_valid, attr_valid_nsec) = self.core.validity();
+        Ok(StatxOut { attr_valid, attr_valid_nsec, flags: 0, spare: [0; 2], stat: convert::statx(&found) })
+    }
+
+    pub(super) fn setattr(&self, request: &mut Request<'_>) -> Result<AttrOut, Errno> {
+        let asked: SetattrIn = request.take()?;
+        let given = |bit: u32| asked.valid & bit != 0;
+        let (uid, gid) = (given(fattr::UID).then_some(asked.uid), given(fattr::GID).then_some(asked.gid));
+        let set = SetAttributes {
+            permissions: given(fattr::MODE).then_some(asked.mode & 0o7777),
+            uid,
+            gid,
+            size: given(fattr::SIZE).then_some(asked.size),
+            atime: given(fattr::ATIME)
+                .then(|| convert::set_time(given(fattr::ATIME_NOW), asked.atime, asked.atimensec)),
+            mtime: given(fattr::MTIME)
+                .then(|| convert::set_time(given(fattr::MTIME_NOW), asked.mtime, asked.mtimensec)),
+            ctime: given(fattr::CTIME).then(|| convert::timestamp(asked.ctime, asked.ctimensec)),
+            flags: None,
+            // HANDLE_KILLPRIV_V2: a change of owner always takes the bits away, a truncation only if the kernel says so.
+            kill_privileges: uid.is_some() || gid.is_some() || given(fattr::KILL_SUIDGID),
+        };
+        let ino = self.core.ino(request.header.nodeid);
+        self.core.run("setattr", |fs| fs.setattr(ino, &set)).map(|found| self.attributes(&found))
+    }
+
+    pub(super) fn readlink(&self, request: &Request<'_>) -> Result<Vec<u8>, Errno> {
+        let ino = self.core.ino(request.header.nodeid);
+        self.core.run("readlink", |fs| fs.readlink(ino))
+    }
+
+    pub(super) fn symlink(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
+        let (name, target) = (request.name()?, request.name()?);
+        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, 0));
+        self.entry("symlink", |fs| fs.create(parent, checked_name(name)?, NewInode::Symlink(target), 0o777, &caller))
+    }
+
+    pub(super) fn mknod(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
+        let asked: MknodIn = request.take()?;
+        let name = request.name()?;
+        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
+        self.entry("mknod", |fs| {
+            let new = convert::new_node(asked.mode, asked.rdev)?;
+            fs.create(parent, checked_name(name)?, new, asked.mode & 0o7777, &caller)
+        })
+    }
+
+    pub(super) fn mkdir(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
+        let asked: MkdirIn = request.take()?;
+        let name = request.name()?;
+        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
+        self.entry("mkdir", |fs| {
+            fs.create(parent, checked_name(name)?, NewInode::Directory, asked.mode & 0o7777, &caller)
+        })
+    }
+
+    pub(super) fn unlink(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
+        self.core.run("unlink", |fs| fs.unlink(parent, checked_name(name)?))
+    }
+
+    pub(super) fn rmdir(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
+        self.core.run("rmdir", |fs| fs.rmdir(parent, checked_name(name)?))
+    }
+
+    pub(super) fn rename(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let asked: Rename2In = if request.header.opcode == opcode::RENAME {
+            Rename2In { newdir: request.take::<RenameIn>()?.newdir, ..Rename2In::default() }
+        } else {
+            request.take()?
+        };
+        let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.newdir));
+        let (name, new_name) = (request.name()?, request.name()?);
+        self.core.run("rename", |fs| {
+            let mode = convert::rename_mode(asked.flags)?;
+            fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
+        })
+    }
+
+    pub(super) fn link(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
+        let asked: LinkIn = request.take()?;
+        let name = request.name()?;
+        let (ino, parent) = (self.core.ino(asked.oldnodeid), self.core.ino(request.header.nodeid));
+        self.entry("link", |fs| fs.link(ino, parent, checked_name(name)?))
+    }
+
+    pub(super) fn create(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
+        let asked: CreateIn = request.take()?;
+        let name = request.name()?;
+        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
+        self.core.run("create", |fs| {
+            let made = fs.create(parent, checked_name(name)?, NewInode::Regular, asked.mode & 0o7777, &caller)?;
+            self.created(fs, &made, asked.flags)
+        })
+    }
+
+    pub(super) fn tmpfile(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
+        let asked: CreateIn = request.take()?;
+        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
+        self.core.run("tmpfile", |fs| {
+            let made = fs.tmpfile(parent, asked.mode & 0o7777, &caller)?;
+            self.created(fs, &made, asked.flags)
+        })
+    }
+
+    fn created(&self, fs: &dyn FileSystem, made: &Attributes, flags: u32) -> Result<CreateOut> {
+        let fh = if self.core.no_open {
+            0
+        } else {
+            fs.open(made.ino, open_mode(flags)).inspect_err(|_| fs.forget(made.ino, 1))?
+        };
+        Ok(CreateOut { entry: self.core.entry(made), open: OpenOut { fh, ..OPENED } })
+    }
+
+    pub(super) fn open(&self, request: &mut Request<'_>) -> Result<OpenOut, Errno> {
+        if self.core.no_open {
+            return Err(Errno::NOSYS);
+        }
+        let asked: OpenIn = request.take()?;
+        let ino = self.core.ino(request.header.nodeid);
+        let fh = self.core.run("open", |fs| fs.open(ino, open_mode(asked.flags)))?;
+        Ok(OpenOut { fh, ..OPENED })
+    }
+
+    pub(super) fn release(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let asked: ReleaseIn = request.take()?;
+        let ino = self.core.ino(request.header.nodeid);
+        self.core.run("release", |fs| {
+            if asked.fh != 0 {
+                fs.release(ino, asked.fh);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn readdir(&self, request: &mut Request<'_>) -> Result<Vec<u8>, Errno> {
+        self.list("readdir", request, directory::read)
+    }
+
+    pub(super) fn readdirplus(&self, request: &mut Request<'_>) -> Result<Vec<u8>, Errno> {
+        self.list("readdirplus", request, directory::read_plus)
+    }
+
+    fn list(
+        &self,
+        what: &'static str,
+        request: &mut Request<'_>,
+        fill: fn(&Core, &dyn FileSystem, u64, u64, &mut directory::Listing) -> Result<()>,
+    ) -> Result<Vec<u8>, Errno> {
+        let asked: ReadIn = request.take()?;
+        let mut listing = directory::Listing::new(asked.size as usize);
+        let node = request.header.nodeid;
+        self.core.run(what, |fs| fill(&self.core, fs, node, asked.offset, &mut listing))?;
+        Ok(listing.into_bytes())
+    }
+}

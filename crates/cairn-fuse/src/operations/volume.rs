@@ -1,0 +1,112 @@
+//! Extended attributes, ioctls and the volume as a whole.
+
+use cairn_vfs::{Error, XattrMode};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::Operations;
+use crate::ioctl::Ioctl;
+use crate::wire::abi::{GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, SetxattrIn, StatfsOut};
+use crate::wire::{Reply, Request};
+
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+
+/// A value, or its size where that was asked for.
+fn send_value(reply: Reply, room: u32, value: Result<Vec<u8>, Errno>) {
+    match value {
+        // An attribute's value or list of names is far below 4 GiB.
+        Ok(value) if room == 0 => reply.send(&Ok(GetxattrOut { size: value.len() as u32, padding: 0 })),
+        Ok(value) if value.len() > room as usize => reply.error(Errno::RANGE),
+        Ok(value) => reply.send_bytes(Ok(&value)),
+        Err(error) => reply.error(error),
+    }
+}
+
+impl Operations {
+    pub(super) fn getxattr(&self, request: &mut Request<'_>, reply: Reply) {
+        let ino = self.core.ino(request.header.nodeid);
+        let asked = request.take::<GetxattrIn>().and_then(|asked| Ok((asked, request.name()?)));
+        match asked {
+            Ok((asked, name)) => {
+                send_value(reply, asked.size, self.core.run("getxattr", |fs| fs.getxattr(ino, name)));
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    pub(super) fn listxattr(&self, request: &mut Request<'_>, reply: Reply) {
+        let ino = self.core.ino(request.header.nodeid);
+        let asked: GetxattrIn = match request.take() {
+            Ok(asked) => asked,
+            Err(error) => return reply.error(error),
+        };
+        let names = self.core.run("listxattr", |fs| {
+            let names = fs.listxattr(ino)?;
+            Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
+        });
+        send_value(reply, asked.size, names);
+    }
+
+    pub(super) fn setxattr(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let asked: SetxattrIn = request.take()?;
+        let name = request.name()?;
+        let value = request.bytes(asked.size)?;
+        let ino = self.core.ino(request.header.nodeid);
+        self.core.run("setxattr", |fs| {
+            let mode = match asked.flags {
+                0 => XattrMode::Set,
+                XATTR_CREATE => XattrMode::Create,
+                XATTR_REPLACE => XattrMode::Replace,
+                _ => return Err(Error::Invalid("setxattr flags")),
+            };
+            fs.setxattr(ino, name, value, mode)
+        })
+    }
+
+    pub(super) fn removexattr(&self, request: &mut Request<'_>) -> Result<(), Errno> {
+        let (ino, name) = (self.core.ino(request.header.nodeid), request.name()?);
+        self.core.run("removexattr", |fs| fs.removexattr(ino, name))
+    }
+
+    pub(super) fn statfs(&self) -> Result<StatfsOut, Errno> {
+        let stats = self.core.run("statfs", |fs| fs.statfs())?;
+        Ok(StatfsOut {
+            blocks: stats.blocks,
+            bfree: stats.free_blocks,
+            bavail: stats.available_blocks,
+            files: stats.inodes,
+            ffree: stats.free_inodes,
+            bsize: stats.block_size,
+            namelen: stats.name_max,
+            frsize: stats.block_size,
+            ..StatfsOut::default()
+        })
+    }
+
+    pub(super) fn syncfs(&self) -> Result<(), Errno> {
+        self.core.run("syncfs", |fs| fs.sync())
+    }
+
+    pub(super) fn ioctl(&self, request: &mut Request<'_>, reply: Reply) {
+        let asked = request.take::<IoctlIn>().and_then(|asked| Ok((asked, request.bytes(asked.in_size)?)));
+        let (asked, input) = match asked {
+            Ok(asked) => asked,
+            Err(error) => return reply.error(error),
+        };
+        let ioctl = Ioctl {
+            ino: self.core.ino(request.header.nodeid),
+            uid: request.header.uid,
+            command: asked.cmd,
+            input: input.to_vec(),
+            output_size: asked.out_size as usize,
+        };
+        if !ioctl.is_known() {
+            return reply.error(Errno::NOTTY);
+        }
+        match self.core.run("ioctl", |fs| ioctl.run(fs)) {
+            Ok(output) => reply.data(&[IoctlOut::default().as_bytes(), &output]),
+            Err(error) => reply.error(error),
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The threads that read requests, carry them out and answer.
+//!
+//! What a small request costs is mostly the waking of threads: of the server for each request, of the caller for each answer. So
+//!
+//! - at most **one** thread waits for the next request. The kernel wakes nobody in vain, and a lone caller is served by one thread;
+//! - it **looks** for the next request for a moment before it sleeps ([`Patience`]), as long as requests come faster than that;
+//! - another thread is called to wait in its place only when requests are queued up already, or this one may take long.
+//!
+//! A [watch](Servers::watch) looks after the rest: requests that queue up behind one that turned out to take long. It ticks only while
+//! requests come.
+//!
+//! Invariant: a thread waits, or every thread that is not parked is busy with a request and the watch is awake.
+//! Locking: one mutex, never held while a request is carried out or the device is asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+
+use crate::counters::Load;
+use crate::operations::{Operations, Weight};
+use crate::wire::{BUFFER_SIZE, Device, Reply, Request};
+
+/// Most threads: as many fsyncs can share a commit.
+const MAX_THREADS: usize = 40;
+/// How often the watch looks.
+const TICK: Duration = Duration::from_millis(2);
+/// After requests were seen queued up, for how many further ones another thread is called before one that may take long.
+const CROWD: u32 = 64;
+
+#[derive(Default)]
+struct State {
+    threads: usize,
+    parked: usize,
+    /// A thread waits for the next request.
+    waiting: bool,
+    /// Threads with a quick request.
+    quick: usize,
+    /// Counts down from [`CROWD`].
+    crowd: u32,
+    /// The watch sleeps until the next request.
+    dozing: bool,
+    ended: bool,
+    failure: Option<Errno>,
+}
+
+/// All threads of a mount.
+pub(crate) struct Servers {
+    device: Arc<Device>,
+    operations: Operations,
+    /// Quick requests carried out at the same time.
+    limit: usize,
+    /// Longest look for the next request.
+    spin: Duration,
+    state: Mutex<State>,
+    parked: Condvar,
+    ended: Condvar,
+    watched: Condvar,
+    taken: AtomicU64,
+}
+
+impl Servers {
+    pub(crate) fn new(device: Arc<Device>, operations: Operations, limit: usize, spin: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            device,
+            operations,
+            limit,
+            spin,
+            state: Mutex::default(),
+            parked: Condvar::new(),
+            ended: Condvar::new(),
+            watched: Condvar::new(),
+            taken: AtomicU64::new(0),
+        })
+    }
+
+    /// Serves until unmounted; all requests are then answered.
+    pub(crate) fn serve(self: &Arc<Self>) -> Result<(), Errno> {
+        let watch = self.clone();
+        let watch = thread::Builder::new().name("cairn-fuse-watch".into()).spawn(move || watch.watch());
+        // Without it requests might wait behind one another; with no thread to spare the mount is not to fail.
+        if let Err(error) = &watch {
+            tracing::warn!("no thread to watch over requests: {error}");
+        }
+        self.state.lock().threads += 1;
+        Server(self.clone()).run();
+        let mut state = self.state.lock();
+        while state.threads > 0 {
+            self.ended.wait(&mut state);
+        }
+        let failure = state.failure;
+        drop(state);
+        // A panic of the watch has been reported by the panic hook.
+        let _ = watch.map(thread::JoinHandle::join);
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Makes this the thread that waits, sooner or later. False when unmounted.
+    fn become_waiter(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.ended {
+                return false;
+            }
+            if !state.waiting {
+                state.waiting = true;
+                return true;
+            }
+            state.parked += 1;
+            self.parked.wait(&mut state);
+            state.parked -= 1;
+        }
+    }
+
+    /// This thread has taken a request: another is called to wait if that is worth it.
+    fn take(self: &Arc<Self>, weight: Weight) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        let queued = self.device.is_readable();
+        let mut state = self.state.lock();
+        state.waiting = false;
+        state.crowd = if queued { CROWD } else { state.crowd.saturating_sub(1) };
+        let call = match weight {
+            Weight::Quick => {
+                state.quick += 1;
+                queued && state.quick < self.limit
+            }
+            Weight::MayTakeLong => state.crowd > 0,
+            Weight::NeedsAnother => true,
+        };
+        if state.dozing {
+            state.dozing = false;
+            self.watched.notify_one();
+        }
+        // One that waits for other requests to be served must not find the threads used up.
+        let most = if weight == Weight::NeedsAnother { usize::MAX } else { MAX_THREADS };
+        let missing = call && !self.call_parked(&state, most);
+        drop(state);
+        if missing {
+            self.call_new();
+        }
+    }
+
+    /// False if a new thread is to be made.
+    fn call_parked(&self, state: &State, most: usize) -> bool {
+        if state.parked > 0 {
+            self.parked.notify_one();
+            return true;
+        }
+        state.ended || state.threads >= most
+    }
+
+    /// Not to be called with the lock: a thread that cannot be made is counted out.
+    fn call_new(self: &Arc<Self>) {
+        self.state.lock().threads += 1;
+        let server = Server(self.clone());
+        if let Err(error) = thread::Builder::new().name("cairn-fuse".into()).spawn(move || server.run()) {
+            tracing::warn!("no further thread for requests: {error}");
+        }
+    }
+
+    fn done(&self, weight: Weight) {
+        if weight == Weight::Quick {
+            self.state.lock().quick -= 1;
+        }
+    }
+
+    fn end(&self, failure: Option<Errno>) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        state.failure = state.failure.or(failure);
+        self.parked.notify_all();
+        self.watched.notify_all();
+    }
+
+    /// Calls a thread when requests queue up and none has been taken for a tick.
+    fn watch(self: Arc<Self>) {
+        let mut before = 0;
+        loop {
+            let waiting = {
+                let mut state = self.state.lock();
+                self.watched.wait_for(&mut state, TICK);
+                if state.ended {
+                    return;
+                }
+                state.waiting
+            };
+            let taken = self.taken.load(Ordering::Relaxed);
+            if taken == before {
+                if waiting {
+                    self.doze();
+                } else if self.device.is_readable() && !self.call_parked(&self.state.lock(), MAX_THREADS) {
+                    self.call_new();
+                }
+            }
+            before = taken;
+        }
+    }
+
+    /// Until the next request is taken.
+    fn doze(&self) {
+        let mut state = self.state.lock();
+        state.dozing = state.waiting;
+        while state.dozing && !state.ended {
+            self.watched.wait(&mut state);
+        }
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let state = self.state.lock();
+        Load { threads: state.threads, idle: state.parked + usize::from(state.waiting) }
+    }
+}
+
+/// One thread, counted out when it ends.
+struct Server(Arc<Servers>);
+
+impl Server {
+    fn run(self) {
+        let servers = &self.0;
+        let mut buffer = vec![0; BUFFER_SIZE];
+        let mut patience = Patience::new(servers.spin);
+        while servers.become_waiter() {
+            match patience.next(&servers.device, &mut buffer) {
+                Ok(Some(len)) => self.carry_out(&buffer[..len]),
+                Ok(None) => servers.end(None),
+                Err(error) => servers.end(Some(error)),
+            }
+        }
+    }
+
+    fn carry_out(&self, message: &[u8]) {
+        let servers = &self.0;
+        let Some(request) = Request::parse(message) else {
+            // The kernel sends none of that kind; nobody can be answered.
+            tracing::error!("a malformed request of {} bytes", message.len());
+            servers.take(Weight::Quick);
+            return servers.done(Weight::Quick);
+        };
+        let weight = Operations::weight(&request);
+        servers.take(weight);
+        let reply = Reply::new(servers.device.clone(), request.header.unique);
+        servers.operations.answer(request, reply);
+        servers.done(weight);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.state.lock().threads -= 1;
+        self.0.ended.notify_all();
+    }
+}
+
+/// Looks for the next request before sleeping, for as long as that has paid off lately.
+///
+/// To sleep and be woken by another processor costs more than most requests; a caller that does one thing after the other sends its
+/// next request soon. Who else wants the processor gets it meanwhile.
+struct Patience {
+    limit: Duration,
+    /// Above zero: requests have been coming within the limit.
+    credit: i8,
+}
+
+impl Patience {
+    const MOST: i8 = 8;
+
+    fn new(limit: Duration) -> Self {
+        Self { limit, credit: 0 }
+    }
+
+    fn next(&mut self, device: &Device, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
+        let began = Instant::now();
+        if self.credit > 0 {
+            while !device.is_readable() && began.elapsed() < self.limit {
+                thread::yield_now();
+            }
+        }
+        let read = device.read(buffer);
+        self.learn(began.elapsed());
+        read
+    }
+
+    fn learn(&mut self, waited: Duration) {
+        let soon = waited < self.limit;
+        self.credit = (self.credit + if soon { 1 } else { -1 }).clamp(-Self::MOST, Self::MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_grows_with_requests_that_come_soon_and_ends_with_those_that_do_not() {
+        let mut patience = Patience::new(Duration::from_micros(50));
+        assert!(patience.credit <= 0, "an idle mount does not spin");
+        for _ in 0..100 {
+            patience.learn(Duration::from_micros(10));
+        }
+        assert!(patience.credit > 0);
+        for _ in 0..Patience::MOST {
+            patience.learn(Duration::from_secs(1));
+        }
+        assert!(patience.credit <= 0, "a few long waits end it");
+        let mut never = Patience::new(Duration::ZERO);
+        never.learn(Duration::from_nanos(1));
+        assert!(never.credit <= 0, "without a limit it never looks");
+    }
+}

@@ -1,0 +1,79 @@
+//! A request as it was read: a header, then arguments and names one after the other.
+
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::abi::InHeader;
+
+/// One request. Arguments are taken from its front.
+pub(crate) struct Request<'a> {
+    pub(crate) header: InHeader,
+    rest: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// `None` if the message is not a whole request.
+    pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
+        let (header, rest) = InHeader::read_from_prefix(message).ok()?;
+        (header.len as usize == message.len()).then_some(Self { header, rest })
+    }
+
+    /// The next structure.
+    pub(crate) fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
+        let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| Errno::INVAL)?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    /// The next structure, left where it is.
+    pub(crate) fn peek<T: FromBytes + KnownLayout + Immutable>(&self) -> Option<T> {
+        T::read_from_prefix(self.rest).ok().map(|(value, _)| value)
+    }
+
+    /// The next name, which ends with a NUL.
+    pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
+        let end = self.rest.iter().position(|byte| *byte == 0).ok_or(Errno::INVAL)?;
+        let (name, rest) = self.rest.split_at(end);
+        self.rest = rest.get(1..).unwrap_or_default();
+        Ok(name)
+    }
+
+    /// `size` bytes that follow the arguments.
+    pub(crate) fn bytes(&self, size: u32) -> Result<&'a [u8], Errno> {
+        self.rest.get(..size as usize).ok_or(Errno::INVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::IntoBytes;
+
+    use super::super::abi::{GetxattrIn, opcode};
+    use super::*;
+
+    fn message(body: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(size_of::<InHeader>() + body.len()).unwrap();
+        let header = InHeader { len, opcode: opcode::GETXATTR, ..InHeader::default() };
+        [header.as_bytes(), body].concat()
+    }
+
+    #[test]
+    fn arguments_and_names_come_one_after_the_other() {
+        let body = [GetxattrIn { size: 7, padding: 0 }.as_bytes(), b"user.a\0", b"rest"].concat();
+        let message = message(&body);
+        let mut request = Request::parse(&message).unwrap();
+        assert_eq!(request.take::<GetxattrIn>().unwrap().size, 7);
+        assert_eq!(request.name().unwrap(), b"user.a");
+        assert_eq!(request.bytes(4).unwrap(), b"rest");
+        assert_eq!(request.bytes(5).unwrap_err(), Errno::INVAL);
+    }
+
+    #[test]
+    fn cut_messages_are_refused() {
+        let whole = message(b"no end");
+        assert!((0..whole.len()).all(|len| Request::parse(&whole[..len]).is_none()));
+        let mut request = Request::parse(&whole).unwrap();
+        assert_eq!(request.name().unwrap_err(), Errno::INVAL);
+        assert!(request.take::<GetxattrIn>().is_err());
+    }
+}
