@@ -28,6 +28,8 @@ fn flags(options: &MountOptions) -> MountFlags {
     flags.set(MountFlags::NODEV, !set(options.dev));
     flags.set(MountFlags::NOEXEC, !options.exec);
     flags.set(MountFlags::NOATIME, options.noatime);
+    // With neither, the kernel keeps what was.
+    flags.set(MountFlags::RELATIME, !options.noatime);
     flags.set(MountFlags::SYNCHRONOUS, options.sync);
     flags.set(MountFlags::DIRSYNC, options.dirsync);
     flags

@@ -1,11 +1,16 @@
 //! Finding a live mount of ours, and its daemon.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cairn_fuse::control::{Client, ControlError};
 
 use super::mount::table::{self, Mount};
 use crate::failure::{Failure, Outcome, Status};
+
+/// How long a daemon may take from its mount to its socket.
+const STARTING: Duration = Duration::from_secs(2);
 
 /// The mount at this path (absolute or not, also through a symbolic link to it).
 ///
@@ -33,8 +38,15 @@ pub fn find(given: &Path) -> Outcome<Mount> {
 /// # Errors
 /// As [`find`], or the daemon cannot be reached.
 pub fn connect(given: &Path) -> Outcome<Client> {
-    let mount = find(given)?;
-    Client::connect(&mount.device, mount.owner).map_err(|error| failure(given, &error))
+    let started = Instant::now();
+    loop {
+        let mount = find(given)?;
+        match Client::connect(&mount.device, mount.owner) {
+            // The mount is there a moment before its daemon listens.
+            Err(ControlError::NoSocket(_)) if started.elapsed() < STARTING => thread::sleep(Duration::from_millis(20)),
+            found => return found.map_err(|error| failure(given, &error)),
+        }
+    }
 }
 
 /// What to tell the user.
