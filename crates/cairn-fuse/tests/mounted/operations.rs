@@ -377,6 +377,68 @@ fn many_fsyncs_wait_together() {
 }
 
 #[test]
+fn a_request_that_takes_long_holds_up_no_other() {
+    require_mounting();
+    // Nothing is queued up when the first is taken, and nobody expects it to take long: it waits for one that comes later.
+    let (begun, ended) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let hooks = (begun.clone(), ended.clone());
+    let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), move |call| match call {
+        "getxattr" => {
+            hooks.0.wait();
+            hooks.1.wait();
+        }
+        "statfs" => {
+            hooks.1.wait();
+        }
+        _ => {}
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| xattr::get(mounted.path(""), "user.none").unwrap());
+        begun.wait();
+        rustix::fs::statfs(&mounted.path("")).unwrap();
+    });
+    mounted.finish();
+}
+
+#[test]
+fn requests_that_need_others_are_served_however_many_there_are() {
+    require_mounting();
+    let mounted = Mounted::with(&MountOptions { threads: 1, ..MountOptions::new("model") });
+    let together = Barrier::new(64);
+    std::thread::scope(|scope| {
+        for n in 0..64 {
+            let (mounted, together) = (&mounted, &together);
+            scope.spawn(move || {
+                let file = File::create(mounted.path(&format!("f{n}"))).unwrap();
+                file.set_len(1 << 20).unwrap();
+                file.write_all_at(b"x", 500_000).unwrap();
+                together.wait();
+                // The kernel's dirty page is asked for while this is being answered.
+                assert_eq!(seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap() & !4095, 500_000 & !4095);
+            });
+        }
+    });
+    mounted.finish();
+}
+
+#[test]
+fn files_without_a_name_and_times_of_creation() {
+    each(|mounted| {
+        let unnamed = rustix::fs::open(
+            mounted.path(""),
+            rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR,
+            rustix::fs::Mode::from_raw_mode(0o640),
+        );
+        let file = File::from(unnamed.unwrap());
+        file.write_all_at(b"unseen", 0).unwrap();
+        assert_eq!((file.metadata().unwrap().nlink(), file.metadata().unwrap().len()), (0, 6));
+        assert_eq!(fs::read_dir(mounted.path("")).unwrap().count(), 0);
+        let created = file.metadata().unwrap().created().expect("statx has a time of creation");
+        assert!(created <= std::time::SystemTime::now() && created.elapsed().unwrap().as_secs() < 3600);
+    });
+}
+
+#[test]
 fn a_panic_is_an_error_and_stops_the_volume() {
     require_mounting();
     let mounted = Mounted::hooked(Model::new(), &MountOptions::new("model"), |call| {
