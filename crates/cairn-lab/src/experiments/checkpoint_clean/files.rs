@@ -82,7 +82,8 @@ pub(super) fn visits(context: &Context) -> Result<Section> {
 }
 
 fn one(load: &Load, journal: u64, mode: &str) -> Result<Vec<(&'static str, f64)>> {
-    let size = journal + load.files as u64 * 16384 + (256 << 20);
+    // A journal may take half of the volume.
+    let size = 2 * journal + load.files as u64 * 16384 + (256 << 20);
     let device: std::sync::Arc<dyn cairn_block::BlockDevice> = std::sync::Arc::new(MemoryDevice::new(size));
     volume::make(&device, Some(journal))?;
     let volume = volume::open(&device, &format!("{mode},noasync_checkpoint,cache=2G"))?;
