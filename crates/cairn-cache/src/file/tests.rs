@@ -2,6 +2,7 @@
 
 mod ahead;
 mod contention;
+mod daemon;
 mod model;
 mod oracle;
 
@@ -40,6 +41,25 @@ fn a_large_write_is_one_mapping_and_large_folios() {
     rig.file.invalidate(0..u64::MAX);
     assert_eq!(counters.folios_by_order[9].get(), 0);
     assert!(read_all(&rig, 8 << 20) == data);
+}
+
+#[test]
+fn small_appends_and_rewrites_of_dirty_blocks_ask_for_nothing() {
+    let rig = Rig::new(4096, 64 << 20, 1000, 11);
+    let data = pattern(64 << 10, 11);
+    for (at, piece) in (0..).step_by(1024).zip(data.chunks(1024)) {
+        assert_eq!(rig.file.write(&rig.mapper, at, at, piece).expect("room"), 1024);
+    }
+    let counters = rig.pages.counters();
+    assert_eq!(counters.map_calls(), 16);
+    rig.file.write(&rig.mapper, 64 << 10, 0, &data).expect("room");
+    assert_eq!(counters.map_calls(), 16);
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 64 << 10, Sync).expect("promised");
+    let before = counters.map_reserves.get();
+    rig.file.write(&rig.mapper, 64 << 10, 100, &data[100..200]).expect("room");
+    assert_eq!(counters.map_reserves.get(), before + 1);
+    rig.file.invalidate(0..u64::MAX);
+    assert!(read_all(&rig, 64 << 10) == data);
 }
 
 /// The baseline does the same with a folio for each page and a question for each block; the device still gets neighbours

@@ -14,7 +14,7 @@ use cairn_block::{BlockDeviceExt, IoBuf};
 use super::copy::copy;
 use super::folio::{Folio, FolioState};
 use super::index::FileState;
-use super::mapping::Via;
+use super::mapping::{BufferedMode, Via};
 use super::read::{copy_inline, zero_beyond};
 use super::{CacheError, FileCache};
 use crate::mapper::{FileMapper, Mapping, Place, Run};
@@ -66,6 +66,9 @@ impl FileCache {
     /// Writes the head of `data` that one reserved run takes.
     fn write_run(&self, mapper: &dyn FileMapper, old_size: u64, offset: u64, data: &[u8]) -> Result<usize, CacheError> {
         let file = &self.state;
+        if let Some(done) = file.overwrite_dirty(offset, data) {
+            return Ok(done);
+        }
         let first = file.block_of(offset);
         let asked = file.blocks_for(offset + data.len() as u64) - first;
         let mapping = self.reserve(Via::Cache, mapper, first, asked)?;
@@ -159,6 +162,27 @@ impl FileState {
         self.mark_dirty(folio, state, blocks);
         folio.referenced.store(true, Ordering::Relaxed);
         Ok(to - from)
+    }
+
+    /// Copies the head of `data` into blocks that are dirty: they have their promise, and nothing has to be asked. `None`
+    /// if the first block is not, and in the mode that asks for each block.
+    fn overwrite_dirty(&self, pos: u64, data: &[u8]) -> Option<usize> {
+        if !self.has_unstable() || self.cache.mode() == BufferedMode::PerBlock {
+            return None;
+        }
+        let block = self.block_of(pos);
+        let folio = self.find(block)?;
+        let mut state = folio.state.lock();
+        let bit = folio.part(&(block..block + 1)).start;
+        if state.removed || !state.dirty.get(bit) {
+            return None;
+        }
+        let end = state.dirty.next_clear(bit..folio.blocks).unwrap_or(folio.blocks);
+        let from = usize::try_from(pos - self.byte_of(folio.start)).expect("within the folio");
+        let to = self.bytes(end).min(from + data.len());
+        copy(&mut self.cache.make_mut(&mut state, true)[from..to], &data[..to - from]);
+        folio.referenced.store(true, Ordering::Relaxed);
+        Some(to - from)
     }
 
     /// Makes a block up to date that will be changed in part.

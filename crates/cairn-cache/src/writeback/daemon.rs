@@ -57,8 +57,7 @@ impl Daemon for Writeback {
             Attempt::Written => Progress::Worked,
             Attempt::Postponed => Progress::Idle(Some(PAUSE)),
             Attempt::NotYet(left) => Progress::Idle(Some(left)),
-            // Whoever makes something dirty wakes the daemon only when it is too much: look again in time.
-            Attempt::None => Progress::Idle(Some(expire)),
+            Attempt::None => Progress::Idle(None),
         }
     }
 }

@@ -128,20 +128,23 @@ impl PageCache {
         if written { Attempt::Written } else { Attempt::Postponed }
     }
 
-    fn enqueue(&self, file: &Arc<FileState>, since: Duration) {
-        if !file.queued.swap(true, Ordering::SeqCst) {
-            self.dirty.queue.lock().push_back(DirtyFile { since, file: Arc::downgrade(file) });
+    /// Puts a file at the end of the queue, unless it is in it. True if it is the only one.
+    fn enqueue(&self, file: &Arc<FileState>, since: Duration) -> bool {
+        if file.queued.swap(true, Ordering::SeqCst) {
+            return false;
         }
+        let mut queue = self.dirty.queue.lock();
+        queue.push_back(DirtyFile { since, file: Arc::downgrade(file) });
+        queue.len() == 1
     }
 
     /// Blocks of `file` became dirty. Called under a folio's lock.
     pub(crate) fn dirtied(&self, file: &Arc<FileState>, bytes: u64) {
         let was_over = self.is_over_background();
         self.dirty.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if !file.queued.load(Ordering::SeqCst) {
-            self.enqueue(file, self.runtime.monotonic());
-        }
-        if !was_over && self.is_over_background() {
+        // With an empty queue the daemon sleeps as long as it likes.
+        let first = !file.queued.load(Ordering::SeqCst) && self.enqueue(file, self.runtime.monotonic());
+        if first || (!was_over && self.is_over_background()) {
             self.dirty.wake.notify();
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank, enter};
+use cairn_base::runtime::Runtime;
 use cairn_base::runtime::threads::Threads;
 use cairn_base::{FileBlock, Pba};
 use cairn_block::memory::MemoryDevice;
@@ -225,9 +226,20 @@ impl Rig {
     }
 
     pub(super) fn over(memory: Arc<dyn BlockDevice>, block_size: u32, budget: u64, free: u64, seed: u64) -> Self {
+        Self::under(Threads::new(), memory, block_size, budget, free, seed)
+    }
+
+    pub(super) fn under(
+        runtime: Arc<dyn Runtime>,
+        memory: Arc<dyn BlockDevice>,
+        block_size: u32,
+        budget: u64,
+        free: u64,
+        seed: u64,
+    ) -> Self {
         let device = Arc::new(Fault::new(memory));
         let dynamic: Arc<dyn BlockDevice> = device.clone();
-        let pages = PageCache::new(dynamic, Budget::new(budget), PageCacheOptions::new(block_size), Threads::new());
+        let pages = PageCache::new(dynamic, Budget::new(budget), PageCacheOptions::new(block_size), runtime);
         let mapper = ModelMapper::new(block_size, free, seed);
         let file = FileCache::new(&pages, block_size);
         Self { device, pages, mapper, file }
