@@ -128,7 +128,7 @@ impl Cause {
             Self::OffsetBeyondEnd { .. } => "give a smaller offset",
             Self::UnknownFormat { .. } => "if the image is partitioned, name a partition as in IMAGE#1",
             Self::Format { class, .. } => match class {
-                Class::Corrupt => "run e2fsck on it",
+                Class::Corrupt => "run e2fsck or fsck.f2fs on it",
                 Class::Unsupported | Class::Io | Class::Usage => return None,
             },
         })

@@ -8,11 +8,11 @@ use cairn_block::BlockDevice;
 use cairn_vfs::FileSystem;
 
 use crate::error::Cause;
+use crate::mkfs::MkfsOptions;
 use crate::volume::OpenOptions;
 
 mod ext4;
-
-pub(crate) use ext4::make as make_ext4;
+mod f2fs;
 
 /// A filesystem format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,21 +20,27 @@ pub(crate) use ext4::make as make_ext4;
 pub enum Format {
     /// ext2, ext3 and ext4: one format with different features.
     Ext4,
+    /// F2FS.
+    F2fs,
 }
 
 impl Format {
+    /// All.
+    pub const ALL: [Self; 2] = [Self::Ext4, Self::F2fs];
+
     /// The name used by `mkfs -t` and `mount -t`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
+            Self::F2fs => "f2fs",
         }
     }
 
     /// The format of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Ext4].into_iter().find(|format| format.name() == name)
+        Self::ALL.into_iter().find(|format| format.name() == name)
     }
 }
 
@@ -44,6 +50,7 @@ impl Info {
     pub fn format(&self) -> Format {
         match self {
             Self::Ext4(_) => Format::Ext4,
+            Self::F2fs(_) => Format::F2fs,
         }
     }
 }
@@ -61,6 +68,8 @@ impl fmt::Display for Format {
 pub enum Info {
     /// Of an ext4 volume.
     Ext4(Box<cairn_ext4::Info>),
+    /// Of an F2FS volume.
+    F2fs(Box<cairn_f2fs::Info>),
 }
 
 /// Which format the device holds, if any.
@@ -68,15 +77,21 @@ pub enum Info {
 /// # Errors
 /// The device fails.
 pub fn probe(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
-    Ok(ext4::probe(device)?.then_some(Format::Ext4))
+    if ext4::probe(device)? {
+        return Ok(Some(Format::Ext4));
+    }
+    Ok(f2fs::probe(device)?.then_some(Format::F2fs))
 }
 
 /// What the volume on the device says, if there is one that we know.
 ///
 /// # Errors
 /// The device fails, or the superblock is damaged.
-pub fn inspect(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
-    Ok(ext4::inspect(device)?.map(|info| Info::Ext4(Box::new(info))))
+pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
+    if let Some(info) = ext4::inspect(&**device)? {
+        return Ok(Some(Info::Ext4(Box::new(info))));
+    }
+    Ok(f2fs::inspect(device)?.map(|info| Info::F2fs(Box::new(info))))
 }
 
 pub(crate) fn open(
@@ -87,5 +102,14 @@ pub(crate) fn open(
 ) -> Result<Arc<dyn FileSystem>, Cause> {
     match format {
         Format::Ext4 => ext4::open(device, runtime, options),
+        Format::F2fs => f2fs::open(device, runtime, options),
+    }
+}
+
+/// Makes a volume on the device.
+pub(crate) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+    match options.format {
+        Format::Ext4 => ext4::make(device, options, runtime),
+        Format::F2fs => f2fs::make(device, options, runtime),
     }
 }

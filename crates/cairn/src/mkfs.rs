@@ -17,23 +17,56 @@ use crate::volume::open_device;
 pub struct MkfsOptions {
     /// Format.
     pub format: Format,
-    /// Label, at most 16 bytes.
+    /// Label: at most 16 bytes on ext4, 511 UTF-16 units on F2FS.
     pub label: Option<String>,
     /// UUID; random if absent.
     pub uuid: Option<Uuid>,
-    /// Features to add, or with `^` to leave out, relative to the defaults; in mke2fs's words.
+    /// Features to add, or with `^` to leave out, relative to the defaults; in mke2fs's or mkfs.f2fs's words.
     pub features: Vec<String>,
     /// Bytes a block; chosen by size if absent.
     pub block_size: Option<u32>,
     /// Size of the image file in bytes: needed to create one, and resizes one that is there.
     pub size: Option<u64>,
+    /// F2FS: per cent of the main area kept for cleaning; what leaves users most if absent.
+    pub overprovision: Option<f64>,
+    /// F2FS: segments a section; 1 if absent.
+    pub segments_per_section: Option<u32>,
+    /// F2FS: sections a zone; 1 if absent.
+    pub sections_per_zone: Option<u32>,
+    /// F2FS: more nodes on a large volume.
+    pub large_nat_bitmap: bool,
 }
 
 impl MkfsOptions {
     /// The defaults of `format`.
     #[must_use]
     pub fn new(format: Format) -> Self {
-        Self { format, label: None, uuid: None, features: Vec::new(), block_size: None, size: None }
+        Self {
+            format,
+            label: None,
+            uuid: None,
+            features: Vec::new(),
+            block_size: None,
+            size: None,
+            overprovision: None,
+            segments_per_section: None,
+            sections_per_zone: None,
+            large_nat_bitmap: false,
+        }
+    }
+
+    /// For a format that has no segments.
+    pub(crate) fn refuse_f2fs_options(&self) -> Result<(), Cause> {
+        let given = [
+            (self.overprovision.is_some(), "overprovision"),
+            (self.segments_per_section.is_some(), "segments per section"),
+            (self.sections_per_zone.is_some(), "sections per zone"),
+            (self.large_nat_bitmap, "large NAT bitmap"),
+        ];
+        match given.into_iter().find(|(given, _)| *given) {
+            Some((_, what)) => Err(Cause::Option(format!("{} has no {what}: that is an option of f2fs", self.format))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -44,10 +77,7 @@ impl MkfsOptions {
 pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     let device = device_for(image, options)?;
     let runtime = Threads::new();
-    let made = match options.format {
-        Format::Ext4 => format::make_ext4(device, options, &*runtime),
-    };
-    made.map_err(|cause| Error::new(image, cause))
+    format::make(device, options, &*runtime).map_err(|cause| Error::new(image, cause))
 }
 
 fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {

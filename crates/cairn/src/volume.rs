@@ -77,13 +77,14 @@ pub fn open_on(
     Ok(Volume { format, filesystem })
 }
 
-/// What the volume in `image` says about itself. Reads the superblock alone: also of volumes that cannot be opened.
+/// What the volume in `image` says about itself. Reads superblock and checkpoint alone: also of volumes that cannot be
+/// opened.
 ///
 /// # Errors
 /// The image cannot be opened, holds no volume we know, or its superblock is damaged.
 pub fn inspect(image: &ImageSpec) -> Result<Info> {
     let device = open_device(image, false)?;
-    let info = format::inspect(&*device).map_err(|cause| Error::new(image, cause))?;
+    let info = format::inspect(&device).map_err(|cause| Error::new(image, cause))?;
     info.ok_or_else(|| Error::new(image, Cause::UnknownFormat { hint: recognise(&*device) }))
 }
 
@@ -113,13 +114,12 @@ fn narrow(device: Arc<dyn BlockDevice>, part: Part) -> Result<Arc<dyn BlockDevic
 }
 
 /// Signatures of things people try by mistake: place, bytes, name.
-const SIGNATURES: [(u64, &[u8], &str); 9] = [
+const SIGNATURES: [(u64, &[u8], &str); 8] = [
     (0, b"XFSB", "XFS"),
     (0, b"hsqs", "squashfs"),
     (0, b"QFI\xfb", "a qcow2 image; convert it with qemu-img convert -O raw"),
     (0, &[0x1f, 0x8b], "gzip-compressed data; unpack it first"),
     (0, &[0xfd, b'7', b'z', b'X', b'Z', 0], "xz-compressed data; unpack it first"),
-    (1024, &[0x10, 0x20, 0xf5, 0xf2], "F2FS"),
     (65_600, b"_BHRfS_M", "Btrfs"),
     (3, b"NTFS    ", "NTFS"),
     (82, b"FAT32   ", "FAT"),

@@ -12,33 +12,47 @@ use crate::failure::Outcome;
 #[command(after_help = "\
 Example:
   cairn mkfs -t ext4 -L root --size 2G root.img
+  cairn mkfs -t f2fs -O extra_attr,inode_checksum --size 2G data.img
 
 The result is reproducible when -U is given and SOURCE_DATE_EPOCH is set.")]
 pub struct Args {
     /// Type of filesystem.
     #[arg(short = 't', long = "type", default_value = "ext4", value_parser = parse_format)]
     format: Format,
-    /// Volume label, at most 16 bytes.
-    #[arg(short = 'L', long)]
+    /// Volume label: at most 16 bytes on ext4, 511 UTF-16 units on f2fs.
+    #[arg(short = 'L', short_alias = 'l', long)]
     label: Option<String>,
     /// UUID of the volume; random if absent.
     #[arg(short = 'U', long)]
     uuid: Option<Uuid>,
-    /// Features to add or, with ^, to leave out, in mke2fs's words: -O ^has_journal,casefold.
+    /// Features to add or, with ^, to leave out, in the words of mke2fs or mkfs.f2fs: -O ^has_journal,casefold.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
-    /// Block size in bytes: 1024, 2048 or 4096.
+    /// Block size in bytes: 1024, 2048 or 4096; f2fs has 4096 alone.
     #[arg(short = 'b', long, value_name = "BYTES")]
     block_size: Option<u32>,
     /// Size of the image file: needed to create one; 512M, 2G…
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
+    /// f2fs: per cent of the main area kept for cleaning; by default what leaves most to users.
+    #[arg(short = 'o', long, value_name = "PERCENT")]
+    overprovision: Option<f64>,
+    /// f2fs: segments (of 2 MiB) a section, the unit of cleaning.
+    #[arg(short = 's', long, value_name = "N")]
+    segments_per_section: Option<u32>,
+    /// f2fs: sections a zone.
+    #[arg(short = 'z', long, value_name = "N")]
+    sections_per_zone: Option<u32>,
+    /// f2fs: a large NAT bitmap, for more files on a large volume.
+    #[arg(short = 'i', long)]
+    large_nat_bitmap: bool,
     /// The image; a file is created if absent.
     image: OsString,
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
-    Format::from_name(name).ok_or_else(|| "the types are: ext4".into())
+    let names = || Format::ALL.map(Format::name).join(", ");
+    Format::from_name(name).ok_or_else(|| format!("the types are: {}", names()))
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -57,6 +71,10 @@ pub fn run(args: &Args) -> Outcome {
         features: args.features.clone(),
         block_size: args.block_size,
         size: args.size,
+        overprovision: args.overprovision,
+        segments_per_section: args.segments_per_section,
+        sections_per_zone: args.sections_per_zone,
+        large_nat_bitmap: args.large_nat_bitmap,
     };
     cairn::mkfs(&ImageSpec::parse(&args.image)?, &options)?;
     Ok(())

@@ -33,7 +33,8 @@ pub(super) fn open(
     Ok(Ext4::open(device, runtime, &options).map_err(cause)?)
 }
 
-pub(crate) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+pub(super) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+    options.refuse_f2fs_options()?;
     let options = cairn_ext4::mkfs::MkfsOptions {
         label: options.label.clone(),
         uuid: options.uuid,

@@ -1,0 +1,73 @@
+//! F2FS behind the facade.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_block::BlockDevice;
+use cairn_f2fs::{Error, F2fs, Info, MountOptions, mkfs};
+use cairn_vfs::FileSystem;
+
+use crate::error::{Cause, Class};
+use crate::mkfs::MkfsOptions;
+use crate::volume::OpenOptions;
+
+/// The only size of a block.
+const BLOCK_SIZE: u32 = 4096;
+
+pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
+    Ok(cairn_f2fs::probe(device).map_err(cause)?.is_some())
+}
+
+pub(super) fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
+    cairn_f2fs::inspect(device).map_err(cause)
+}
+
+pub(super) fn open(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &OpenOptions,
+) -> Result<Arc<dyn FileSystem>, Cause> {
+    let mut text = options.mount_options.clone();
+    if options.read_only {
+        text = if text.is_empty() { "ro".into() } else { format!("{text},ro") };
+    }
+    let options = MountOptions::parse(&text).map_err(cause)?;
+    Ok(F2fs::open(device, runtime, &options).map_err(cause)?)
+}
+
+pub(super) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+    if options.block_size.is_some_and(|bytes| bytes != BLOCK_SIZE) {
+        return Err(Cause::Option("blocks of F2FS have 4096 bytes: leave -b out".into()));
+    }
+    let default = mkfs::MkfsOptions::default();
+    let options = mkfs::MkfsOptions {
+        label: options.label.clone(),
+        uuid: options.uuid,
+        features: options.features.clone(),
+        overprovision: options.overprovision,
+        segments_per_section: options.segments_per_section.unwrap_or(default.segments_per_section),
+        sections_per_zone: options.sections_per_zone.unwrap_or(default.sections_per_zone),
+        large_nat_bitmap: options.large_nat_bitmap,
+        ..default
+    };
+    mkfs::make(device, &options, runtime).map_err(|error| match error {
+        mkfs::Error::Device(device) => Cause::Device(device),
+        refused => Cause::Option(refused.to_string()),
+    })?;
+    Ok(())
+}
+
+/// Sorts the format's error by what the caller can do.
+fn cause(error: Error) -> Cause {
+    let class = match &error {
+        Error::Device(device) => return Cause::Device(device.clone()),
+        Error::NotF2fs { .. } => return Cause::UnknownFormat { hint: None },
+        Error::Option(text) => return Cause::Option(text.clone()),
+        Error::Feature(_) => Class::Unsupported,
+        Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,
+        Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => Class::Unsupported,
+        Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
+        _ => Class::Corrupt,
+    };
+    Cause::Format { class, source: Box::new(error) }
+}
