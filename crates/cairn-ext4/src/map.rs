@@ -15,6 +15,7 @@ use cairn_cache::mapper::Run;
 
 use crate::checksum::InodeSeed;
 use crate::error::Result;
+use crate::extent::Shift;
 use crate::format::extent::{Bounds, MAX_FILE_BLOCKS, ROOT_BYTES, Site};
 use crate::format::indirect;
 use crate::format::layout::Layout;
@@ -135,15 +136,32 @@ impl<'a> BlockMap<'a> {
         crate::indirect::insert(&self.context, handle, i_block, run, pba)
     }
 
-    /// Unwritten blocks of the run become written; holes stay holes.
-    pub fn convert_written(&self, handle: &Handle, i_block: &mut [u8; ROOT_BYTES], run: Run) -> Result<i64> {
-        if self.extents { crate::extent::set_unwritten(&self.context, handle, i_block, run, false) } else { Ok(0) }
+    /// Unwritten blocks of the run become written; holes stay holes. Changes at most about `budget` metadata blocks.
+    pub fn convert_written(
+        &self,
+        handle: &Handle,
+        i_block: &mut [u8; ROOT_BYTES],
+        run: Run,
+        budget: u32,
+    ) -> Result<(Progress, i64)> {
+        if self.extents {
+            crate::extent::set_unwritten(&self.context, handle, i_block, run, false, budget)
+        } else {
+            Ok((Progress::Done, 0))
+        }
     }
 
-    /// Written blocks of the run become unwritten, that is zeros; holes stay holes.
-    pub fn mark_unwritten(&self, handle: &Handle, i_block: &mut [u8; ROOT_BYTES], run: Run) -> Result<i64> {
+    /// Written blocks of the run become unwritten, that is zeros; holes stay holes. Changes at most about `budget` metadata
+    /// blocks.
+    pub fn mark_unwritten(
+        &self,
+        handle: &Handle,
+        i_block: &mut [u8; ROOT_BYTES],
+        run: Run,
+        budget: u32,
+    ) -> Result<(Progress, i64)> {
         if self.extents {
-            crate::extent::set_unwritten(&self.context, handle, i_block, run, true)
+            crate::extent::set_unwritten(&self.context, handle, i_block, run, true, budget)
         } else {
             Err(no_extents())
         }
@@ -164,14 +182,20 @@ impl<'a> BlockMap<'a> {
         }
     }
 
-    /// Moves everything from `from` on by `by` blocks: down onto a hole, or up.
-    pub fn shift(&self, handle: &Handle, i_block: &mut [u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<i64> {
-        if self.extents { crate::extent::shift(&self.context, handle, i_block, from, by) } else { Err(no_extents()) }
+    /// Begins to move everything from `from` on by `by` blocks: down onto a hole, or up.
+    pub fn begin_shift(&self, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Shift> {
+        if self.extents { Shift::new(&self.context, i_block, from, by) } else { Err(no_extents()) }
     }
 
-    /// Metadata blocks that [`BlockMap::shift`] from `from` on may change, without the inode.
-    pub fn shift_credits(&self, i_block: &[u8; ROOT_BYTES], from: FileBlock) -> Result<u32> {
-        if self.extents { crate::extent::shift_credits(&self.context, i_block, from) } else { Ok(0) }
+    /// Goes on with a move, changing at most about `budget` metadata blocks.
+    pub fn shift(
+        &self,
+        handle: &Handle,
+        i_block: &mut [u8; ROOT_BYTES],
+        shift: &mut Shift,
+        budget: u32,
+    ) -> Result<(Progress, i64)> {
+        shift.step(&self.context, handle, i_block, budget)
     }
 
     /// Metadata blocks that inserting (or converting) `extents` runs may change, without the inode and the data's own

@@ -261,7 +261,7 @@ fn extent_trees_we_write_are_right_for_e2fsck_debugfs_and_the_kernel() {
         opened.insert(&mut model, n * 700 % 1511 * 4, 1 + n % 2, n % 3 == 0, false);
     }
     let run = Run { start: FileBlock(1000), len: 700 };
-    opened.change(|map, handle, i_block| map.convert_written(handle, i_block, run));
+    opened.change(|map, handle, i_block| Ok(map.convert_written(handle, i_block, run, u32::MAX)?.1));
     model.range_mut(1000..1700).for_each(|(_, block)| block.1 = false);
     opened.remove(&mut model, 3000, 1500);
     opened.insert(&mut model, 3001, 1200, false, true);
@@ -310,7 +310,10 @@ fn moved_extents_are_right_for_e2fsck_debugfs_and_the_kernel() {
     (0..600).for_each(|n| opened.insert(&mut model, n * 2, 1, false, false));
     opened.remove(&mut model, 100, 200);
     for (from, by) in [(300_u64, -200_i64), (51, 1000)] {
-        opened.change(|map, handle, i_block| map.shift(handle, i_block, FileBlock(from), by));
+        opened.change(|map, handle, i_block| {
+            let mut shift = map.begin_shift(i_block, FileBlock(from), by)?;
+            Ok(map.shift(handle, i_block, &mut shift, u32::MAX)?.1)
+        });
         let moved = model.split_off(&from);
         model.extend(moved.into_iter().map(|(block, to)| (block.checked_add_signed(by).unwrap(), to)));
     }

@@ -46,25 +46,29 @@ pub fn insert(
     Ok(edit.blocks + new.len.cast_signed())
 }
 
-/// Gives the mapped blocks of `run` the state written or unwritten. Holes stay holes. Returns the blocks added (nodes).
+/// Gives the mapped blocks of `run` the state written or unwritten, first leaf first, changing at most about `budget` metadata
+/// blocks (but always some). Holes stay holes. Returns the blocks added (nodes).
 pub fn set_unwritten(
     context: &MapContext<'_>,
     handle: &Handle,
     i_block: &mut [u8; ROOT_BYTES],
     run: Run,
     unwritten: bool,
-) -> Result<i64> {
+    budget: u32,
+) -> Result<(Progress, i64)> {
     let (start, end) = range(run);
     let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
-    let mut at = start;
+    let (mut at, mut left, mut changed) = (start, budget, false);
     while at < end {
         let path = Path::descend(context, edit.root, at)?;
         let next = path.upper;
         let differs = |extent: &Extent| extent.unwritten != unwritten && extent.clip(start, end).is_some();
         if path.extents().iter().any(differs) {
-            if at > start {
-                more_credits(handle, insert_credits(path.depth()))?;
+            let cost = insert_credits(path.depth());
+            if changed && left < cost {
+                return Ok((Progress::More, edit.blocks));
             }
+            (left, changed) = (left.saturating_sub(cost), true);
             let pieces = path.extents().iter().flat_map(|extent| {
                 let inside = extent.clip(start, end).map(|piece| Extent { unwritten, ..piece });
                 [extent.clip(0, start), inside, extent.clip(end, u64::MAX)].into_iter().flatten()
@@ -74,16 +78,7 @@ pub fn set_unwritten(
         }
         at = next;
     }
-    Ok(edit.blocks)
-}
-
-/// A run of leaves needs more than its first leaf's credits.
-pub(super) fn more_credits(handle: &Handle, credits: u32) -> Result<()> {
-    if handle.credits_left() >= credits || handle.extend(credits)? {
-        return Ok(());
-    }
-    // Nothing of this leaf has changed; the caller may split its run.
-    Err(cairn_vfs::Error::Busy.into())
+    Ok((Progress::Done, edit.blocks))
 }
 
 /// Frees the blocks of `run`, from its end backwards, changing at most about `budget` metadata blocks (but always some).

@@ -18,7 +18,7 @@ use crate::map::MapContext;
 use crate::status::{Extent as Known, State};
 
 pub use edit::{insert, remove, set_unwritten};
-pub use shift::{shift, shift_credits};
+pub use shift::Shift;
 
 /// Longest written extent, in blocks.
 pub const MAX_WRITTEN_LEN: u32 = MAX_WRITTEN as u32;

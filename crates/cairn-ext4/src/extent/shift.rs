@@ -1,58 +1,76 @@
 //! Moving the extents behind a point up or down, for collapse-range and insert-range.
 //!
-//! All of it happens in one handle: a file is never half moved after a crash.
+//! Leaf by leaf, in the order that keeps the tree sorted after each, in as many handles as it takes: every step leaves a
+//! sound file of which a part has moved, as in Linux.
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::Run;
 
-use super::edit::more_credits;
 use super::path::Path;
 use super::store::{Edit, coalesce};
 use super::{insert_credits, lookup};
 use crate::error::Result;
 use crate::format::extent::{Extent, MAX_FILE_BLOCKS, ROOT_BYTES};
-use crate::map::MapContext;
+use crate::map::{MapContext, Progress};
 use crate::status::State;
 use crate::txn::Handle;
 
-/// Metadata blocks that [`shift`] may change, without the inode.
-pub fn shift_credits(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: FileBlock) -> Result<u32> {
-    let mut credits = 0_u32;
-    let mut at = from.get();
-    while at < MAX_FILE_BLOCKS {
-        let path = Path::descend(context, i_block, at)?;
-        // Only the leaf at `from` may split; each other one is rewritten with the nodes above it.
-        let leaf = if credits == 0 { insert_credits(path.depth()) } else { u32::from(path.depth()) };
-        credits = credits.saturating_add(leaf);
-        at = path.upper;
-    }
-    Ok(credits)
+/// A move on its way. Nothing else may change the map before it is done.
+#[derive(Debug)]
+pub struct Shift {
+    /// The first block that moves.
+    from: u64,
+    by: i64,
+    /// Moving down, the first block that has not moved yet; moving up, the one after the last.
+    at: u64,
 }
 
-/// Moves everything from `from` on by `by` blocks: up, or down onto a hole. An extent that reaches across `from` is cut.
-/// Returns the blocks added (nodes).
-pub fn shift(
-    context: &MapContext<'_>,
-    handle: &Handle,
-    i_block: &mut [u8; ROOT_BYTES],
-    from: FileBlock,
-    by: i64,
-) -> Result<i64> {
-    let from = from.get();
-    if by < 0 {
-        check_hole(context, i_block, from, by.unsigned_abs())?;
-    } else if end(context, i_block)?.saturating_add(by.unsigned_abs()) > MAX_FILE_BLOCKS {
-        return Err(cairn_vfs::Error::TooLarge.into());
+impl Shift {
+    /// Checks that everything from `from` on can move by `by` blocks: up, or down onto a hole.
+    pub fn new(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Self> {
+        let from = from.get();
+        if by < 0 {
+            check_hole(context, i_block, from, by.unsigned_abs())?;
+        } else if end(context, i_block)?.saturating_add(by.unsigned_abs()) > MAX_FILE_BLOCKS {
+            return Err(cairn_vfs::Error::TooLarge.into());
+        }
+        Ok(Self { from, by, at: if by < 0 { from } else { MAX_FILE_BLOCKS } })
     }
-    more_credits(handle, shift_credits(context, i_block, FileBlock(from))?)?;
-    let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
-    // Leaves move in the order that keeps the tree sorted after each.
-    if by < 0 {
-        edit.shift_down(from, by)?
-    } else {
-        edit.shift_up(from, by)?
+
+    fn is_done(&self) -> bool {
+        if self.by < 0 { self.at >= MAX_FILE_BLOCKS } else { self.at <= self.from }
     }
-    Ok(edit.blocks)
+
+    /// Moves leaves, changing at most about `budget` metadata blocks (but always some). An extent that reaches across the
+    /// start is cut. Returns the blocks added (nodes).
+    pub fn step(
+        &mut self,
+        context: &MapContext<'_>,
+        handle: &Handle,
+        i_block: &mut [u8; ROOT_BYTES],
+        budget: u32,
+    ) -> Result<(Progress, i64)> {
+        let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
+        let mut left = budget;
+        let mut moved = false;
+        while !self.is_done() {
+            let path = Path::descend(context, edit.root, if self.by < 0 { self.at } else { self.at - 1 })?;
+            let cost = insert_credits(path.depth());
+            if moved && left < cost {
+                return Ok((Progress::More, edit.blocks));
+            }
+            let (next, run) = if self.by < 0 {
+                (path.upper, Run { start: FileBlock(self.at), len: MAX_FILE_BLOCKS - self.at })
+            } else {
+                (path.lower, Run { start: FileBlock(self.from), len: self.at - self.from })
+            };
+            if edit.shift_leaf(path, run, self.by)? {
+                (left, moved) = (left.saturating_sub(cost), true);
+            }
+            self.at = next;
+        }
+        Ok((Progress::Done, edit.blocks))
+    }
 }
 
 fn check_hole(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: u64, by: u64) -> Result<()> {
@@ -83,29 +101,8 @@ fn end(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u64> {
 }
 
 impl Edit<'_> {
-    fn shift_down(&mut self, from: u64, by: i64) -> Result<()> {
-        let mut at = from;
-        while at < MAX_FILE_BLOCKS {
-            let path = Path::descend(self.context, self.root, at)?;
-            let next = path.upper;
-            self.shift_leaf(path, Run { start: FileBlock(at), len: MAX_FILE_BLOCKS - at }, by)?;
-            at = next;
-        }
-        Ok(())
-    }
-
-    fn shift_up(&mut self, from: u64, by: i64) -> Result<()> {
-        let mut to = MAX_FILE_BLOCKS;
-        while to > from {
-            let path = Path::descend(self.context, self.root, to - 1)?;
-            let next = path.lower;
-            self.shift_leaf(path, Run { start: FileBlock(from), len: to - from }, by)?;
-            to = next;
-        }
-        Ok(())
-    }
-
-    fn shift_leaf(&mut self, path: Path, run: Run, by: i64) -> Result<()> {
+    /// Moves what the leaf maps in `run`; false if that is nothing.
+    fn shift_leaf(&mut self, path: Path, run: Run, by: i64) -> Result<bool> {
         let (start, end) = (run.start.get(), run.start.get() + run.len);
         let pieces = path.extents().iter().flat_map(|extent| {
             let moved = extent.clip(start, end).map(|piece| Extent {
@@ -116,8 +113,9 @@ impl Edit<'_> {
         });
         let extents = coalesce(pieces);
         if extents == path.extents() {
-            return Ok(());
+            return Ok(false);
         }
-        self.replace_leaf(path, extents, false)
+        self.replace_leaf(path, extents, false)?;
+        Ok(true)
     }
 }

@@ -49,10 +49,10 @@ fn root(fixture: &Fixture) -> Node {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Fill { unwritten: bool, adjacent: bool },
-    Convert { unwritten: bool },
+    Convert { unwritten: bool, budget: u32 },
     Remove { budget: u32 },
-    Collapse,
-    Insert,
+    Collapse { budget: u32 },
+    Insert { budget: u32 },
 }
 
 const REACH: u64 = 3000;
@@ -60,10 +60,10 @@ const REACH: u64 = 3000;
 fn ops() -> impl Strategy<Value = Vec<(Op, u64, u64)>> {
     let op = prop_oneof![
         5 => (any::<bool>(), any::<bool>()).prop_map(|(unwritten, adjacent)| Op::Fill { unwritten, adjacent }),
-        4 => any::<bool>().prop_map(|unwritten| Op::Convert { unwritten }),
+        4 => (any::<bool>(), 0..60_u32).prop_map(|(unwritten, budget)| Op::Convert { unwritten, budget }),
         4 => (0..60_u32).prop_map(|budget| Op::Remove { budget }),
-        1 => Just(Op::Collapse),
-        1 => Just(Op::Insert),
+        1 => (0..60_u32).prop_map(|budget| Op::Collapse { budget }),
+        1 => (0..60_u32).prop_map(|budget| Op::Insert { budget }),
     ];
     let len = prop_oneof![4 => 1..4_u64, 2 => 1..100_u64, 1 => 1..2000_u64];
     prop::collection::vec((op, 0..REACH, len), 1..40)
@@ -72,13 +72,13 @@ fn ops() -> impl Strategy<Value = Vec<(Op, u64, u64)>> {
 fn apply(fixture: &mut Fixture, op: Op, start: u64, len: u64) {
     match op {
         Op::Fill { unwritten, adjacent } => fixture.fill(start, len, unwritten, adjacent),
-        Op::Convert { unwritten } => fixture.convert(start, len, unwritten),
+        Op::Convert { unwritten, budget } => drop(fixture.convert(start, len, unwritten, budget)),
         Op::Remove { budget } => drop(fixture.remove(start, len, budget)),
-        Op::Collapse => {
+        Op::Collapse { budget } => {
             fixture.remove(start, len, 1000);
-            fixture.shift(start + len, -len.cast_signed());
+            fixture.shift(start + len, -len.cast_signed(), budget);
         }
-        Op::Insert => fixture.shift(start, len.cast_signed()),
+        Op::Insert { budget } => drop(fixture.shift(start, len.cast_signed(), budget)),
     }
 }
 
@@ -170,9 +170,12 @@ fn damaged_change(context: &MapContext<'_>, mut i_block: [u8; 60], op: u8, at: u
     let run = Run { start: FileBlock(at), len: 500 };
     match op {
         0 => map.insert(&handle, &mut i_block, Run { len: 1, ..run }, Pba(5000), true).map(drop),
-        1 => map.convert_written(&handle, &mut i_block, run).map(drop),
+        1 => map.convert_written(&handle, &mut i_block, run, 1000).map(drop),
         2 => map.remove(&handle, &mut i_block, run, 1000).map(drop),
-        _ => map.shift(&handle, &mut i_block, FileBlock(at), 7).map(drop),
+        _ => {
+            let mut shift = map.begin_shift(&i_block, FileBlock(at), 7)?;
+            map.shift(&handle, &mut i_block, &mut shift, 1000).map(drop)
+        }
     }
 }
 
@@ -215,11 +218,11 @@ fn long_runs_become_extents_of_the_longest_length() {
     fixture.fill(10, 100_000, false, false);
     let Entries::Leaf(extents) = root(&fixture).entries else { panic!("four extents fit into the root") };
     assert_eq!(extents.iter().map(|extent| extent.len).collect::<Vec<_>>(), [32768, 32768, 32768, 1696]);
-    fixture.convert(10, 100_000, true);
+    fixture.convert(10, 100_000, true, 1000);
     let known = fixture.context();
     assert_eq!(lookup(&known, &fixture.i_block, FileBlock(10)).unwrap().len, 32767);
     check(&fixture, 200_000);
-    fixture.convert(10, 100_000, false);
+    fixture.convert(10, 100_000, false, 1000);
     check(&fixture, 200_000);
 }
 
@@ -229,13 +232,13 @@ fn neighbours_merge_and_cuts_split() {
     fixture.fill(0, 10, true, false);
     fixture.fill(10, 10, true, true);
     assert_eq!(root(&fixture).entries.len(), 1);
-    fixture.convert(5, 10, false);
+    fixture.convert(5, 10, false, 1000);
     assert_eq!(root(&fixture).entries.len(), 3);
-    fixture.convert(0, 20, false);
+    fixture.convert(0, 20, false, 1000);
     assert_eq!(root(&fixture).entries.len(), 1);
     fixture.remove(7, 3, 100);
     assert_eq!(root(&fixture).entries.len(), 2);
-    fixture.shift(10, -3);
+    fixture.shift(10, -3, 1000);
     assert_eq!(root(&fixture).entries.len(), 2, "not adjacent on the volume");
     check(&fixture, 100);
 }
@@ -278,7 +281,7 @@ fn the_file_ends_where_the_format_does() {
         let refused = fixture.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)));
         assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::TooLarge)));
     }
-    let refused = fixture.change(|map, handle, i_block| Ok(((), map.shift(handle, i_block, FileBlock(0), 1)?)));
+    let refused = BlockMap::new(fixture.context(), true).begin_shift(&fixture.i_block, FileBlock(0), 1);
     assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::TooLarge)));
 }
 
@@ -287,8 +290,30 @@ fn moving_down_needs_a_hole() {
     let mut fixture = Fixture::new(true);
     fixture.fill(0, 10, false, false);
     for (from, by) in [(5, -1), (5, -6)] {
-        let refused = fixture.change(|map, handle, i_block| Ok(((), map.shift(handle, i_block, FileBlock(from), by)?)));
+        let refused = BlockMap::new(fixture.context(), true).begin_shift(&fixture.i_block, FileBlock(from), by);
         assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::Invalid(_))));
     }
     check(&fixture, 100);
+}
+
+/// More leaves than one transaction takes: each step must do some, and none all.
+#[test]
+fn many_leaves_are_moved_and_converted_in_many_steps() {
+    let leaves = 20;
+    let count = block_capacity(1024) as u64 * leaves;
+    for by in [-1_i64, 1, 5000] {
+        let mut fixture = Fixture::new(true);
+        for n in 0..count {
+            fixture.fill(10 + n * 2, 1, true, false);
+        }
+        let budget = 2 * insert_credits(depth(&fixture.context(), &fixture.i_block).unwrap());
+        assert!(fixture.shift(10, by, budget) >= leaves as u32 / 2);
+        check(&fixture, count * 2 + 6000);
+        let start = 10_u64.checked_add_signed(by).unwrap();
+        assert!(fixture.convert(start, count * 2, false, budget) >= leaves as u32 / 2);
+        check(&fixture, count * 2 + 6000);
+        assert!(fixture.convert(start, count * 2, true, 0) >= leaves as u32);
+        check(&fixture, count * 2 + 6000);
+        fixture.remove(0, u64::MAX, 1000);
+    }
 }

@@ -154,12 +154,13 @@ impl Replay<'_> {
         };
         if mapped == Some(pba) {
             if is_unwritten != unwritten {
+                // Replay goes over buffers that are no transaction: nothing limits what one step may change.
                 let map = self.volume.map_of(inode, state);
                 let block = &mut state.record.block;
-                let delta = if unwritten {
-                    map.mark_unwritten(handle, block, here)?
+                let (_, delta) = if unwritten {
+                    map.mark_unwritten(handle, block, here, u32::MAX)?
                 } else {
-                    map.convert_written(handle, block, here)?
+                    map.convert_written(handle, block, here, u32::MAX)?
                 };
                 self.volume.account(state, delta);
             }

@@ -10,6 +10,7 @@ use crate::alloc::Claim;
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
+use crate::map::Progress;
 use crate::status::Extent as Known;
 use crate::txn::Handle;
 use crate::volume::Volume;
@@ -163,7 +164,12 @@ impl WriteTicket for Ticket {
             return Ok(());
         }
         match self.volume.begin(self.volume.credits.map_extent) {
-            Ok(handle) => Ok(self.map(&handle, work, file_end)?),
+            Ok(mut handle) => {
+                if matches!(work, Work::Convert) {
+                    self.convert(&mut handle)?;
+                }
+                Ok(self.map(&handle, work, file_end)?)
+            }
             Err(error) => {
                 self.give_up(work);
                 Err(error.into())
@@ -198,18 +204,34 @@ impl Ticket {
         }
     }
 
+    /// Marks the blocks written, in as many transactions as their leaves need.
+    fn convert(&self, handle: &mut Handle) -> Result<()> {
+        let volume = &self.volume;
+        loop {
+            let progress = {
+                let mut state = self.inode.state.write();
+                let state = &mut *state;
+                let source = volume.space.for_mapping();
+                let map = volume.map_with(&self.inode, state, &source);
+                let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
+                let (progress, grown) = map.convert_written(handle, &mut state.record.block, self.run, budget)?;
+                volume.account(state, grown);
+                self.inode.store(volume, handle, state)?;
+                progress
+            };
+            if progress == Progress::Done {
+                return Ok(());
+            }
+            volume.ensure_credits(handle, volume.credits.map_extent)?;
+        }
+    }
+
     fn map(&self, handle: &Handle, work: Work, file_end: u64) -> Result<()> {
         let mut state = self.inode.state.write();
         let state = &mut *state;
         match work {
             Work::Overwrite => {}
-            Work::Convert => {
-                let source = self.volume.space.for_mapping();
-                let map = self.volume.map_with(&self.inode, state, &source);
-                let grown = map.convert_written(handle, &mut state.record.block, self.run)?;
-                state.status.set_mapped(self.run, self.start);
-                self.volume.account(state, grown);
-            }
+            Work::Convert => state.status.set_mapped(self.run, self.start),
             Work::Fresh(claim) => {
                 self.volume.map_claim(handle, &self.inode, state, claim.clone(), self.run.start, false)?;
                 let promised = state.status.undelay(self.run);

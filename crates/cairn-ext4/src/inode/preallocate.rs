@@ -7,10 +7,13 @@ use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::{AllocateMode, Error as VfsError, FileKind, IoFlags};
 
 use crate::error::Result;
+use crate::extent::Shift;
 use crate::format::inode::InodeFlags;
 use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::truncate::{remove_blocks, reshape, settle, zero_old_tail};
+use crate::map::Progress;
+use crate::txn::Handle;
 use crate::volume::Volume;
 
 /// Carries out one `fallocate`. Offsets and lengths are bytes.
@@ -214,21 +217,31 @@ fn insert(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Re
     shift(volume, inode, FileBlock(offset / block_size), (len / block_size).cast_signed())
 }
 
+/// Moves the blocks from `from` on. After a crash in the middle some have moved and some not, and the file is sound.
 fn shift(volume: &Arc<Volume>, inode: &Arc<Inode>, from: FileBlock, by: i64) -> Result<()> {
-    let credits = {
+    let mut shift = {
         let state = inode.state.read();
-        volume.map_of(inode, &state).shift_credits(&state.record.block, from)? + volume.credits.attributes
+        volume.map_of(inode, &state).begin_shift(&state.record.block, from, by)?
     };
-    let handle = volume.begin(credits)?;
+    let mut handle = volume.begin(volume.credits.shift)?;
+    while shift_step(volume, inode, &handle, &mut shift)? == Progress::More {
+        volume.ensure_credits(&mut handle, volume.credits.shift)?;
+    }
+    Ok(())
+}
+
+fn shift_step(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &Handle, shift: &mut Shift) -> Result<Progress> {
     let mut state = inode.state.write();
     let state = &mut *state;
     let source = volume.space.for_mapping();
-    let delta = volume.map_with(inode, state, &source).shift(&handle, &mut state.record.block, from, by)?;
+    let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
+    let map = volume.map_with(inode, state, &source);
+    let (progress, delta) = map.shift(handle, &mut state.record.block, shift, budget)?;
     state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
     volume.account(state, delta);
-    inode.store(volume, &handle, state)?;
+    inode.store(volume, handle, state)?;
     state.data_changed_in = handle.tid();
-    Ok(())
+    Ok(progress)
 }
 
 fn resize(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {

@@ -169,14 +169,22 @@ impl Fixture {
         }
     }
 
-    pub(crate) fn convert(&mut self, start: u64, len: u64, unwritten: bool) {
+    /// Converts a run in steps of `budget`; returns how many it took.
+    pub(crate) fn convert(&mut self, start: u64, len: u64, unwritten: bool, budget: u32) -> u32 {
         let run = Run { start: FileBlock(start), len };
-        self.change(|map, handle, i_block| {
-            let convert = if unwritten { BlockMap::mark_unwritten } else { BlockMap::convert_written };
-            Ok(((), convert(map, handle, i_block, run)?))
-        })
-        .unwrap();
+        let mut steps = 1;
+        let mut step = || {
+            self.change(|map, handle, i_block| {
+                let convert = if unwritten { BlockMap::mark_unwritten } else { BlockMap::convert_written };
+                convert(map, handle, i_block, run, budget)
+            })
+        };
+        while step().unwrap() == Progress::More {
+            steps += 1;
+            assert!(steps < 100_000, "conversion makes progress");
+        }
         self.model.range_mut(start..start + len).for_each(|(_, block)| block.1 = unwritten);
+        steps
     }
 
     /// Frees a run in steps of `budget`; returns how many it took.
@@ -191,10 +199,26 @@ impl Fixture {
         steps
     }
 
-    pub(crate) fn shift(&mut self, from: u64, by: i64) {
-        self.change(|map, handle, i_block| Ok(((), map.shift(handle, i_block, FileBlock(from), by)?))).unwrap();
+    /// Moves what is from `from` on, in steps of `budget`; after each, the map is sound and has as many blocks as before.
+    /// Returns how many it took.
+    pub(crate) fn shift(&mut self, from: u64, by: i64, budget: u32) -> u32 {
+        let map = BlockMap::new(self.context(), self.extents);
+        let mut shift = map.begin_shift(&self.i_block, FileBlock(from), by).unwrap();
+        let mut steps = 1;
+        while self.change(|map, handle, i_block| map.shift(handle, i_block, &mut shift, budget)).unwrap()
+            == Progress::More
+        {
+            steps += 1;
+            assert!(steps < 100_000, "moving makes progress");
+            if steps < 6 {
+                let blocks = |map: &BTreeMap<u64, (u64, bool)>| map.values().copied().collect::<BTreeSet<_>>();
+                let end = self.model.keys().next_back().map_or(0, |last| last + 1).saturating_add_signed(by.max(0));
+                assert_eq!(blocks(&self.walk(end)), blocks(&self.model));
+            }
+        }
         let moved = self.model.split_off(&from);
         self.model.extend(moved.into_iter().map(|(block, to)| (block.checked_add_signed(by).unwrap(), to)));
+        steps
     }
 
     /// The map as lookups tell it, up to `end`.

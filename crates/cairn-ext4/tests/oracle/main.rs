@@ -15,5 +15,6 @@ mod regressions;
 mod sequence;
 mod shapes;
 mod shared_file;
+mod shift;
 mod support;
 mod visitor;
