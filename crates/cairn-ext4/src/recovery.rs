@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_cache::block::BufferCache;
 use cairn_cache::mapper::Run;
-use cairn_jbd2::{FastCommit, JournalArea};
+use cairn_jbd2::{Error as JournalError, FastCommit, JournalArea};
 
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
@@ -73,7 +73,36 @@ pub(crate) struct Replayed {
 
 /// Replays an unclean journal, fast commits included: to the device if the volume is writable, else over the device in
 /// memory. What was read before may be stale afterwards, so buffers and layout are made anew.
+///
+/// A log with a damaged transaction is not replayed: the volume shows what comes before, read-only, until e2fsck has run.
 pub(crate) fn replay(
+    area: &JournalArea,
+    place: &Place<'_>,
+    buffers: Arc<BufferCache>,
+    layout: Layout,
+    writable: bool,
+) -> Result<Replayed> {
+    match replay_whole(area, place, buffers, layout, writable) {
+        Err(Error::Journal(damage @ JournalError::Checksum { .. })) => salvage(area, place, writable, &damage),
+        other => other,
+    }
+}
+
+fn salvage(area: &JournalArea, place: &Place<'_>, writable: bool, damage: &JournalError) -> Result<Replayed> {
+    let overlay = cairn_jbd2::salvage_in_memory(area)?;
+    tracing::error!(%damage, "a committed transaction of the journal is damaged: run e2fsck");
+    if writable {
+        cairn_jbd2::note_damage(area)?;
+    }
+    let buffers = BufferCache::with_overlay(place.device.clone(), area.block_size, place.budget.clone(), overlay);
+    let layout = layout_of(&buffers, place)?;
+    let reason = format!(
+        "a committed transaction of the journal is damaged ({damage}); what comes before it is shown: run e2fsck"
+    );
+    Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
+}
+
+fn replay_whole(
     area: &JournalArea,
     place: &Place<'_>,
     buffers: Arc<BufferCache>,

@@ -38,5 +38,7 @@ pub use error::{Error, Result};
 pub use fast_commit::{FastCommit, fast_commits};
 pub use handle::Handle;
 pub use journal::{Journal, JournalOptions};
-pub use recovery::{Recovered, read_superblock, recover, recover_with, replay_in_memory};
+pub use recovery::{
+    Recovered, note_damage, read_superblock, recover, recover_with, replay_in_memory, salvage_in_memory,
+};
 pub use stats::JournalStats;

@@ -1,17 +1,19 @@
-//! Logs with every kind of checksum, recovered by Cairn, by the kernel and by e2fsck: the same volume each time.
+//! Logs with every kind of checksum, recovered by Cairn, by the kernel and by e2fsck; recovery that is cut or fails on its
+//! way; logs that are damaged.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
-use cairn_testkit::crash::{read_image, write_image};
+use cairn_block::wrap::{Fault, Lasting, Operation};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_testkit::crash::{Cut, Recording, Volatile, read_image, write_image};
 use cairn_testkit::judge::{KernelMount, assert_clean, command, dumpe2fs, mke2fs, run};
-use cairn_testkit::tree::{SnapshotOptions, digest_volume};
-use cairn_vfs::FileSystem;
+use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
+use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
 use crate::e2fsprogs;
-use crate::support::open;
+use crate::support::{judge, open, try_open, volume};
 
 const BLOCK: u64 = 1024;
 /// Free blocks of the volume that the log is about.
@@ -102,4 +104,119 @@ fn e2fsprogs_logs_are_recovered_as_by_e2fsck() {
         digest_volume(&*theirs, options).unwrap().assert_same(&found);
         println!("{name}: {} entries", found.len());
     }
+}
+
+/// A crash with a log to replay, files that were open without a name, and one that was being cut.
+fn crashed() -> Arc<MemoryDevice> {
+    let device = volume(8 << 20, &["-t", "ext4", "-b", "1024", "-O", "orphan_file"]);
+    let fs = open(&device, "");
+    let create = |name: &str, new| fs.create(fs.root(), name.as_bytes(), new, 0o755, &Caller::ROOT).unwrap().ino;
+    for n in 0..30 {
+        let ino = create(&format!("file{n}"), NewInode::Regular);
+        fs.write(ino, 0, &vec![n as u8 + 1; 3000 * (n + 1)], IoFlags::empty()).unwrap();
+        fs.forget(create(&format!("dir{n}"), NewInode::Directory), 1);
+        if n % 3 == 0 {
+            fs.fsync(ino, 0, false).unwrap();
+            fs.unlink(fs.root(), format!("file{n}").as_bytes()).unwrap();
+        } else {
+            fs.forget(ino, 1);
+        }
+    }
+    fs.sync().unwrap();
+    Arc::new(device.fork())
+}
+
+/// Recovers, and gives the tree; the volume must be clean.
+fn tree_of(device: &Arc<MemoryDevice>) -> Snapshot {
+    let fs = open(device, "");
+    let tree = digest_volume(&*fs, SnapshotOptions { times: true, sectors: true, directory_links: true }).unwrap();
+    fs.unmount().unwrap();
+    judge(device);
+    tree
+}
+
+/// Recovery that is cut is done again, with the same result: wherever the cut is, and whatever of it reached the disk.
+#[test]
+fn recovery_may_be_cut_at_every_write() {
+    let before = crashed();
+    let expected = tree_of(&Arc::new(before.fork()));
+    let recording = Recording::start(before.fork());
+    try_open(recording.device(), "").unwrap().unmount().unwrap();
+    let log = recording.finish();
+    let end = log.log().end;
+    let states = (0..=end).flat_map(|moment| {
+        [Volatile::Lost, Volatile::Kept, Volatile::Random(moment)].map(|volatile| Cut { moment, volatile })
+    });
+    let mut seen = 0;
+    for cut in states.step_by(usize::try_from(end / 40 + 1).unwrap()) {
+        let device = Arc::new(log.device(cut));
+        println!("{cut}");
+        expected.assert_same(&tree_of(&device));
+        seen += 1;
+    }
+    assert!(seen >= 30, "{seen} states of {end} moments");
+}
+
+/// The same with a device that fails one write or flush of the recovery: the open fails, and the next one does it all.
+#[test]
+fn recovery_may_fail_at_every_write_and_flush() {
+    let before = crashed();
+    let expected = tree_of(&Arc::new(before.fork()));
+    let mut failed = 0;
+    for operation in [Operation::Write, Operation::Flush] {
+        for nth in 1.. {
+            let device = Arc::new(before.fork());
+            let fault = Arc::new(Fault::new(device.clone()));
+            fault.fail(operation, nth, Lasting::Forever);
+            let outcome = try_open(fault.clone(), "");
+            let came = fault.count(operation) >= nth;
+            if let Ok(fs) = outcome {
+                let _ = fs.unmount();
+            } else {
+                assert!(came, "the open failed without a fault");
+                failed += 1;
+            }
+            if !came {
+                break;
+            }
+            expected.assert_same(&tree_of(&device));
+        }
+    }
+    assert!(failed >= 4, "{failed} opens failed");
+}
+
+/// What was promised is gone and the log must not simply end there: Linux refuses to mount, e2fsck asks for a full check.
+#[test]
+fn a_damaged_commit_block_makes_the_volume_read_only_until_e2fsck_has_run() {
+    let device = crashed();
+    let fs = open(&Arc::new(device.fork()), "ro");
+    assert!(fs.lookup(fs.root(), b"dir29").is_ok());
+    let blocks = device.geometry().size / BLOCK;
+    let kind = |block: u64| device.read_at(block * BLOCK, 12).unwrap();
+    let is_commit = |block: &u64| kind(*block)[..8] == [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
+    // The newest, by its number.
+    let last = (0..blocks).filter(is_commit).max_by_key(|block| kind(*block)[8..12].to_vec()).unwrap();
+    // Its nanoseconds: an earlier time would make it a leftover of another lap.
+    device.write_at(last * BLOCK + 57, vec![0xff; 3]).unwrap();
+
+    for options in ["ro", ""] {
+        let fs = open(&device, options);
+        assert!(fs.lookup(fs.root(), b"dir5").is_ok(), "what comes before the damage is shown");
+        let error =
+            fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).expect_err("no change is taken");
+        assert!(matches!(&error, Error::ReadOnly(why) if options == "ro" || why.contains("e2fsck")), "{error}");
+        fs.unmount().unwrap();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write_image(&*device, file.path()).unwrap();
+    assert!(dumpe2fs(file.path()).contains("Journal errno"), "the damage is on record");
+    let output = command("e2fsck").arg("-fy").arg(file.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("was corrupt, replay was aborted"), "{text}");
+    let repaired = Arc::new(read_image(file.path()).unwrap());
+    judge(&repaired);
+    let fs = open(&repaired, "");
+    fs.forget(fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino, 1);
+    fs.unmount().unwrap();
+    judge(&repaired);
 }

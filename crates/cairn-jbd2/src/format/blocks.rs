@@ -182,17 +182,25 @@ impl BlockLayout {
     /// before: a device with small sectors had not come further).
     #[must_use]
     pub fn commit_is_whole(&self, block: &[u8]) -> bool {
-        let Some(stored) = block.get(commit::CHECKSUM..).and_then(<[u8]>::first_chunk::<4>) else { return false };
-        let stored = u32::from_be_bytes(*stored);
-        let sum = |known: usize| {
-            let mut whole = vec![0; self.block_size];
-            for (to, from) in whole.iter_mut().zip(block.iter().take(known)) {
-                *to = *from;
-            }
-            whole[commit::CHECKSUM..commit::CHECKSUM + 4].fill(0);
-            crc32c(self.seed, &whole)
-        };
-        stored == sum(self.block_size) || stored == sum(commit::END)
+        let (stored, computed) = self.commit_checksum(block);
+        stored == computed || stored == self.commit_sum(block, commit::END)
+    }
+
+    /// Stored and computed checksum of a commit block.
+    #[must_use]
+    pub fn commit_checksum(&self, block: &[u8]) -> (u32, u32) {
+        let stored = block.get(commit::CHECKSUM..).and_then(<[u8]>::first_chunk::<4>);
+        (stored.map_or(0, |raw| u32::from_be_bytes(*raw)), self.commit_sum(block, self.block_size))
+    }
+
+    /// The checksum of a commit block of which only the first bytes are known, the rest being zeros.
+    fn commit_sum(&self, block: &[u8], known: usize) -> u32 {
+        let mut whole = vec![0; self.block_size];
+        for (to, from) in whole.iter_mut().zip(block.iter().take(known)) {
+            *to = *from;
+        }
+        whole[commit::CHECKSUM..commit::CHECKSUM + 4].fill(0);
+        crc32c(self.seed, &whole)
     }
 
     /// When the transaction was committed, in nanoseconds.

@@ -40,7 +40,8 @@ pub struct Recovered {
 /// Replays the log to the device of the volume, and marks it empty. Does nothing but read if it already is.
 ///
 /// # Errors
-/// The device failed, or the journal superblock is damaged. A log that is not whole at its end stops there; damage before it is an error.
+/// The device failed, or the journal superblock or a committed transaction is damaged; then nothing was written. A log that is
+/// not whole at its end stops there.
 pub fn recover(area: &JournalArea, home: &Arc<dyn cairn_block::BlockDevice>) -> Result<Recovered> {
     recover_with(area, home, || Ok(()))
 }
@@ -84,6 +85,33 @@ pub fn replay_in_memory(area: &JournalArea) -> Result<Images> {
     Ok(collect(area, &superblock)?.0)
 }
 
+/// What a damaged log holds before its damage: for looking at the volume, not for going on with it.
+///
+/// # Errors
+/// The device failed, or the journal superblock is damaged.
+pub fn salvage_in_memory(area: &JournalArea) -> Result<Images> {
+    let superblock = read_superblock(area)?;
+    if superblock.start == 0 {
+        return Ok(HashMap::new());
+    }
+    let mut log = Log::new(area, &superblock);
+    let (end, _) = log.scan()?;
+    Ok(collect_until(log, end)?.0)
+}
+
+/// `-EUCLEAN`, as Linux stores it in `s_errno` for a damaged journal.
+const DAMAGED: u32 = 0_u32.wrapping_sub(117);
+
+/// Leaves word in the journal superblock that the log is damaged, for e2fsck and Linux; the log itself stays as it is.
+///
+/// # Errors
+/// The device failed, or the journal superblock is damaged.
+pub fn note_damage(area: &JournalArea) -> Result<()> {
+    let mut superblock = read_superblock(area)?;
+    superblock.errno = DAMAGED;
+    write_superblock(area, &superblock)
+}
+
 /// Refuses copies of blocks that the volume does not have, before any block is written.
 fn within(blocks: &Images, volume_blocks: u64) -> Result<()> {
     match blocks.keys().max() {
@@ -120,6 +148,11 @@ pub(crate) fn end_of_log(area: &JournalArea, superblock: &Superblock) -> Result<
 fn collect(area: &JournalArea, superblock: &Superblock) -> Result<(Images, Recovered)> {
     let mut log = Log::new(area, superblock);
     let end = log.find_end()?;
+    collect_until(log, end)
+}
+
+/// Second and third pass, over the transactions before `end`.
+fn collect_until(mut log: Log<'_>, end: Tid) -> Result<(Images, Recovered)> {
     let mut revoked: HashMap<Pba, Tid> = HashMap::new();
     // Pieces of transaction `end` may lie in the log, even its commit block: that number is not used again.
     let mut recovered = Recovered { next: end.next(), ..Recovered::default() };

@@ -128,13 +128,24 @@ impl<'a> Log<'a> {
 
     /// First pass: the number after the last whole transaction.
     ///
-    /// A commit block that is not whole ends the log: the power went while it was written. Damage *inside* a transaction whose
-    /// commit block is whole cannot come from a power cut, for the commit block is written last; ending the log there would
-    /// silently drop what was promised to be durable. Old blocks of an earlier lap are told apart by their commit time.
-    ///
     /// # Errors
     /// The device failed, or a committed transaction is damaged.
     pub fn find_end(&mut self) -> Result<Tid> {
+        match self.scan()? {
+            (_, Some(damage)) => Err(damage),
+            (end, None) => Ok(end),
+        }
+    }
+
+    /// The number after the last whole transaction, and what is wrong with the one of that number if it was committed.
+    ///
+    /// Damage in a transaction that has a commit block cannot come from a power cut: the commit block is written last, and
+    /// the part of it that says something lies in one sector. Ending the log there would silently drop what was promised to
+    /// be durable. Old blocks of an earlier lap are told apart by their commit time.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn scan(&mut self) -> Result<(Tid, Option<Error>)> {
         let mut tid = self.sequence;
         let mut last_time = 0;
         let mut sums = Sums::default();
@@ -145,21 +156,23 @@ impl<'a> Log<'a> {
                     sums.damage(self.tail_damage(at, "descriptor", &block));
                     sums.add(&block, self.legacy);
                     for tag in self.tags(&block) {
-                        let Some((at, data)) = self.next_numbered()? else { return Ok(tid) };
+                        let Some((at, data)) = self.next_numbered()? else { return Ok((tid, None)) };
                         sums.add(&data, self.legacy);
                         sums.damage(self.data_damage(at, tid, &tag, &data));
                     }
                 }
                 kind::REVOKE => sums.damage(self.tail_damage(at, "revoke block", &block)),
                 kind::COMMIT => {
-                    if !self.commit_is_good(&block, sums.legacy) {
+                    if !self.legacy_is_good(&block, sums.legacy) {
+                        // The first kind of checksum is for commit blocks that may come before what they commit.
                         break;
                     }
+                    sums.damage(self.commit_damage(at, &block));
                     let time = self.layout.commit_time(&block);
                     match sums.damage.take() {
                         // The commit block may have been written together with what it commits, or is of an earlier lap.
                         Some(_) if self.layout.incompat.contains(Incompat::ASYNC_COMMIT) || time < last_time => break,
-                        Some(damage) => return Err(damage),
+                        Some(damage) => return Ok((tid, Some(damage))),
                         None => {}
                     }
                     (tid, last_time, sums) = (tid.next(), time, Sums::default());
@@ -167,7 +180,7 @@ impl<'a> Log<'a> {
                 _ => break,
             }
         }
-        Ok(tid)
+        Ok((tid, None))
     }
 
     /// Like [`Log::next`], with the block's place.
@@ -176,14 +189,17 @@ impl<'a> Log<'a> {
         Ok(self.next()?.map(|block| (at, block)))
     }
 
-    fn commit_is_good(&self, block: &[u8], legacy_sum: u32) -> bool {
-        if self.layout.tags.checks_data() {
-            return self.layout.commit_is_whole(block);
+    fn legacy_is_good(&self, block: &[u8], sum: u32) -> bool {
+        let asked = self.legacy && !self.layout.tags.checks_data();
+        !asked || self.layout.legacy_checksum(block).is_none_or(|stored| stored == Some(sum))
+    }
+
+    fn commit_damage(&self, at: u32, block: &[u8]) -> Option<Error> {
+        if !self.layout.tags.checks_data() || self.layout.commit_is_whole(block) {
+            return None;
         }
-        if self.legacy {
-            return self.layout.legacy_checksum(block).is_none_or(|stored| stored == Some(legacy_sum));
-        }
-        true
+        let (stored, computed) = self.layout.commit_checksum(block);
+        Some(Error::Checksum { block: at, what: "commit block", stored, computed })
     }
 
     fn data_damage(&self, block: u32, tid: Tid, tag: &Tag, data: &[u8]) -> Option<Error> {

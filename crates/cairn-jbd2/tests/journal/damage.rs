@@ -6,7 +6,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_base::{Pba, Tid};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt, Bytes};
-use cairn_jbd2::{Error, recover, replay_in_memory};
+use cairn_jbd2::{Error, note_damage, read_superblock, recover, replay_in_memory, salvage_in_memory};
 
 use crate::fixture::{self, BLOCK, HOME, LOG_BLOCKS, area, features, format, read_home, stamp};
 
@@ -58,9 +58,9 @@ fn damage_in_a_committed_transaction_is_reported() {
 }
 
 #[test]
-fn a_commit_block_that_is_not_whole_ends_the_log() {
+fn a_log_without_its_last_commit_block_ends_before_it() {
     let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
-    flip(&device, 12, 50);
+    device.write_at(place(&device, 12), vec![0; BLOCK as usize]).unwrap();
     let done = recover(&area(device.clone()), &device).expect("two transactions are good");
     assert_eq!(
         (done.transactions, done.next),
@@ -69,6 +69,23 @@ fn a_commit_block_that_is_not_whole_ends_the_log() {
     );
     assert_eq!(read_home(&*device, 0), stamp(2));
     assert_eq!(read_home(&*device, 3), vec![0; BLOCK as usize]);
+}
+
+/// Linux refuses such a log, e2fsck stops there and asks for a full check: what comes before can be looked at.
+#[test]
+fn a_commit_block_with_a_bad_checksum_is_damage_and_not_the_end() {
+    let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
+    let area = area(device.clone());
+    flip(&device, 12, 50);
+    let found = recover(&area, &device);
+    assert!(matches!(found, Err(Error::Checksum { block: 12, what: "commit block", .. })), "{found:?}");
+    assert_eq!(read_home(&*device, 0), vec![0; BLOCK as usize], "something was replayed from a damaged log");
+    let seen = salvage_in_memory(&area).expect("two transactions are good");
+    assert!(seen[&Pba(HOME)][..] == stamp(2)[..] && !seen.contains_key(&Pba(HOME + 3)));
+    note_damage(&area).expect("memory does not fail");
+    let superblock = read_superblock(&area).expect("a good superblock");
+    assert_eq!(superblock.errno.cast_signed(), -117);
+    assert_ne!(superblock.start, 0, "the log is still there for e2fsck");
 }
 
 #[test]
