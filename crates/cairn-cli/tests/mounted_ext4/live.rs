@@ -107,8 +107,9 @@ fn watching_goes_on_until_the_end() {
     let lines: Vec<Value> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
-    let mut watcher = Command::new(CAIRN).args(["stats", "--json", "--watch=0.05"]).arg(volume.root());
-    let mut watcher = watcher.stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new(CAIRN);
+    command.args(["stats", "--json", "--watch=0.05"]).arg(volume.root());
+    let mut watcher = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut byte = [0];
     watcher.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
     volume.unmount();
