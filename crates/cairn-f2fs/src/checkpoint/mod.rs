@@ -210,6 +210,3 @@ impl Checkpoints {
             || parts.space.is_dirty()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -109,5 +109,3 @@ impl NodeCache {
     }
 }
 
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,250 @@
+//! Random work against a model that knows every block.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDeviceExt;
+use cairn_block::memory::MemoryDevice;
+use cairn_cache::budget::Budget;
+
+use super::*;
+use crate::checkpoint::summaries::CurrentSummaries;
+use crate::format::checkpoint::tests::{checkpoint, layout};
+use crate::format::summary::{ENTRIES, SitJournal};
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{Nid, bits, sit};
+
+/// An empty volume whose six logs stand at the start of the first six segments.
+fn empty_volume(mode: Mode, main_segments: u32, segs_per_sec: u32) -> Segments {
+    let mut layout = layout();
+    layout.segs_per_sec = segs_per_sec;
+    layout.main_segments = main_segments;
+    layout.sections = main_segments / segs_per_sec;
+    let device: Arc<MemoryDevice> = Arc::new(MemoryDevice::new(1 << 30));
+    let mut cp = checkpoint(&layout);
+    (cp.valid_node_count, cp.valid_block_count) = (0, 0);
+    for log in Log::ALL {
+        cp.logs[log.index()].segno = SegNo(log.index() as u32 * segs_per_sec);
+        cp.logs[log.index()].blkoff = 0;
+        cp.logs[log.index()].alloc = crate::format::log::AllocType::Lfs;
+    }
+    let summaries =
+        CurrentSummaries { entries: std::array::from_fn(|_| vec![Summary::default(); ENTRIES]), kbytes_written: 0 };
+    Segments::load(SegmentSources {
+        layout,
+        checkpoint: &cp,
+        summaries,
+        journal: SitJournal::default(),
+        cache: BufferCache::new(device, BLOCK_SIZE as u32, Budget::new(1 << 18)),
+        runtime: Threads::new(),
+        mode,
+    })
+    .expect("an empty SIT is right")
+}
+
+/// Writes what a plan says and makes it the present.
+fn commit(segments: &Segments) {
+    segments.write_summaries().unwrap();
+    let plan = segments.plan();
+    for (at, block) in &plan.blocks {
+        segments.cache.device().write_at(at.get() * BLOCK_SIZE as u64, block.clone()).unwrap();
+    }
+    segments.committed(plan);
+}
+
+#[derive(Default)]
+struct Model {
+    valid: BTreeMap<u32, Owner>,
+    /// Valid at the last checkpoint or placed since: never to be placed before the next.
+    untouchable: BTreeSet<u32>,
+}
+
+impl Model {
+    fn place(&mut self, segments: &Segments, log: Log, owners: &[Owner]) -> Option<Placed> {
+        let expected = segments.next_address(log);
+        let placed = segments.place(log, owners).ok()?;
+        assert_eq!(placed.address, expected, "the log's next block is where it said");
+        assert_eq!(placed.next, segments.next_address(log));
+        assert!((1..=owners.len()).contains(&placed.count));
+        for (index, owner) in owners[..placed.count].iter().enumerate() {
+            let addr = placed.address.get() + index as u32;
+            assert!(self.untouchable.insert(addr), "block {addr} is written over");
+            assert_eq!(self.valid.insert(addr, *owner), None);
+        }
+        assert!(!self.untouchable.contains(&placed.next.get()), "the next block is free");
+        Some(placed)
+    }
+
+    fn invalidate(&mut self, segments: &Segments, nth: usize) {
+        let Some(addr) = self.valid.keys().nth(nth % self.valid.len().max(1)).copied() else { return };
+        segments.invalidate(BlockAddr(addr)).unwrap();
+        self.valid.remove(&addr);
+        assert!(segments.invalidate(BlockAddr(addr)).is_err(), "twice");
+    }
+
+    fn commit(&mut self, segments: &Segments) {
+        commit(segments);
+        self.untouchable = self.valid.keys().copied().collect();
+        assert!(!segments.is_dirty());
+    }
+
+    fn check(&self, segments: &Segments) {
+        let state = segments.state.lock();
+        state.table.check();
+        let used: BTreeSet<SegNo> =
+            self.valid.keys().map(|addr| segments.layout.segment_of(BlockAddr(*addr)).unwrap().0).collect();
+        let current: Vec<SegNo> = state.logs.iter().map(LogState::segno).collect();
+        let free = (0..segments.layout.main_segments).map(SegNo);
+        let free = free.filter(|segno| !used.contains(segno) && !current.contains(segno)).count();
+        assert_eq!(state.table.free_segment_count() as usize, free);
+        assert_eq!(state.table.valid_total(), self.valid.len() as u64);
+        drop(state);
+        for (addr, owner) in self.valid.iter().step_by(17) {
+            assert!(segments.is_valid(BlockAddr(*addr)));
+            assert_eq!(segments.owner_of(BlockAddr(*addr)).unwrap(), *owner);
+        }
+    }
+}
+
+fn random_work(mode: Mode, segs_per_sec: u32, seed: u64) {
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let segments = empty_volume(mode, 48, segs_per_sec);
+    let mut model = Model::default();
+    let limit = if mode == Mode::Lfs { 48 * 512 / 4 } else { 48 * 512 * 3 / 5 };
+    let (mut nid, mut fulls) = (10, 0);
+    for step in 0..6000 {
+        match random.u32(..100) {
+            0..45 if model.valid.len() < limit => {
+                let log = Log::ALL[random.usize(..6)];
+                let owners: Vec<Owner> = (0..random.usize(1..300))
+                    .map(|ofs| Owner { nid: Nid(nid), version: 1, ofs_in_node: ofs as u16 })
+                    .collect();
+                nid += 1;
+                fulls += usize::from(model.place(&segments, log, &owners).is_none());
+            }
+            0..97 => (0..random.usize(1..120)).for_each(|_| model.invalidate(&segments, random.usize(..1 << 20))),
+            97 => segments.set_reuse_below(random.u32(..30)),
+            _ => model.commit(&segments),
+        }
+        if step % 200 == 0 {
+            model.check(&segments);
+        }
+    }
+    model.commit(&segments);
+    model.check(&segments);
+    println!("{fulls} refusals, {} blocks", model.valid.len());
+    let reused = segments.stats.segments_ssr.get();
+    assert_eq!(reused > 0, mode == Mode::Adaptive, "{reused} segments were taken for their holes");
+}
+
+#[test]
+fn adaptive_placement_never_touches_what_a_checkpoint_needs() {
+    (0..6).for_each(|seed| random_work(Mode::Adaptive, 1, seed));
+}
+
+#[test]
+fn placement_without_reuse() {
+    (10..14).for_each(|seed| random_work(Mode::Lfs, 1, seed));
+}
+
+#[test]
+fn sections_of_several_segments() {
+    (20..23).for_each(|seed| random_work(Mode::Adaptive, 4, seed));
+    (23..25).for_each(|seed| random_work(Mode::Lfs, 4, seed));
+}
+
+#[test]
+fn a_full_volume_says_so_and_recovers() {
+    let segments = empty_volume(Mode::Adaptive, 12, 1);
+    let mut model = Model::default();
+    let owners = vec![Owner { nid: Nid(9), ..Owner::default() }; 512];
+    while model.place(&segments, Log::WarmData, &owners).is_some() {}
+    model.check(&segments);
+    assert_eq!((segments.free_segments(), model.valid.len()), (0, 7 * 512 - 1));
+    (0..600).for_each(|nth| model.invalidate(&segments, nth * 7));
+    assert!(model.place(&segments, Log::WarmData, &owners).is_none(), "not before a checkpoint");
+    model.commit(&segments);
+    assert!(model.place(&segments, Log::WarmData, &owners).is_some());
+    model.check(&segments);
+}
+
+#[test]
+fn a_segment_is_free_only_after_the_checkpoint() {
+    let segments = empty_volume(Mode::Lfs, 48, 1);
+    let owners = vec![Owner { nid: Nid(9), ..Owner::default() }; 512];
+    let first = segments.place(Log::ColdData, &owners).unwrap();
+    assert_eq!((first.count, segments.free_segments()), (512, 41));
+    (0..512).for_each(|block| segments.invalidate(BlockAddr(first.address.get() + block)).unwrap());
+    assert_eq!((segments.free_segments(), segments.prefree_segments(), segments.free_segment_count()), (41, 1, 42));
+    assert_eq!(segments.freed_runs(), [(first.address, 512)]);
+    commit(&segments);
+    assert_eq!((segments.free_segments(), segments.prefree_segments()), (42, 0));
+    assert!(segments.freed_runs().is_empty());
+}
+
+#[test]
+fn the_sit_overflows_into_blocks_and_is_read_again() {
+    let segments = empty_volume(Mode::Lfs, 240, 1);
+    let owner = Owner { nid: Nid(9), ..Owner::default() };
+    let mut bitmap = segments.plan().bitmap;
+    for round in 0..5 {
+        // Full segments: 20 entries change in all, and two more groups of one or two.
+        (0..6 + 7 * round).for_each(|_| assert_eq!(segments.place(Log::WarmData, &[owner; 512]).unwrap().count, 512));
+        segments.place(Log::ColdData, &[owner; 3]).unwrap();
+        let plan = segments.plan();
+        assert!(plan.journal.0.len() <= 6);
+        for (at, block) in &plan.blocks {
+            let index = (at.get() - u64::from(segments.layout.sit)) as u32 % segments.layout.sit_blocks();
+            assert_ne!(bits::test(&plan.bitmap, index as usize), bits::test(&bitmap, index as usize), "the other copy");
+            let first = index * sit::ENTRIES_PER_BLOCK as u32;
+            for entry in 0..sit::ENTRIES_PER_BLOCK as u32 {
+                let segno = SegNo(first + entry);
+                if segno.get() < 240 {
+                    assert_eq!(sit::entry(block, entry as usize, segno).unwrap(), segments.entry(segno));
+                }
+            }
+        }
+        bitmap.clone_from(&plan.bitmap);
+        segments.committed(plan);
+    }
+}
+
+#[test]
+fn recovery_adopts_blocks_wherever_they_are() {
+    let segments = empty_volume(Mode::Adaptive, 48, 1);
+    let owner = |ofs| Owner { nid: Nid(9), version: 3, ofs_in_node: ofs };
+    segments.place(Log::WarmData, &[owner(0); 512]).unwrap();
+    let closed = segments.layout.address(SegNo(Log::WarmData.index() as u32), 7);
+    segments.invalidate(closed).unwrap();
+    commit(&segments);
+    let current = segments.next_address(Log::HotData);
+    let free = segments.layout.address(SegNo(40), 100);
+    for (ofs, addr) in [closed, current, free].into_iter().enumerate() {
+        segments.adopt(addr, Log::WarmData, owner(ofs as u16)).unwrap();
+        assert!(segments.is_valid(addr));
+        assert_eq!(segments.owner_of(addr).unwrap(), owner(ofs as u16));
+        assert!(segments.adopt(addr, Log::WarmData, owner(0)).is_err(), "it is in use");
+    }
+    assert!(segments.adopt(segments.next_address(Log::WarmNode), Log::WarmData, owner(0)).is_err(), "among nodes");
+    assert!(segments.adopt(BlockAddr(5), Log::WarmData, owner(0)).is_err(), "outside");
+    let protected = segments.layout.address(SegNo(41), 0);
+    segments.protect(protected);
+    segments.protect(BlockAddr::NEW);
+    segments.fresh_segments().unwrap();
+    for log in Log::ALL {
+        let (segno, block) = segments.layout.segment_of(segments.next_address(log)).unwrap();
+        assert!(block == 0 && ![SegNo(40), SegNo(41)].contains(&segno), "{log:?} in {segno}");
+    }
+    segments.state.lock().table.check();
+    let free = segments.free_segments();
+    commit(&segments);
+    // Five empty segments that logs left, and the protected one.
+    assert_eq!(segments.free_segments(), free + 5);
+    segments.state.lock().table.check();
+    assert_eq!(segments.owner_of(free_addr(&segments)).unwrap(), owner(2));
+}
+
+fn free_addr(segments: &Segments) -> BlockAddr {
+    segments.layout.address(SegNo(40), 100)
+}
