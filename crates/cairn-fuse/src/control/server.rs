@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_base::stats::Report;
 use parking_lot::Mutex;
@@ -52,7 +52,15 @@ impl Server {
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let directory = place::make(&place::directories(uid, runtime), uid)?;
-        Self::listen(directory.join(place::name(&mount.device)), control)
+        let path = directory.join(place::name(&mount.device));
+        let started = Instant::now();
+        loop {
+            match Self::listen(path.clone(), control.clone()) {
+                // The kernel gives a number anew as soon as a mount has gone; its daemon is about to let go of the socket.
+                Err(ControlError::InUse(_)) if started.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(10)),
+                listening => return listening,
+            }
+        }
     }
 
     /// Listens at a path, whose directory is closed to others.
@@ -82,9 +90,10 @@ impl Server {
     }
 
     fn stop_accepting(&mut self) {
-        drop(self.stop.take());
         if let Some(thread) = self.accepting.take() {
+            // Before the listener goes: once nobody listens, another daemon may take the path for its own.
             let _ = fs::remove_file(&self.path);
+            drop(self.stop.take());
             // It never waits for a client; if it panicked, there is nothing left to end.
             let _ = thread.join();
         }
