@@ -288,7 +288,7 @@ fn handles_and_commits_go_on_while_the_daemon_waits_for_the_device() {
     journal.set_async_checkpoint(Some(70)).expect("1 to 99");
     assert_eq!(journal.report().u64("checkpoint.async_percent"), Some(70));
     assert_eq!(journal.report().u64("stalls.count"), Some(0));
-    watch.hold.store(false, SeqCst);
+    watch.release();
     Watch::wait_for(|| percent_free(&journal) >= 70);
     journal.shutdown().expect("the device works");
     assert!(!watch.overlapped.load(SeqCst));

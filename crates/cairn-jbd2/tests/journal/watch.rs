@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use cairn_block::{Batch, BlockDevice, Completion, Geometry, Request};
 
 use crate::fixture::{BLOCK, HOME};
+
+/// After this long a test that holds writes up has failed: it is to say so rather than to hang.
+const GIVE_UP: Duration = Duration::from_secs(30);
 
 /// Sees home writes: how many run at a time, and their order. Holds them up while `hold` is set.
 pub struct Watch {
@@ -14,6 +18,7 @@ pub struct Watch {
     /// Two ran at once.
     pub overlapped: AtomicBool,
     pub hold: AtomicBool,
+    gave_up: AtomicBool,
     /// Home writes that were held up.
     pub held: AtomicU64,
     pub offsets: std::sync::Mutex<Vec<u64>>,
@@ -26,9 +31,16 @@ impl Watch {
             at_once: AtomicU64::new(0),
             overlapped: AtomicBool::new(false),
             hold: AtomicBool::new(false),
+            gave_up: AtomicBool::new(false),
             held: AtomicU64::new(0),
             offsets: std::sync::Mutex::default(),
         })
+    }
+
+    /// Lets home writes go on. They must have waited for this, not for a test that hangs.
+    pub fn release(&self) {
+        self.hold.store(false, SeqCst);
+        assert!(!self.gave_up.load(SeqCst), "the test could not go on while a home write was held up");
     }
 
     /// Waits until something is so.
@@ -60,7 +72,9 @@ impl BlockDevice for Watch {
         self.offsets.lock().expect("no panic").extend(home);
         if self.hold.load(SeqCst) {
             self.held.fetch_add(1, SeqCst);
-            Self::wait_for(|| !self.hold.load(SeqCst));
+            let started = Instant::now();
+            Self::wait_for(|| !self.hold.load(SeqCst) || started.elapsed() > GIVE_UP);
+            self.gave_up.fetch_or(self.hold.load(SeqCst), SeqCst);
         }
         let done = self.inner.submit(batch).wait();
         self.at_once.fetch_sub(1, SeqCst);
