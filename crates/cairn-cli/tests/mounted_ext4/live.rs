@@ -273,6 +273,7 @@ fn paths_that_are_no_mounts_of_ours_are_told_apart() {
 #[test]
 fn a_killed_daemon_leaves_a_clear_message_and_a_socket_that_is_replaced() {
     let mut volume = Volume::mounted(SIZE, "");
+    stats(&volume.root());
     volume.kill();
     refused(&cairn(&["stats"], &volume.root()), &["is gone", "cairn umount -l"]);
     refused(&remount("noatime", &volume.root()), &["is gone"]);
