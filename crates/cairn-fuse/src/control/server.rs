@@ -125,7 +125,11 @@ fn remove_stale(path: &Path) -> Result<(), ControlError> {
         Ok(_) => Err(ControlError::InUse(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|source| ControlError::Io { path: path.to_owned(), source })
+            match fs::remove_file(path) {
+                // Its daemon was just ending.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                removed => removed.map_err(|source| ControlError::Io { path: path.to_owned(), source }),
+            }
         }
         Err(source) => Err(ControlError::Io { path: path.to_owned(), source }),
     }
