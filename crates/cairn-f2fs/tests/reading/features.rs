@@ -1,0 +1,151 @@
+//! Features and redundancy: what mkfs.f2fs can make, Cairn opens; what is there twice may be lost once.
+
+use std::path::Path;
+
+use cairn_block::BlockDeviceExt;
+use cairn_f2fs::{Error, MountOptions};
+use cairn_testkit::tree::{SnapshotOptions, digest_volume};
+use cairn_vfs::FileSystem;
+
+use crate::support::{MIB, image, open};
+
+fn small_tree() -> tempfile::TempDir {
+    let tree = tempfile::tempdir().unwrap();
+    std::fs::create_dir(tree.path().join("d")).unwrap();
+    for index in 0..300 {
+        std::fs::write(tree.path().join(format!("d/file {index}")), vec![index as u8; index * 50]).unwrap();
+    }
+    tree
+}
+
+fn digest(volume: &dyn FileSystem) -> String {
+    let options = SnapshotOptions { times: false, ..SnapshotOptions::default() };
+    digest_volume(volume, options).unwrap().without(b"").without(b"lost+found").sha256()
+}
+
+#[test]
+fn every_feature_set_is_read() {
+    let tree = small_tree();
+    let right =
+        cairn_testkit::tree::digest_path(tree.path(), SnapshotOptions { times: false, ..SnapshotOptions::default() });
+    let right = right.unwrap().without(b"").sha256();
+    let sets: [(&[&str], Option<&str>); 6] = [
+        (&["-g", "android"], Some("encrypt")),
+        (&["-O", "extra_attr,compression,inode_checksum"], None),
+        (&["-O", "casefold", "-C", "utf8"], Some("casefold")),
+        (&["-O", "encrypt"], Some("encrypt")),
+        (&["-O", "verity,extra_attr,quota"], None),
+        (&["-w", "4096", "-s", "4", "-z", "2"], None),
+    ];
+    for (arguments, refused) in sets {
+        let device = image(256 * MIB, arguments, Some(tree.path()));
+        let volume = open(device.clone()).unwrap();
+        assert_eq!(digest(&*volume), right, "{arguments:?}");
+        let info = cairn_f2fs::inspect(&(device as _)).unwrap().unwrap();
+        match refused {
+            Some(feature) => assert!(info.access.contains(feature), "{}", info.access),
+            None => assert_eq!(info.access, "read-write"),
+        }
+    }
+}
+
+#[test]
+fn a_volume_made_read_only_is_read() {
+    let volume = open(image(64 * MIB, &["-O", "ro"], None)).unwrap();
+    let mut names = Vec::new();
+    volume
+        .readdir(volume.root(), 0, &mut |entry| {
+            names.push(entry.name);
+            true
+        })
+        .unwrap();
+    assert_eq!(names, [b".".to_vec(), b"..".to_vec()]);
+    let reason = volume.read_only_reason().unwrap();
+    assert!(reason.contains("(feature ro)"), "{reason}");
+}
+
+#[test]
+fn a_lost_superblock_or_checkpoint_pack_is_replaced() {
+    let tree = small_tree();
+    let device = image(128 * MIB, &[], Some(tree.path()));
+    let right = digest(&*open(device.clone()).unwrap());
+    let zero = |blocks: &[u64]| {
+        let copy = std::sync::Arc::new(device.fork());
+        for block in blocks {
+            copy.write_at(block * 4096, vec![0; 4096]).unwrap();
+        }
+        open(copy)
+    };
+    // Block 512 and 1024 begin the packs; sload.f2fs writes both with the same contents.
+    for lost in [[0].as_slice(), &[1], &[512], &[1024], &[0, 512], &[1, 1024]] {
+        assert_eq!(digest(&*zero(lost).unwrap()), right, "blocks {lost:?}");
+    }
+    assert!(matches!(zero(&[0, 1]), Err(Error::NotF2fs { found: 0 })));
+    let both = zero(&[512, 1024]).map(drop).unwrap_err().to_string();
+    assert!(both.contains("pack 1") && both.contains("pack 2"), "{both}");
+}
+
+#[test]
+fn what_the_superblock_says_is_shown() {
+    let device = image(64 * MIB, &["-l", "lábel", "-U", "11111111-2222-3333-4444-555555555555"], None);
+    let info = cairn_f2fs::inspect(&(device.clone() as _)).unwrap().unwrap();
+    assert_eq!((info.label.as_str(), info.state), ("lábel", "clean"));
+    assert_eq!(info.uuid, "11111111-2222-3333-4444-555555555555");
+    let volume = open(device).unwrap();
+    assert_eq!(volume.label().unwrap(), "lábel".as_bytes());
+    assert!(volume.remount("cache=1M").is_err() && volume.remount("ro").is_ok());
+    assert!(MountOptions::parse("norecovery").is_err());
+}
+
+#[test]
+fn counts_agree_with_dump_f2fs() {
+    let tree = small_tree();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    cairn_testkit::judge::mkfs_f2fs(&path, 128 * MIB, &[]);
+    cairn_testkit::judge::sload_f2fs(&path, tree.path());
+    let device = crate::support::in_memory(&path);
+    let volume = open(device).unwrap();
+    compare(&path, &volume);
+}
+
+/// Every number that dump.f2fs prints and we decode.
+fn compare(path: &Path, volume: &cairn_f2fs::F2fs) {
+    let told = cairn_testkit::judge::dump_f2fs(path);
+    let volume = volume.volume();
+    let (superblock, checkpoint) = (&volume.superblock, &volume.checkpoint.checkpoint);
+    let ours: [(&str, u64); 29] = [
+        ("log_sectorsize", superblock.log_sectorsize.into()),
+        ("log_blocksize", superblock.log_blocksize.into()),
+        ("log_blocks_per_seg", superblock.log_blocks_per_seg.into()),
+        ("segs_per_sec", superblock.segs_per_sec.into()),
+        ("secs_per_zone", superblock.secs_per_zone.into()),
+        ("block_count", superblock.block_count),
+        ("section_count", superblock.section_count.into()),
+        ("segment_count", superblock.segment_count.into()),
+        ("segment_count_sit", superblock.segment_count_sit.into()),
+        ("segment_count_nat", superblock.segment_count_nat.into()),
+        ("segment_count_ssa", superblock.segment_count_ssa.into()),
+        ("segment_count_main", superblock.segment_count_main.into()),
+        ("cp_blkaddr", superblock.cp_blkaddr.get().into()),
+        ("sit_blkaddr", superblock.sit_blkaddr.get().into()),
+        ("nat_blkaddr", superblock.nat_blkaddr.get().into()),
+        ("ssa_blkaddr", superblock.ssa_blkaddr.get().into()),
+        ("main_blkaddr", superblock.main_blkaddr.get().into()),
+        ("checkpoint_ver", checkpoint.version),
+        ("user_block_count", checkpoint.user_block_count),
+        ("valid_block_count", checkpoint.valid_block_count),
+        ("rsvd_segment_count", checkpoint.rsvd_segment_count.into()),
+        ("overprov_segment_count", checkpoint.overprov_segment_count.into()),
+        ("free_segment_count", checkpoint.free_segment_count.into()),
+        ("ckpt_flags", checkpoint.flags.bits().into()),
+        ("cp_pack_total_block_count", checkpoint.pack_total_blocks.into()),
+        ("valid_inode_count", checkpoint.valid_inode_count.into()),
+        ("valid_node_count", checkpoint.valid_node_count.into()),
+        ("next_free_nid", checkpoint.next_free_nid.get().into()),
+        ("checksum_offset", checkpoint.checksum_offset.into()),
+    ];
+    for (name, value) in ours {
+        assert_eq!(told.get(name), Some(&value), "{name}");
+    }
+}
