@@ -11,7 +11,13 @@ use crate::memory::{judge, open, small, stir};
 use crate::state::State;
 
 /// A checkpoint during which the `nth` operation fails; false if it has fewer.
-fn fail_at(base: &cairn_block::memory::MemoryDevice, old: &State, operation: Operation, nth: u64, lasting: Lasting) -> bool {
+fn fail_at(
+    base: &cairn_block::memory::MemoryDevice,
+    old: &State,
+    operation: Operation,
+    nth: u64,
+    lasting: Lasting,
+) -> bool {
     let inner = Arc::new(base.fork());
     let fault = Arc::new(Fault::new(inner.clone()));
     let store = open(fault.clone());

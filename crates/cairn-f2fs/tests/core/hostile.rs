@@ -41,7 +41,9 @@ fn a_footer_that_names_another_node_is_corruption() {
         assert!(matches!(outcome, Err(Error::Corrupt(Corrupt::Node { .. }))), "{what}");
         assert!(store.nodes.get(Nid::ROOT).is_ok());
     }
-    assert!(store.nodes.child(node.nid(), Nid(99), 0).is_err() && store.nodes.child(node.nid(), node.ino(), 1).is_err());
+    assert!(
+        store.nodes.child(node.nid(), Nid(99), 0).is_err() && store.nodes.child(node.nid(), node.ino(), 1).is_err()
+    );
     assert!(store.nodes.get(Nid(0)).is_err() && store.nodes.get(Nid(u32::MAX)).is_err());
     let free = store.nat.allocate().unwrap();
     assert!(matches!(store.nodes.get(free), Err(Error::Corrupt(Corrupt::Nat { .. }))));

@@ -21,7 +21,7 @@ fn exercise(path: &Path, mode: Mode, seed: u64) {
         let store = open_with(device(path), mode, round == 1).expect("the core opens");
         let before = contents(&store);
         let mut side = pack(&store).side;
-        for step in 0..6 {
+        for step in 0..4 {
             let share = [100, 50, 5][step % 3];
             for nid in nids(&store) {
                 let node = store.nodes.get(nid).unwrap();

@@ -5,6 +5,7 @@ mod crash;
 mod faults;
 mod hostile;
 mod images;
+mod kernel;
 mod memory;
 mod state;
 mod threads;

@@ -172,9 +172,8 @@ pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
     let parent = store.nodes.create(indirect, ino, 3, Owner::Other, &mut promise)?;
     node::set_child(&mut parent.modify(), 0, direct);
     let child = store.nodes.create(direct, ino, 4, Owner::Other, &mut promise)?;
-    let owners: Vec<_> = (0..count)
-        .map(|slot| segment::Owner { nid: direct, version: child.version(), ofs_in_node: slot })
-        .collect();
+    let owners: Vec<_> =
+        (0..count).map(|slot| segment::Owner { nid: direct, version: child.version(), ofs_in_node: slot }).collect();
     let mut done = 0;
     while done < owners.len() {
         let placed = store.segments.place(Log::WarmData, &owners[done..])?;

@@ -14,6 +14,8 @@
 //!
 //! [`Node::modify`]: crate::node::Node::modify
 
+mod report;
+
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
