@@ -54,6 +54,8 @@ struct State {
     promised: u64,
     /// Counters differ from the last checkpoint's.
     dirty: bool,
+    /// The checkpoint had counted too little.
+    wrong: bool,
 }
 
 /// See the module.
@@ -89,7 +91,7 @@ impl Space {
             segs_per_sec: layout.segs_per_sec,
             reserved_segments: checkpoint.rsvd_segment_count,
             overprovision_segments: checkpoint.overprov_segment_count,
-            state: Mutex::new(Rank::LEAF, State { counts, promised: 0, dirty: false }),
+            state: Mutex::new(Rank::LEAF, State { counts, ..State::default() }),
         })
     }
 
@@ -108,29 +110,30 @@ impl Space {
     }
 
     /// Blocks are no longer in use.
-    ///
-    /// # Panics
-    /// There are not as many in use.
     pub fn release(&self, blocks: u64) {
-        self.change(|counts| counts.valid_blocks = sub(counts.valid_blocks, blocks, "blocks"));
+        self.change(|counts| less(&mut counts.valid_blocks, blocks));
     }
 
     /// A node, counted as a block until now, is no longer in use.
-    ///
-    /// # Panics
-    /// There is none in use.
     pub fn release_node(&self, is_inode: bool) {
         self.change(|counts| {
-            counts.valid_blocks = sub(counts.valid_blocks, 1, "blocks");
-            counts.valid_nodes = sub(counts.valid_nodes.into(), 1, "nodes") as u32;
-            counts.valid_inodes = sub(counts.valid_inodes.into(), is_inode.into(), "inodes") as u32;
+            let blocks = less(&mut counts.valid_blocks, 1);
+            let nodes = less32(&mut counts.valid_nodes, 1);
+            less32(&mut counts.valid_inodes, is_inode.into()) && nodes && blocks
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Counts)) {
+    /// `change` returns whether the counters could follow.
+    fn change(&self, change: impl FnOnce(&mut Counts) -> bool) {
         let mut state = self.state.lock();
-        change(&mut state.counts);
+        state.wrong |= !change(&mut state.counts);
         state.dirty = true;
+    }
+
+    /// More was given back than the checkpoint had counted: its counters were wrong, and fsck must count again.
+    #[must_use]
+    pub fn is_wrong(&self) -> bool {
+        self.state.lock().wrong
     }
 
     /// The counters now.
@@ -210,8 +213,17 @@ impl Space {
     }
 }
 
-fn sub(count: u64, less: u64, what: &str) -> u64 {
-    count.checked_sub(less).unwrap_or_else(|| panic!("{less} {what} given back of {count} in use"))
+/// Takes `by` off a counter that came from a disk; false if it was smaller.
+fn less(count: &mut u64, by: u64) -> bool {
+    let right = *count >= by;
+    *count = count.saturating_sub(by);
+    right
+}
+
+fn less32(count: &mut u32, by: u32) -> bool {
+    let right = *count >= by;
+    *count = count.saturating_sub(by);
+    right
 }
 
 impl Promise {
@@ -241,7 +253,8 @@ impl Promise {
     }
 
     fn turn(&mut self, blocks: u64, also: impl FnOnce(&mut Counts)) {
-        self.left = sub(self.left, blocks, "promised blocks");
+        assert!(self.left >= blocks, "{blocks} blocks are taken of {} promised", self.left);
+        self.left -= blocks;
         let mut state = self.space.state.lock();
         state.promised -= blocks;
         state.counts.valid_blocks += blocks;
@@ -284,6 +297,16 @@ mod tests {
         space.release(3);
         space.committed();
         assert_eq!((space.counts().valid_blocks, space.is_dirty()), (990, false));
+    }
+
+    #[test]
+    fn counters_that_were_wrong_on_disk_are_noticed() {
+        let space = space(3);
+        space.release_node(true);
+        space.release(2);
+        assert!(!space.is_wrong());
+        space.release_node(true);
+        assert_eq!((space.is_wrong(), space.counts().valid_blocks), (true, 0));
     }
 
     #[test]

@@ -113,6 +113,9 @@ impl Checkpoints {
         flags.set(CheckpointFlags::UMOUNT, umount);
         flags.set(CheckpointFlags::ORPHAN_PRESENT, !orphans.is_empty());
         flags.set(CheckpointFlags::COMPACT_SUM, summaries.compact);
+        if parts.space.is_wrong() {
+            flags |= CheckpointFlags::FSCK;
+        }
         let mut checkpoint = Checkpoint {
             version: last.version.wrapping_add(1),
             valid_block_count: counts.valid_blocks,
