@@ -395,7 +395,7 @@ fn a_request_that_takes_long_holds_up_no_other() {
     std::thread::scope(|scope| {
         scope.spawn(|| xattr::get(mounted.path(""), "user.none").unwrap());
         begun.wait();
-        rustix::fs::statfs(&mounted.path("")).unwrap();
+        rustix::fs::statfs(mounted.path("")).unwrap();
     });
     mounted.finish();
 }
