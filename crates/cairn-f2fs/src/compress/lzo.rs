@@ -207,7 +207,7 @@ mod tests {
         let zeros = vec![0; run / 255];
         let literals = [&[0], zeros.as_slice(), &[(run % 255) as u8], text.as_slice()].concat();
         // 9 bytes from distance 16384 + 16384 + 100.
-        let packed = stream(&[&literals, &[16 | 8 | 7, 100 << 2 & 0xff, 1], &[b'z'; 0]]);
+        let packed = stream(&[&literals, &[16 | 8 | 7], &(100_u16 << 2).to_le_bytes()]);
         let mut right = text.clone();
         right.extend_from_slice(&text[text.len() - 32_868..][..9]);
         assert_eq!(unpack(&packed, 65_536).unwrap(), right);

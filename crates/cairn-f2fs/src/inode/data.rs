@@ -138,10 +138,8 @@ pub fn extents(
         let (found, next) = extent_at(volume, inode, block, blocks, step)?;
         block = next;
         let Some(found) = found else { continue };
-        if let Some(before) = held.replace(found) {
-            if !emit(before) {
-                return Ok(());
-            }
+        if held.replace(found).is_some_and(|before| !emit(before)) {
+            return Ok(());
         }
     }
     if let Some(mut last) = held {

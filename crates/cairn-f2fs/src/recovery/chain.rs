@@ -4,6 +4,7 @@
 //! least one node with the fsync mark, all nodes up to the last such node count, marked or not. An inode that the checkpoint
 //! does not know needs a node with the marks fsync and dent.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use cairn_cache::block::BufferCache;
@@ -77,19 +78,20 @@ pub fn select(chain: &[ChainNode], nat: &NatTable) -> Result<HashMap<Nid, Recove
             continue;
         }
         let dent = footer.is_inode() && footer.marks.contains(Marks::DENT);
-        if !found.contains_key(&footer.ino) {
-            let known = nat.lookup(footer.ino)?;
-            let created_by = (known.is_free() && dent).then_some(index);
-            if created_by.is_none() && (known.is_free() || known.ino != footer.ino) {
-                // Nothing tells what inode this is; a later block may.
-                continue;
+        let recovered = match found.entry(footer.ino) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let known = nat.lookup(footer.ino)?;
+                let created_by = (known.is_free() && dent).then_some(index);
+                if created_by.is_none() && (known.is_free() || known.ino != footer.ino) {
+                    // Nothing tells what inode this is; a later block may.
+                    continue;
+                }
+                place.insert(Recovered { last_fsync: index, last_dent: None, created_by })
             }
-            found.insert(footer.ino, Recovered { last_fsync: index, last_dent: None, created_by });
-        }
-        if let Some(recovered) = found.get_mut(&footer.ino) {
-            recovered.last_fsync = index;
-            recovered.last_dent = if dent { Some(index) } else { recovered.last_dent };
-        }
+        };
+        recovered.last_fsync = index;
+        recovered.last_dent = if dent { Some(index) } else { recovered.last_dent };
     }
     Ok(found)
 }
