@@ -31,7 +31,8 @@ pub struct Info {
     pub sections_per_zone: u32,
     /// What the checkpoint says, if there is a valid one.
     pub checkpoint: Option<CheckpointInfo>,
-    /// "clean", "not unmounted", "has errors", "no valid checkpoint".
+    /// "clean", "needs roll-forward", "not unmounted" (nothing was fsynced since the checkpoint), "needs fsck", "no valid
+    /// checkpoint".
     pub state: &'static str,
 }
 
@@ -59,9 +60,9 @@ pub struct CheckpointInfo {
 }
 
 impl Info {
-    /// From the structures.
+    /// From the structures; `replays` says that node blocks follow the checkpoint.
     #[must_use]
-    pub fn of(superblock: &Superblock, layout: &Layout, loaded: Option<&Loaded>) -> Self {
+    pub fn of(superblock: &Superblock, layout: &Layout, loaded: Option<&Loaded>, replays: bool) -> Self {
         let refused = superblock.features.read_only_reason();
         Self {
             label: superblock.label(),
@@ -75,7 +76,7 @@ impl Info {
             segments_per_section: layout.segs_per_sec,
             sections_per_zone: layout.secs_per_zone,
             checkpoint: loaded.map(CheckpointInfo::of),
-            state: state(loaded),
+            state: state(loaded, replays),
         }
     }
 }
@@ -97,10 +98,12 @@ impl CheckpointInfo {
     }
 }
 
-fn state(loaded: Option<&Loaded>) -> &'static str {
+fn state(loaded: Option<&Loaded>, replays: bool) -> &'static str {
     let Some(flags) = loaded.map(|loaded| loaded.checkpoint.flags) else { return "no valid checkpoint" };
     if flags.intersects(CheckpointFlags::ERROR | CheckpointFlags::FSCK) {
-        "has errors"
+        "needs fsck"
+    } else if replays {
+        "needs roll-forward"
     } else if flags.contains(CheckpointFlags::UMOUNT) {
         "clean"
     } else {

@@ -19,6 +19,7 @@ use crate::info::Info;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::options::MountOptions;
+use crate::recovery::chain;
 use crate::recovery::overlay::Overlay;
 use crate::volume::{Parts, Volume};
 
@@ -70,7 +71,16 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
         Err(Error::Corrupt(_)) => None,
         Err(error) => return Err(error),
     };
-    Ok(Some(Info::of(&probe.superblock, &probe.layout, loaded.as_ref())))
+    let replays = match &loaded {
+        // A damaged chain is for mount to refuse: that something follows is true all the same.
+        Some(loaded) => match chain::scan(&buffers, &probe.layout, &loaded.checkpoint) {
+            Ok(nodes) => !nodes.is_empty(),
+            Err(Error::Corrupt(_)) => true,
+            Err(error) => return Err(error),
+        },
+        None => false,
+    };
+    Ok(Some(Info::of(&probe.superblock, &probe.layout, loaded.as_ref(), replays)))
 }
 
 /// Opens a volume; see [`crate::F2fs::open`].
