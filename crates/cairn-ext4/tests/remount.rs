@@ -231,12 +231,12 @@ fn work(volume: &Ext4, thread: u64, round: u64) -> Result<(), Error> {
     };
     let worked = (|| {
         volume.write(ino, round % 3 * 5000, &[thread as u8; 9000], IoFlags::empty())?;
-        if round % 5 == 0 {
+        if round.is_multiple_of(5) {
             volume.fsync(ino, 0, false)?;
         }
         let mut read = [0; 100];
         volume.read(ino, 0, &mut read, IoFlags::empty())?;
-        if round % 3 == 0 { volume.unlink(volume.root(), name.as_bytes()) } else { Ok(()) }
+        if round.is_multiple_of(3) { volume.unlink(volume.root(), name.as_bytes()) } else { Ok(()) }
     })();
     volume.forget(ino, 1);
     worked
