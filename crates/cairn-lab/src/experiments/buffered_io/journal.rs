@@ -30,10 +30,12 @@ pub(super) fn measure(context: &Context, bench: &Bench, findings: &mut Findings)
     let subjects: &[&str] = if has_kernel { &[mounted::KERNEL, PER_BLOCK, LARGE] } else { &[PER_BLOCK, LARGE] };
     let metrics = vec![Metric::lower(BLOCKS, "journal blocks/MiB")];
     let mut builder = Builder::new(ID, "Journal blocks for each MiB appended", subjects, metrics);
-    let bytes = bench.sizes().file;
+    // A wait for each write: a quarter tells as much.
+    let bytes_of = |sync: bool| if sync { bench.sizes().file / 4 } else { bench.sizes().file };
     context.progress.expect(ROWS.len());
     for (row, block, sync) in ROWS {
         context.progress.show(row);
+        let bytes = bytes_of(sync);
         for repetition in 0..context.repetitions.min(2) {
             for subject in context.order(repetition, subjects.len()).map(|index| subjects[index]) {
                 let blocks = if subject == mounted::KERNEL {
@@ -75,7 +77,10 @@ fn own(bench: &Bench, option: &str, block: usize, bytes: u64, sync: bool) -> Res
 /// From jbd2's own statistics. They leave out the commit record of each transaction, which is added here; the mean is given in whole
 /// blocks, so the figure is up to one block a transaction too low.
 fn kernel(context: &Context, bench: &Bench, block: usize, bytes: u64, sync: bool) -> Result<Option<f64>> {
-    let directory = tempfile::tempdir_in(&context.scratch).map_err(Error::host(&context.scratch))?;
+    // Counts are the same on any medium.
+    let tmpfs = Path::new(mounted::TMPFS);
+    let scratch = if tmpfs.is_dir() { tmpfs } else { &context.scratch };
+    let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
     let (image, point) = (directory.path().join("image"), directory.path().join("mnt"));
     std::fs::create_dir(&point).map_err(Error::host(&point))?;
     volume::make(&volume::image_file(&image, bench.sizes().device)?.0, None)?;

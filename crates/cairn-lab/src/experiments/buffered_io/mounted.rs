@@ -20,7 +20,8 @@ pub(super) const FUSE2FS: &str = "fuse2fs";
 pub(super) const NOTHING: &str = "nothing";
 /// The row beyond the proposal's.
 pub(super) const RANDOM: &str = "cached random overwrite 4K";
-const TMPFS: &str = "/dev/shm";
+/// Where images of the ramdisk rows are.
+pub(super) const TMPFS: &str = "/dev/shm";
 
 /// Adds the table, and notes on what is missing.
 pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> {
