@@ -15,6 +15,7 @@ use super::MODES;
 use crate::error::{Error, Result};
 use crate::experiment::Context;
 use crate::section::{Builder, Metric, Section};
+use crate::statistics::Spread;
 
 /// Id of the table.
 pub(super) const ID: &str = "commit-cost";
@@ -48,11 +49,15 @@ pub(super) fn measure(context: &Context) -> Result<Section> {
         Metric::lower("freed_per_commit", "freed a commit"),
     ];
     let mut builder = Builder::new(ID, "Cost of a commit", &MODES, metrics);
-    context.progress.expect(lengths(context).len());
-    for listed in lengths(context) {
-        context.progress.show(&row(*listed));
-        let bench = Bench::new(*listed, commits * 3 * u32::try_from(context.repetitions).unwrap_or(u32::MAX) + 64)?;
-        for repetition in 0..context.repetitions {
+    let more = commits * 3 * u32::try_from(context.repetitions).unwrap_or(u32::MAX) + 64;
+    let lengths = lengths(context);
+    context.progress.show("listing transactions");
+    let benches: Vec<Bench> = lengths.iter().map(|listed| Bench::new(*listed, more)).collect::<Result<_>>()?;
+    context.progress.expect(context.repetitions);
+    for repetition in 0..context.repetitions {
+        // Lengths are compared, too: they are as close to each other as the modes are.
+        for (listed, bench) in lengths.iter().zip(&benches) {
+            context.progress.show(&row(*listed));
             for mode in context.order(repetition, MODES.len()).map(|index| MODES[index]) {
                 builder.add(&row(*listed), mode, &bench.measure(mode, commits)?);
             }
@@ -104,12 +109,19 @@ impl Bench {
         let counts = || (self.journal.stats().clean_steps.get(), self.journal.stats().freed.get());
         // The first commit of a mode may have to catch up.
         self.commit(self.hot)?;
-        let (before, start) = (counts(), Instant::now());
-        (0..commits).try_for_each(|_| self.commit(self.hot))?;
-        let (elapsed, after) = (start.elapsed(), counts());
+        let before = counts();
+        let mut times = Vec::with_capacity(commits as usize);
+        for _ in 0..commits {
+            let start = Instant::now();
+            self.commit(self.hot)?;
+            times.push(start.elapsed().as_nanos() as f64);
+        }
+        let after = counts();
+        // The median: a commit during which the machine did something else is not what is asked for.
+        let time = Spread::of(&times).map_or(f64::NAN, |times| times.median);
         let each = |total: f64| total / f64::from(commits);
         Ok([
-            (NS, each(elapsed.as_nanos() as f64)),
+            (NS, time),
             (LOOKS, each((after.0 - before.0) as f64)),
             ("freed_per_commit", each((after.1 - before.1) as f64)),
         ])

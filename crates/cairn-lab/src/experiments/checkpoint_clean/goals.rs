@@ -38,10 +38,11 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     goals
 }
 
-/// The highest median of all lengths relative to that of the shortest list.
+/// The highest cost relative to that of the shortest list in the same repetition.
 fn growth(section: &Section, mode: &str) -> Option<f64> {
     let rows = section.row_names();
-    let cost = |row: &str| section.median(row, mode, commit_cost::NS);
-    let dearest = worst(Relation::AtMost, rows.iter().map(|row| cost(row)))?;
-    Some(dearest / cost(rows.first()?)?)
+    let cost = |row: &str| section.get(row, mode)?.values.get(commit_cost::NS);
+    let first = cost(rows.first()?)?;
+    let growths = rows.iter().map(|row| Some(cost(row)?.ratio_to(first)?.median));
+    worst(Relation::AtMost, growths.collect::<Vec<_>>())
 }
