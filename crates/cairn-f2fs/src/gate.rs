@@ -3,7 +3,12 @@
 //! Whatever changes metadata or takes addresses does so inside the gate, entered shared; the checkpoint closes it and so
 //! finds no operation half done. Once the volume has stopped after a failure nobody enters any more.
 //!
-//! Locking: rank GATE. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
+//! File data moves outside of the gate proper: whoever writes data and points to it holds [`Gate::data`], and closing the
+//! gate waits for that, too, so a checkpoint never names a block whose data is on its way. Whoever reads blocks by an
+//! address that it looked up holds [`Gate::reading`]; only cleaning, which moves blocks, waits for readers
+//! ([`Gate::close_to_move`]).
+//!
+//! Locking: readers, then data, then rank GATE, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
 //! checkpoint inside the gate, and nobody enters it twice.
 
 use std::sync::Arc;
@@ -13,8 +18,15 @@ use cairn_base::stats::Counter;
 
 use crate::error::{Error, Result};
 
+/// Held by readers of file data.
+const READING: Rank = Rank(240);
+/// Held while file data is written.
+const DATA: Rank = Rank(250);
+
 /// See the module.
 pub struct Gate {
+    reading: RwLock<()>,
+    data: RwLock<()>,
     lock: RwLock<()>,
     stopped: Mutex<Option<Arc<str>>>,
     entered: Counter,
@@ -28,7 +40,18 @@ pub struct Entered<'g>(#[expect(dead_code, reason = "held, not read")] RwLockRea
 /// The gate is closed: no operation is under way and none begins until this is dropped. Whoever is given it may place
 /// blocks without entering.
 #[must_use = "the gate opens when this is dropped"]
-pub struct Cut<'g>(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'g, ()>);
+pub struct Cut<'g> {
+    #[expect(dead_code, reason = "held, not read")]
+    lock: RwLockWriteGuard<'g, ()>,
+    #[expect(dead_code, reason = "held, not read")]
+    data: RwLockWriteGuard<'g, ()>,
+    #[expect(dead_code, reason = "held, not read")]
+    reading: Option<RwLockWriteGuard<'g, ()>>,
+}
+
+/// Data of files is written, or read; see [`Gate::data`] and [`Gate::reading`].
+#[must_use = "the work ends when this is dropped"]
+pub struct Moving<'g>(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'g, ()>);
 
 impl Default for Gate {
     fn default() -> Self {
@@ -41,6 +64,8 @@ impl Gate {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            reading: RwLock::new(READING, ()),
+            data: RwLock::new(DATA, ()),
             lock: RwLock::new(Rank::GATE, ()),
             stopped: Mutex::new(Rank::LEAF, None),
             entered: Counter::new(),
@@ -59,11 +84,37 @@ impl Gate {
         Ok(Entered(guard))
     }
 
-    /// Waits for all operations to end and lets none begin.
+    /// Begins to write data of a file, from the choice of its place to the pointer. Whoever holds this counts as inside
+    /// the gate, and may enter it as well.
+    ///
+    /// # Errors
+    /// The volume has stopped.
+    pub fn data(&self) -> Result<Moving<'_>> {
+        let guard = self.data.read();
+        self.check()?;
+        Ok(Moving(guard))
+    }
+
+    /// Begins to read blocks whose addresses are looked up from here on: they hold what they held until this is dropped.
+    pub fn reading(&self) -> Moving<'_> {
+        Moving(self.reading.read())
+    }
+
+    /// Waits for all operations and writes of data to end and lets none begin.
     pub fn close(&self) -> Cut<'_> {
-        let guard = self.lock.write();
+        self.close_with(None)
+    }
+
+    /// As [`Gate::close`], and nobody reads file data either.
+    pub fn close_to_move(&self) -> Cut<'_> {
+        self.close_with(Some(self.reading.write()))
+    }
+
+    fn close_with<'g>(&'g self, reading: Option<RwLockWriteGuard<'g, ()>>) -> Cut<'g> {
+        let data = self.data.write();
+        let lock = self.lock.write();
         self.closed.add(1);
-        Cut(guard)
+        Cut { lock, data, reading }
     }
 
     /// Lets no more changes through, for good. The first reason is kept.
