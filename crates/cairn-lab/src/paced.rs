@@ -5,6 +5,7 @@
 //! guards the clock alone and is not held meanwhile.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
@@ -50,14 +51,23 @@ pub(crate) struct Paced {
     pace: Pace,
     /// When everything submitted so far is served.
     busy_until: Mutex<Instant>,
+    is_over: AtomicBool,
 }
 
 impl Paced {
     pub(crate) fn new(inner: Arc<dyn BlockDevice>, pace: Pace) -> Self {
-        Self { inner, pace, busy_until: Mutex::new(Rank::LEAF, Instant::now()) }
+        Self { inner, pace, busy_until: Mutex::new(Rank::LEAF, Instant::now()), is_over: AtomicBool::new(false) }
+    }
+
+    /// From now on it is as fast as what is inside: what follows is not measured.
+    pub(crate) fn stop_pacing(&self) {
+        self.is_over.store(true, Relaxed);
     }
 
     fn serve(&self, time: Duration) {
+        if self.is_over.load(Relaxed) {
+            return;
+        }
         let served = {
             let mut busy_until = self.busy_until.lock();
             *busy_until = (*busy_until).max(Instant::now()) + time;

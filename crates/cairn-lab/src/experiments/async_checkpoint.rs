@@ -138,13 +138,14 @@ struct Run {
 fn one(journal: u64, option: &str, load: &Load) -> Result<Run> {
     let memory: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(DEVICE));
     volume::make(&memory, Some(journal))?;
-    let device: Arc<dyn BlockDevice> = Arc::new(Paced::new(memory, Pace::SSD));
+    let paced = Arc::new(Paced::new(memory, Pace::SSD));
+    let device: Arc<dyn BlockDevice> = paced.clone();
     let volume = volume::open(&device, option)?;
     let before = volume.report();
     let marks = fs_mark::run(&*volume, load, &|_| {})?;
     let after = volume.report();
-    // The device is thrown away: what is still dirty need not be written.
-    volume.shutdown(false)?;
+    paced.stop_pacing();
+    volume.unmount()?;
     let grown = |path| growth(&before, &after, path);
     Ok(Run {
         marks,

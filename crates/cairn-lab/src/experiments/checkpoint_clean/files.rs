@@ -102,7 +102,7 @@ fn one(load: &Load, journal: u64, mode: &str) -> Result<Vec<(&'static str, f64)>
     let marks = fs_mark::run(&*volume, load, &watch)?;
     let end = Instant::now();
     let after = volume.report();
-    volume.shutdown(false)?;
+    volume.unmount()?;
     let mut figures = vec![("files_per_s", marks.files_per_s())];
     let long_since = long_since.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some((since, files)) = long_since.filter(|(_, files)| *files < marks.files) {
