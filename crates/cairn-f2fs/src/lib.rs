@@ -11,7 +11,10 @@ pub mod checkpoint;
 pub mod compress;
 pub mod corrupt;
 pub mod dir;
+pub mod dirty;
+pub mod end;
 pub mod error;
+pub mod flush;
 pub mod format;
 pub mod gate;
 pub mod info;
@@ -20,6 +23,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod nat;
 pub mod node;
+pub mod op;
 pub mod options;
 pub mod recovery;
 pub mod segment;
@@ -52,13 +56,13 @@ pub struct F2fs {
 }
 
 impl F2fs {
-    /// Opens a volume. Nothing is written; what was fsynced since the last checkpoint is replayed in memory.
-    /// [`F2fs::read_only_reason`] says why it cannot be written.
+    /// Opens a volume, for writing if options, features and device allow it: [`F2fs::read_only_reason`] says why not. On one
+    /// that is only read, what was fsynced since the last checkpoint is replayed in memory.
     ///
     /// # Errors
     /// There is no such filesystem, it is damaged, or the device failed.
     pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Self>> {
-        let volume = Arc::new(mount::open(device, runtime, options)?);
+        let volume = mount::open(device, runtime, options)?;
         Ok(Arc::new(Self { volume, next_handle: AtomicU64::new(1) }))
     }
 

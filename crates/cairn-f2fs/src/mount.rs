@@ -1,26 +1,31 @@
 //! Opening a volume: superblock (either copy) → layout → checkpoint (either pack) → journals → roll-forward.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use cairn_base::Pba;
-use cairn_base::runtime::Runtime;
+use cairn_base::runtime::{Event, Runtime};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 
-use crate::checkpoint::{self, summaries};
+use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
 use crate::error::{Error, Result};
+use crate::flush::CheckpointDaemon;
+use crate::format::CheckpointFlags;
 use crate::format::checksum::MAGIC;
 use crate::format::layout::Layout;
 use crate::format::superblock::{self, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::info::Info;
+use crate::inode::delete;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::options::MountOptions;
 use crate::recovery::chain;
 use crate::recovery::overlay::Overlay;
+use crate::store::{Store, StoreOptions};
 use crate::volume::{Parts, Volume};
 
 /// What a first look at a device tells.
@@ -84,54 +89,140 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
 }
 
 /// Opens a volume; see [`crate::F2fs::open`].
-pub(crate) fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Volume> {
+pub(crate) fn open(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &MountOptions,
+) -> Result<Arc<Volume>> {
     let Some(Probe { superblock, layout, from_backup }) = probe(&*device)? else {
         return Err(Error::NotF2fs { found: found_magic(&*device) });
     };
     if from_backup {
         tracing::warn!("the first superblock is damaged; using the second one");
     }
-    let read_only = read_only_reason(&superblock, &*device, options);
     let layout = Arc::new(layout);
     let budget = Budget::new(options.cache_bytes as u64);
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
     let checkpoint = checkpoint::load(&buffers, &layout)?;
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
     let nat = Arc::new(NatTable::new(layout.clone(), buffers.clone(), &checkpoint.checkpoint, &journals.nat));
-    let overlay = match options.no_recovery {
-        true => Overlay::default(),
-        false => Overlay::build(&buffers, &layout, &checkpoint.checkpoint, &nat)?,
-    };
-    let nodes = NodeCache::new(layout.clone(), buffers.clone(), nat.clone(), overlay);
+    let chain = Chain::find(&buffers, &layout, &checkpoint, &nat, options)?;
+    let read_only = read_only_reason(&superblock, &*device, options).or_else(|| unwritable(&checkpoint, &chain));
     let pages = PageCacheOptions {
         mode: options.buffered,
         max_folio: options.max_folio,
         ..PageCacheOptions::new(BLOCK_SIZE as u32)
     };
-    let pages = PageCache::new(device.clone(), budget, pages, runtime.clone());
-    let parts = Parts { device, runtime, superblock, layout, buffers, pages, checkpoint, nat, nodes };
-    let volume = Volume::new(parts, options.clone(), Some(read_only));
-    // A volume without its root is no volume: better said now than at the first look.
+    let pages = PageCache::new(device.clone(), budget.clone(), pages, runtime.clone());
+    let (nat, nodes, store) = if read_only.is_none() {
+        let settings = StoreOptions { mode: options.mode, discard: options.discard };
+        let store =
+            Store::with_pack(buffers.clone(), budget, *layout, &checkpoint, settings, runtime.clone()).map(Arc::new)?;
+        (store.nat.clone(), NodeCache::live(&store), Some(store))
+    } else {
+        let overlay = match options.no_recovery {
+            true => Overlay::default(),
+            false => Overlay::build(&buffers, &layout, &checkpoint.checkpoint, &nat)?,
+        };
+        (nat.clone(), NodeCache::new(layout.clone(), buffers.clone(), nat, overlay), None)
+    };
+    let parts = Parts { device, runtime, superblock, layout, buffers, pages, checkpoint, nat, nodes, store };
+    let volume = Arc::new(Volume::new(parts, options.clone(), read_only));
+    check_root(&volume)?;
+    if volume.store.is_some() {
+        start(&volume, chain)?;
+    }
+    Ok(volume)
+}
+
+/// A volume without its root is no volume: better said now than at the first look.
+fn check_root(volume: &Volume) -> Result<()> {
     let root = volume.inode(crate::ROOT_INO)?;
     if root.kind != cairn_vfs::FileKind::Directory {
         let (ino, value) = (root.nid, root.kind.mode_bits().into());
         let expected = "the root must be a directory";
         return Err(crate::Corrupt::Inode { ino, field: "i_mode", value, expected }.into());
     }
-    Ok(volume)
+    Ok(())
 }
 
-fn read_only_reason(superblock: &Superblock, device: &dyn BlockDevice, options: &MountOptions) -> Arc<str> {
+/// What stands behind the checkpoint in the warm node log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chain {
+    /// Nothing.
+    Empty,
+    /// Nodes that nobody fsynced: a checkpoint was cut short.
+    Remains,
+    /// Something was fsynced.
+    Fsynced,
+}
+
+impl Chain {
+    fn find(
+        buffers: &BufferCache,
+        layout: &Layout,
+        checkpoint: &Loaded,
+        nat: &NatTable,
+        options: &MountOptions,
+    ) -> Result<Self> {
+        if options.read_only {
+            // Whoever asks for no writing is not kept from reading by what is found there.
+            return Ok(Self::Empty);
+        }
+        let nodes = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
+        Ok(match (nodes.is_empty(), chain::select(&nodes, nat)?.is_empty()) {
+            (true, _) => Self::Empty,
+            (false, true) => Self::Remains,
+            (false, false) => Self::Fsynced,
+        })
+    }
+}
+
+/// Makes a volume ready to be written: nothing of an earlier life may be taken for the present one, orphans go.
+fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
+    let store = volume.store()?;
+    let hook: Weak<dyn Hook> = Arc::downgrade(&(volume.clone() as Arc<dyn Hook>));
+    store.checkpoints.set_hook(hook);
+    if chain == Chain::Remains {
+        // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
+        store.segments.fresh_segments()?;
+        store.checkpoints.write(Reason::Recovery)?;
+    }
+    for orphan in store.checkpoints.orphans.list() {
+        match volume.inode(orphan.ino()) {
+            Ok(inode) => delete::delete(volume, &inode)?,
+            Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(store.checkpoints.orphans.remove(orphan)),
+            Err(error) => return Err(error),
+        }
+    }
+    let daemon = Arc::new(CheckpointDaemon::new(volume, options_interval(volume)));
+    let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);
+    volume.daemons.lock().push(handle);
+    Ok(())
+}
+
+fn options_interval(volume: &Volume) -> Duration {
+    Duration::from_secs(volume.options.checkpoint_interval.into())
+}
+
+/// Why this checkpoint cannot be gone on from.
+fn unwritable(checkpoint: &Loaded, chain: &Chain) -> Option<Arc<str>> {
+    let flags = checkpoint.checkpoint.flags;
+    if flags.intersects(CheckpointFlags::DISABLED | CheckpointFlags::DISABLED_QUICK) {
+        return Some("checkpoints of this volume are disabled: mount it once with Linux to enable them".into());
+    }
+    (*chain == Chain::Fsynced)
+        .then(|| "files were fsynced after the last checkpoint, and are replayed in memory only".into())
+}
+
+fn read_only_reason(superblock: &Superblock, device: &dyn BlockDevice, options: &MountOptions) -> Option<Arc<str>> {
     if let Some(reason) = superblock.features.read_only_reason() {
-        return reason.into();
+        return Some(reason.into());
     }
     if options.read_only {
-        return "mounted with the option ro".into();
+        return Some("mounted with the option ro".into());
     }
-    if device.geometry().read_only {
-        return "the device accepts no writes".into();
-    }
-    "this version of Cairn only reads F2FS".into()
+    device.geometry().read_only.then(|| "the device accepts no writes".into())
 }
 
 fn found_magic(device: &dyn BlockDevice) -> u32 {

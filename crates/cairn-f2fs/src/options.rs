@@ -4,6 +4,7 @@ use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO, MIN_FOLIO};
 
 use crate::error::{Error, Result};
+use crate::segment::Mode;
 
 /// Least memory for caches.
 const MIN_CACHE: usize = 1 << 20;
@@ -21,6 +22,12 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
+    /// How logs find room (`mode=adaptive`, `mode=lfs`).
+    pub mode: Mode,
+    /// Tell the device about freed blocks (`discard`, `nodiscard`).
+    pub discard: bool,
+    /// Seconds between checkpoints of a volume that changes (`checkpoint_interval=SECONDS`).
+    pub checkpoint_interval: u32,
 }
 
 impl Default for MountOptions {
@@ -31,6 +38,9 @@ impl Default for MountOptions {
             cache_bytes: 256 << 20,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
+            mode: Mode::Adaptive,
+            discard: true,
+            checkpoint_interval: 60,
         }
     }
 }
@@ -70,6 +80,9 @@ impl MountOptions {
             .with("cache", self.cache_bytes)
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
             .with("max_folio", self.max_folio)
+            .with("mode", if self.mode == Mode::Lfs { "lfs" } else { "adaptive" })
+            .with("discard", self.discard)
+            .with("checkpoint_interval", self.checkpoint_interval)
     }
 
     fn apply(&mut self, word: &str) -> Result<()> {
@@ -91,6 +104,12 @@ impl MountOptions {
                 }
                 self.max_folio = bytes;
             }
+            ("mode", Some("adaptive")) => self.mode = Mode::Adaptive,
+            ("mode", Some("lfs")) => self.mode = Mode::Lfs,
+            ("mode", Some(_)) => return Err(Error::Option(format!("`{word}`: the modes are adaptive and lfs"))),
+            ("discard", None) => self.discard = true,
+            ("nodiscard", None) => self.discard = false,
+            ("checkpoint_interval", Some(seconds)) => self.checkpoint_interval = seconds_of_option(word, seconds)?,
             // What Cairn always does, so that lines of fstab can stay as they are.
             (
                 "defaults" | "acl" | "user_xattr" | "inline_xattr" | "inline_data" | "inline_dentry" | "noatime",
@@ -99,12 +118,18 @@ impl MountOptions {
             _ => {
                 return Err(Error::Option(format!(
                     "unknown option `{word}`; f2fs takes ro, rw, norecovery, cache=SIZE, buffered_iomap, \
-                     nobuffered_iomap, max_folio=SIZE"
+                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, discard, nodiscard, \
+                     checkpoint_interval=SECONDS"
                 )));
             }
         }
         Ok(())
     }
+}
+
+fn seconds_of_option(word: &str, text: &str) -> Result<u32> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
+    seconds.ok_or_else(|| Error::Option(format!("`{word}`: the interval must be 1 to 86400 seconds")))
 }
 
 /// A size with an optional suffix K, M or G.

@@ -117,7 +117,7 @@ impl FileSystem for F2fs {
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
         if mode.write {
-            return self.refuse();
+            self.volume.check_writable()?;
         }
         self.acquire(ino)?;
         Ok(self.next_handle.fetch_add(1, Ordering::Relaxed))
@@ -136,7 +136,8 @@ impl FileSystem for F2fs {
     }
 
     fn fsync(&self, ino: Ino, _handle: u64, _data_only: bool) -> Result<()> {
-        self.inode(ino).map(drop)
+        let _inode = self.inode(ino)?;
+        Ok(self.volume.sync()?)
     }
 
     fn allocate(&self, _: Ino, _: AllocateMode, _: u64, _: u64) -> Result<()> {
@@ -183,7 +184,7 @@ impl FileSystem for F2fs {
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(())
+        Ok(self.volume.sync()?)
     }
 
     fn trim(&self, _: u64, _: u64, _: u64) -> Result<u64> {
@@ -211,13 +212,11 @@ impl FileSystem for F2fs {
         Err(Error::Option("options of an F2FS volume that is only read cannot be changed".into()))
     }
 
-    fn shutdown(&self, _flush_log: bool) -> Result<()> {
-        self.volume.closed.store(true, Ordering::Release);
-        Ok(())
+    fn shutdown(&self, flush_log: bool) -> Result<()> {
+        Ok(self.volume.shutdown(flush_log)?)
     }
 
     fn unmount(&self) -> Result<()> {
-        self.volume.closed.store(true, Ordering::Release);
-        Ok(())
+        Ok(self.volume.close()?)
     }
 }

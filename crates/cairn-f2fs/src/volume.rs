@@ -3,10 +3,11 @@
 //! Locks are the parts' own; see their modules. `superblock` and the layout do not change while the volume is open.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::Ino;
-use cairn_base::runtime::Runtime;
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
@@ -16,6 +17,7 @@ use cairn_vfs::inode_table::InodeTable;
 
 use crate::checkpoint::Loaded;
 use crate::compress::ClusterCache;
+use crate::dirty::DirtyInodes;
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
@@ -24,6 +26,8 @@ use crate::inode::Inode;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::options::MountOptions;
+use crate::space::Counts;
+use crate::store::Store;
 
 /// Inodes kept in memory although nobody refers to them.
 const INODES_IN_MEMORY: usize = 32_768;
@@ -54,7 +58,17 @@ pub struct Volume {
     pub pages: Arc<PageCache>,
     /// Unpacked clusters.
     pub clusters: ClusterCache,
-    pub(crate) read_only: Option<Arc<str>>,
+    /// The write core, unless the volume was opened to be read only.
+    pub store: Option<Arc<Store>>,
+    /// Inodes that the last checkpoint has not seen as they are.
+    pub dirty: DirtyInodes,
+    /// Dirty blocks of directories.
+    pub dirty_entries: AtomicU64,
+    /// Moving a directory to another parent: one at a time, so that no loop can form.
+    pub moves: Mutex<()>,
+    pub(crate) daemons: Mutex<Vec<DaemonHandle>>,
+    /// Why nothing is written now, although it could be or could have been.
+    pub(crate) read_only: Mutex<Option<Arc<str>>>,
     pub(crate) closed: AtomicBool,
 }
 
@@ -69,6 +83,7 @@ pub(crate) struct Parts {
     pub checkpoint: Loaded,
     pub nat: Arc<NatTable>,
     pub nodes: NodeCache,
+    pub store: Option<Arc<Store>>,
 }
 
 impl Volume {
@@ -83,10 +98,16 @@ impl Volume {
             checkpoint: parts.checkpoint,
             nat: parts.nat,
             nodes: parts.nodes,
-            inodes: InodeTable::new(INODES_IN_MEMORY, |inode: &Inode| !inode.cache.has_dirty()),
+            inodes: InodeTable::new(INODES_IN_MEMORY, Inode::can_leave),
             pages: parts.pages,
             clusters: ClusterCache::default(),
-            read_only,
+            store: parts.store,
+            dirty: DirtyInodes::default(),
+            dirty_entries: AtomicU64::new(0),
+            // Before every directory's lock: numbers start at 3.
+            moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
+            daemons: Mutex::new(Rank::LEAF, Vec::new()),
+            read_only: Mutex::new(Rank::LEAF, read_only),
             closed: AtomicBool::new(false),
         }
     }
@@ -105,24 +126,40 @@ impl Volume {
     /// Why nothing can be written, if that is so.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
-        self.read_only.clone()
+        let asked = self.read_only.lock().clone();
+        asked.or_else(|| self.store.as_ref().and_then(|store| store.gate.stopped()))
     }
 
     /// The answer to everything that would write.
     #[must_use]
     pub fn refuse_write(&self) -> Error {
-        let reason = self.read_only.clone().unwrap_or_else(|| "the volume is mounted read-only".into());
+        let reason = self.read_only_reason().unwrap_or_else(|| "the volume is mounted read-only".into());
         Error::Vfs(cairn_vfs::Error::ReadOnly(reason))
     }
 
-    /// `statfs`, as the checkpoint counts.
+    /// Blocks and nodes in use now.
+    fn counts(&self) -> Counts {
+        let checkpoint = &self.checkpoint.checkpoint;
+        let found = || Counts {
+            valid_blocks: checkpoint.valid_block_count,
+            valid_nodes: checkpoint.valid_node_count,
+            valid_inodes: checkpoint.valid_inode_count,
+        };
+        self.store.as_ref().map_or_else(found, |store| store.space.counts())
+    }
+
+    /// `statfs`.
     #[must_use]
     pub fn statfs(&self) -> VolumeStats {
         let checkpoint = &self.checkpoint.checkpoint;
-        let free = checkpoint.user_block_count.saturating_sub(checkpoint.valid_block_count);
+        let counts = self.counts();
+        let free = match &self.store {
+            Some(store) => store.space.free_blocks(),
+            None => checkpoint.user_block_count.saturating_sub(counts.valid_blocks),
+        };
         // Numbers 0 to 2 are no inodes; every inode needs a block.
         let inodes = u64::from(self.layout.max_nid().saturating_sub(Nid::ROOT.get()));
-        let used = u64::from(checkpoint.valid_node_count);
+        let used = u64::from(counts.valid_nodes);
         let fsid = self.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         VolumeStats {
             block_size: BLOCK_SIZE as u32,
@@ -139,14 +176,28 @@ impl Volume {
     /// Counters and options in force.
     #[must_use]
     pub fn report(&self) -> Report {
-        let checkpoint = &self.checkpoint.checkpoint;
+        let counts = self.counts();
+        let free = self.checkpoint.checkpoint.free_segment_count;
         let state = Report::new()
-            .with("read_only", self.read_only.is_some())
-            .with("checkpoint_version", checkpoint.version)
-            .with("valid_blocks", checkpoint.valid_block_count)
-            .with("valid_nodes", u64::from(checkpoint.valid_node_count))
-            .with("free_segments", u64::from(checkpoint.free_segment_count))
+            .with("read_only", self.read_only_reason().is_some())
+            .with("checkpoint_version", self.version())
+            .with("valid_blocks", counts.valid_blocks)
+            .with("valid_nodes", u64::from(counts.valid_nodes))
+            .with("free_segments", u64::from(self.store.as_ref().map_or(free, |store| store.segments.free_segments())))
+            .with("dirty_inodes", self.dirty.len())
+            .with("dirty_entry_blocks", self.dirty_entries.load(Ordering::Relaxed))
             .with("inodes_in_memory", self.inodes.len());
-        Report::new().with("options", self.options.report()).with("state", state).with("cache", self.pages.report())
+        let report = Report::new().with("options", self.options.report()).with("state", state);
+        let report = report.with("cache", self.pages.report());
+        match &self.store {
+            Some(store) => report.with("store", store.report()),
+            None => report,
+        }
+    }
+
+    /// Version of the last checkpoint.
+    fn version(&self) -> u64 {
+        let found = self.checkpoint.checkpoint.version;
+        self.store.as_ref().map_or(found, |store| store.checkpoints.version())
     }
 }

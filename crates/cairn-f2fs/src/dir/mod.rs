@@ -6,6 +6,7 @@
 //! Locking: callers hold `namespace` of the directory.
 
 pub mod blocks;
+pub mod cache;
 pub mod lookup;
 pub mod readdir;
 

@@ -1,18 +1,29 @@
 //! An inode in memory: its record, its locks, its cached data.
 //!
 //! Locks, in the order they may be taken (each ranked, two of a kind by inode number): `namespace` (a directory's entries) →
-//! `data` (contents and size) → `state` (the record; held briefly). Nothing is read from the device under `state`.
+//! `data` (contents and size) → the gate → `state` (the record; held briefly). Nothing is read from the device under `state`.
+//! The shape of the node tree changes only under `namespace` (directories) or `data` (all others), alone.
+//!
+//! The record is written into its node by [`Inode::store`]; one that has changed since is on the volume's list of dirty
+//! inodes, which keeps it in memory, and is stored by the next checkpoint at the latest.
 
 pub mod attributes;
 pub mod data;
+pub mod delete;
 pub mod mapper;
 pub mod symlink;
+pub mod tree;
+pub mod truncate;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Rank, RwLock};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
 
+use crate::dir::cache::DirCache;
 use crate::error::{Error, Result};
 use crate::format::features::Features;
 use crate::format::inode::{Advise, InlineFlags, Inode as Record};
@@ -23,6 +34,17 @@ use crate::volume::Volume;
 pub struct State {
     /// The record.
     pub record: Record,
+    /// The record has changed since it was written into its node. Set by [`Inode::touch`].
+    pub(crate) dirty: bool,
+    /// Freed: nothing of it may be written any more.
+    pub(crate) deleted: bool,
+}
+
+/// Does the inode point to blocks? Not if its contents are in it, nor if it is a device or the like.
+#[must_use]
+pub fn has_blocks(record: &Record) -> bool {
+    let kind = matches!(record.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+    kind && !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
 }
 
 /// One inode, shared by all who use it.
@@ -41,6 +63,10 @@ pub struct Inode {
     pub state: RwLock<State>,
     /// Cached contents (regular files).
     pub cache: FileCache,
+    /// Cached blocks of entries (directories of a volume that is written).
+    pub entries: DirCache,
+    /// Open handles.
+    pub opens: AtomicU64,
 }
 
 impl Inode {
@@ -52,17 +78,61 @@ impl Inode {
         let nid = Nid::of(ino).ok_or(cairn_vfs::Error::Stale)?;
         let image = volume.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
         let record = Record::decode(&image, nid, volume.layout.features)?;
+        Ok(Self::new(volume, nid, record, &image))
+    }
+
+    /// An inode of this record; `image` is its node.
+    #[must_use]
+    pub fn new(volume: &Volume, nid: Nid, record: Record, image: &[u8]) -> Self {
         let is_device = matches!(record.kind, FileKind::BlockDevice | FileKind::CharDevice);
         let order = u64::from(nid.get());
-        Ok(Self {
+        Self {
             nid,
             kind: record.kind,
-            device: if is_device { record.device(&image) } else { 0 },
+            device: if is_device { record.device(image) } else { 0 },
             namespace: RwLock::new_ordered(Rank::NAMESPACE, order, ()),
             data: RwLock::new_ordered(Rank::INODE_DATA, order, ()),
             cache: FileCache::new(&volume.pages, BLOCK_SIZE as u32),
-            state: RwLock::new(Rank::MAPPING, State { record }),
-        })
+            state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
+            entries: DirCache::default(),
+            opens: AtomicU64::new(0),
+        }
+    }
+
+    /// The record has changed: the next checkpoint stores it, if nobody does before.
+    pub fn touch(self: &Arc<Self>, volume: &Volume, state: &mut State) {
+        if !state.dirty && !state.deleted {
+            state.dirty = true;
+            volume.dirty.insert(self);
+        }
+    }
+
+    /// Writes the record into its node if it has changed. The caller is inside the gate, or has closed it.
+    ///
+    /// # Errors
+    /// The node is damaged, or the device failed.
+    pub fn store(&self, volume: &Volume) -> Result<()> {
+        // The node first: nothing is read under the state.
+        let store = volume.store()?;
+        let node = match store.nodes.inode(self.nid)? {
+            Some(node) => node,
+            None if self.state.read().deleted => return Ok(()),
+            None => return Err(cairn_vfs::Error::Stale.into()),
+        };
+        let mut state = self.state.write();
+        if std::mem::take(&mut state.dirty) && !state.deleted {
+            state.record.encode_into(&mut node.modify());
+        }
+        if !self.entries.is_dirty() {
+            volume.dirty.remove(self.nid);
+        }
+        Ok(())
+    }
+
+    /// True if nothing is lost when the inode leaves memory.
+    pub(crate) fn can_leave(&self) -> bool {
+        let idle = !self.cache.has_dirty() && !self.entries.is_dirty() && self.opens.load(Relaxed) == 0;
+        idle && self.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0)
     }
 
     /// A copy of the record.

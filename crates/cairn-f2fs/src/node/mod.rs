@@ -4,7 +4,7 @@
 //! only if its footer names the node, the inode and the offset that led to it, so a pointer that leads astray shows, and
 //! no walk meets the same block at two places.
 //!
-//! [`NodeCache`] is for volumes that are only read; [`Nodes`] is for those that are written.
+//! [`NodeCache`] is how everybody reads nodes. On a volume that is written it asks [`Nodes`], where they are changed.
 
 mod block;
 mod index;
@@ -34,13 +34,23 @@ pub struct NodeCache {
     buffers: Arc<BufferCache>,
     nat: Arc<NatTable>,
     overlay: Overlay,
+    /// The nodes that change, where the volume is written. There is no overlay then.
+    live: Option<Arc<Nodes>>,
 }
 
 impl NodeCache {
     /// The nodes of a volume, with what roll-forward changed.
     #[must_use]
     pub fn new(layout: Arc<Layout>, buffers: Arc<BufferCache>, nat: Arc<NatTable>, overlay: Overlay) -> Self {
-        Self { layout, buffers, nat, overlay }
+        Self { layout, buffers, nat, overlay, live: None }
+    }
+
+    /// The nodes of a volume that is written.
+    #[must_use]
+    pub fn live(store: &crate::store::Store) -> Self {
+        let layout = Arc::new(store.layout);
+        let (buffers, nat, live) = (store.cache.clone(), store.nat.clone(), Some(store.nodes.clone()));
+        Self { layout, buffers, nat, overlay: Overlay::default(), live }
     }
 
     /// What roll-forward changed.
@@ -54,6 +64,9 @@ impl NodeCache {
     /// # Errors
     /// There is no such node, its block is another, or the device failed.
     pub fn read(&self, nid: Nid, ino: Nid, offset: u32) -> Result<Image> {
+        if let Some(live) = &self.live {
+            return Ok(live.child(nid, ino, offset)?.image());
+        }
         let (image, footer, addr) = match self.overlay.node(nid, &self.buffers, &self.layout)? {
             Some(image) => {
                 let footer = NodeFooter::read(&image);
@@ -89,6 +102,9 @@ impl NodeCache {
     /// # Errors
     /// Its block is another or damaged, or the device failed.
     pub fn inode(&self, ino: Nid) -> Result<Option<Image>> {
+        if let Some(live) = &self.live {
+            return Ok(live.inode(ino)?.map(|node| node.image()));
+        }
         if let Some(image) = self.overlay.node(ino, &self.buffers, &self.layout)? {
             let footer = NodeFooter::read(&image);
             return Ok((footer.ino == ino).then_some(image));
@@ -108,4 +124,3 @@ impl NodeCache {
         Ok(Some(image))
     }
 }
-

@@ -156,6 +156,23 @@ impl Nodes {
         Ok(node)
     }
 
+    /// The node of an inode; `None` if there is no such inode.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`].
+    pub fn inode(&self, ino: Nid) -> Result<Option<Arc<Node>>> {
+        // One that was just made has no NAT entry yet.
+        if let Some(node) = self.index.peek(ino) {
+            return Ok((node.kind() == NodeKind::Inode).then_some(node));
+        }
+        let entry = self.nat.lookup(ino)?;
+        // A number of another kind of node is no inode's: the caller asked for something that does not exist.
+        if entry.is_free() || entry.ino != ino {
+            return Ok(None);
+        }
+        self.get(ino).map(Some)
+    }
+
     fn load(&self, nid: Nid) -> Result<Arc<Node>> {
         let entry = self.nat.lookup(nid)?;
         if entry.is_free() {

@@ -1,0 +1,51 @@
+//! Inodes whose records or entries have changed since the last checkpoint. Being here keeps them in memory.
+//!
+//! Locking: a leaf.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+
+use crate::format::Nid;
+use crate::inode::Inode;
+
+/// See the module.
+pub struct DirtyInodes(Mutex<BTreeMap<Nid, Arc<Inode>>>);
+
+impl Default for DirtyInodes {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::LEAF, BTreeMap::new()))
+    }
+}
+
+impl DirtyInodes {
+    /// Adds one.
+    pub fn insert(&self, inode: &Arc<Inode>) {
+        self.0.lock().insert(inode.nid, inode.clone());
+    }
+
+    /// Takes one out. The caller may hold locks of it: a last reference is dropped after ours.
+    pub fn remove(&self, nid: Nid) {
+        let removed = self.0.lock().remove(&nid);
+        drop(removed);
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Inode>> {
+        self.0.lock().values().cloned().collect()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// Is there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}

@@ -1,0 +1,109 @@
+//! Bringing everything to the device, and the end of a mount.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::checkpoint::Reason;
+use crate::error::Result;
+use crate::inode::{Inode, delete};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Makes everything durable. Nothing to do on a volume that is read-only by wish.
+    ///
+    /// # Errors
+    /// The volume has stopped, or stops now.
+    pub fn sync(&self) -> Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        store.gate.check()?;
+        if self.read_only.lock().is_some() {
+            return Ok(());
+        }
+        self.checkpoint(Reason::Sync).map(drop)
+    }
+
+    /// Ends the mount: unlinked files are deleted, everything is written, the checkpoint is marked as a clean end.
+    ///
+    /// # Errors
+    /// The volume had stopped, or a write failed: the last checkpoint counts.
+    pub fn close(self: &Arc<Self>) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.runtime.drain_deferred();
+        let daemons = std::mem::take(&mut *self.daemons.lock());
+        daemons.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
+        let outcome = if self.read_only_reason().is_none() { self.write_all() } else { self.stopped_by_error() };
+        self.closed.store(true, Ordering::Release);
+        if let Some(store) = &self.store {
+            store.gate.stop("the volume is unmounted");
+        }
+        outcome
+    }
+
+    fn stopped_by_error(&self) -> Result<()> {
+        self.store.as_ref().map_or(Ok(()), |store| store.gate.check())
+    }
+
+    fn write_all(self: &Arc<Self>) -> Result<()> {
+        let mut nameless: Vec<Arc<Inode>> = Vec::new();
+        self.inodes.for_each(|_, inode| {
+            if inode.state.read().record.links == 0 {
+                nameless.push(inode.clone());
+            }
+        });
+        nameless.iter().try_for_each(|inode| delete::delete(self, inode))?;
+        self.checkpoint(Reason::Umount).map(drop)
+    }
+
+    /// Stops as a power cut would; with `flush_log` everything is written before.
+    ///
+    /// # Errors
+    /// That write failed.
+    pub fn shutdown(&self, flush_log: bool) -> Result<()> {
+        let outcome = if flush_log { self.sync() } else { Ok(()) };
+        match &self.store {
+            Some(store) => store.gate.stop("shut down on request"),
+            None => *self.read_only.lock() = Some("shut down on request".into()),
+        }
+        outcome
+    }
+
+    /// Drops references; an inode without names and references is deleted.
+    ///
+    /// # Errors
+    /// It could not be deleted: the next mount does it.
+    pub fn forget(&self, ino: cairn_base::Ino, count: u64) -> Result<()> {
+        if self.inodes.release(ino, count) > 0 {
+            return Ok(());
+        }
+        match self.inodes.get(ino) {
+            Some(inode) => self.reap(&inode),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the inode if nothing keeps it. The caller holds no lock.
+    ///
+    /// # Errors
+    /// As [`Volume::forget`].
+    pub fn reap(&self, inode: &Arc<Inode>) -> Result<()> {
+        let nameless = inode.state.read().record.links == 0;
+        let kept = self.inodes.references(inode.nid.ino()) > 0;
+        if !nameless || kept || self.read_only_reason().is_some() || self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        delete::delete(self, inode)
+    }
+
+    /// The inode, with a reference for the caller's front-end.
+    ///
+    /// # Errors
+    /// As [`Volume::inode`].
+    pub fn acquire(&self, ino: cairn_base::Ino) -> Result<Arc<Inode>> {
+        // Whoever holds the value keeps it in the table until the reference counts.
+        self.inode(ino).inspect(|_| {
+            self.inodes.acquire(ino);
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! What a checkpoint has to fetch from inodes and directories, and the daemon that asks for one now and then.
+//!
+//! With the gate closed nobody changes entries or records, so dirty blocks of directories get their places, and the
+//! records go into their nodes, without any lock of an inode but `state`.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::{Daemon, Progress};
+use cairn_block::{BlockDevice, Bytes, Durability};
+
+use crate::blocks::Writes;
+use crate::checkpoint::{Hook, Reason};
+use crate::error::Result;
+use crate::format::Log;
+use crate::gate::Cut;
+use crate::inode::{Inode, tree};
+use crate::segment;
+use crate::store::Store;
+use crate::volume::Volume;
+
+impl Hook for Volume {
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn cut(&self, _cut: &Cut<'_>) -> Result<()> {
+        let store = self.store()?.clone();
+        let mut writes = Writes::new();
+        let inodes = self.dirty.list();
+        for inode in &inodes {
+            write_entries(self, &store, inode, &mut writes)?;
+            inode.store(self)?;
+        }
+        if !writes.is_empty() {
+            let submitted = store.device.submit(writes.into_batch(Durability::default()));
+            submitted.wait()?;
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn committed(&self, _version: u64) {}
+}
+
+/// Gives the changed blocks of a directory their places.
+fn write_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, writes: &mut Writes) -> Result<()> {
+    let dirty = inode.entries.dirty();
+    let mut pointers = Vec::with_capacity(dirty.len());
+    for (block, _) in &dirty {
+        let found = tree::find(store, inode, *block)?;
+        pointers.push(found.expect("a changed block of a directory has a pointer"));
+    }
+    let owners: Vec<segment::Owner> = pointers.iter().map(tree::Pointer::owner).collect();
+    let mut at = 0;
+    while at < dirty.len() {
+        let placed = store.segments.place(Log::HotData, &owners[at..])?;
+        for index in 0..placed.count {
+            let addr = crate::format::BlockAddr(placed.address.get() + index as u32);
+            let (block, image) = &dirty[at + index];
+            pointers[at + index].moved(store, addr)?;
+            writes.push(addr.pba(), Bytes::from_owner(image.clone()));
+            inode.entries.written(*block, &volume.dirty_entries);
+        }
+        at += placed.count;
+    }
+    Ok(())
+}
+
+/// Writes a checkpoint when the last one is old.
+pub struct CheckpointDaemon {
+    volume: Weak<Volume>,
+    interval: Duration,
+    last: Mutex<Option<Duration>>,
+}
+
+impl CheckpointDaemon {
+    /// One that looks every `interval`.
+    #[must_use]
+    pub fn new(volume: &Arc<Volume>, interval: Duration) -> Self {
+        Self { volume: Arc::downgrade(volume), interval, last: Mutex::new(Rank::LEAF, None) }
+    }
+}
+
+impl Daemon for CheckpointDaemon {
+    fn step(&self) -> Progress {
+        let Some(volume) = self.volume.upgrade() else { return Progress::Done };
+        if volume.closed.load(Ordering::Acquire) {
+            return Progress::Done;
+        }
+        let now = volume.runtime.monotonic();
+        let last = *self.last.lock().get_or_insert(now);
+        if let Some(left) = self.interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero()) {
+            return Progress::Idle(Some(left));
+        }
+        if volume.check_writable().is_ok() {
+            if let Err(error) = volume.checkpoint(Reason::Sync) {
+                tracing::error!(%error, "the periodic checkpoint failed");
+            }
+        }
+        *self.last.lock() = Some(volume.runtime.monotonic());
+        Progress::Idle(Some(self.interval))
+    }
+}

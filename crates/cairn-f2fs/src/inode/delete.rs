@@ -1,0 +1,46 @@
+//! The end of an inode: blocks, attributes and number are given back once nobody can reach it.
+
+use std::sync::Arc;
+
+use super::{Inode, has_blocks, tree, truncate};
+use crate::error::Result;
+use crate::format::Nid;
+use crate::inode::mapper::InodeMapper;
+use crate::volume::Volume;
+
+/// Deletes an inode that has neither names nor users. It is among the orphans, so what a crash leaves is deleted at the
+/// next mount.
+///
+/// # Errors
+/// A node of it is damaged, or the device failed.
+pub fn delete(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
+    let _names = inode.namespace.write();
+    let _data = inode.data.write();
+    if inode.state.read().deleted {
+        return Ok(());
+    }
+    inode.cache.drop_all(&InodeMapper::new(volume, inode));
+    inode.entries.clear(&volume.dirty_entries);
+    if has_blocks(&inode.state.read().record) {
+        truncate::cut(volume, inode, 0)?;
+    }
+    volume.change(0, |op| {
+        let xattrs = inode.state.read().record.xattr_nid;
+        if !xattrs.is_none() {
+            tree::remove_node(op, inode, xattrs)?;
+            let mut state = inode.state.write();
+            state.record.xattr_nid = Nid::NONE;
+            inode.touch(volume, &mut state);
+        }
+        {
+            let mut state = inode.state.write();
+            (state.deleted, state.dirty) = (true, false);
+        }
+        volume.dirty.remove(inode.nid);
+        op.store.nodes.remove(inode.nid)?;
+        op.store.checkpoints.orphans.remove(inode.nid);
+        // Before the gate: the number can be given out again once a checkpoint knows that it is free.
+        volume.inodes.remove(inode.nid.ino());
+        Ok(())
+    })
+}

@@ -1,0 +1,267 @@
+//! The node tree of an inode, for writing: the pointer of a file block, with the nodes that lead to it.
+//!
+//! This is the one place where a file block begins or ceases to count: [`Pointer::reserve`] and [`Pointer::free`] keep the
+//! volume's counters, `i_blocks` and the SIT in step with the pointer.
+//!
+//! Locking: the caller is inside the gate and holds what guards the shape of the tree (see [`super`]).
+
+use std::sync::Arc;
+
+use super::Inode;
+use crate::error::Result;
+use crate::format::node;
+use crate::format::path::NodePath;
+use crate::format::{BlockAddr, Nid};
+use crate::node::{Node, Owner};
+use crate::op::Op;
+use crate::segment;
+use crate::store::Store;
+
+/// Where the words of an inode's node begin that hold pointers or inline contents.
+const INODE_WORDS_AT: usize = 360;
+
+/// The pointer of a file block.
+#[derive(Clone)]
+pub struct Pointer {
+    /// The node it is in: the inode's own or a direct one.
+    pub node: Arc<Node>,
+    /// Which pointer of that node, counted from its first data pointer: `ofs_in_node`.
+    pub slot: u16,
+    /// Pointers from this one to the end of its node, itself included.
+    pub rest: u32,
+    /// The byte where it stands.
+    at: usize,
+}
+
+impl Pointer {
+    fn new(inode: &Inode, node: Arc<Node>, path: &NodePath) -> Self {
+        let slot = path.slots[path.depth];
+        let first = match path.depth {
+            0 => INODE_WORDS_AT + 4 * inode.state.read().record.address_base() as usize,
+            _ => 0,
+        };
+        Self { node, slot, rest: path.rest, at: first + 4 * usize::from(slot) }
+    }
+
+    /// The pointer `count` blocks further on, in the same node.
+    ///
+    /// # Panics
+    /// That is in another node.
+    #[must_use]
+    pub fn after(&self, count: u32) -> Self {
+        assert!(count < self.rest, "{count} pointers further on of {}", self.rest);
+        let slot = self.slot + count as u16;
+        Self { node: self.node.clone(), slot, rest: self.rest - count, at: self.at + 4 * count as usize }
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn get(&self) -> BlockAddr {
+        let image = self.node.image();
+        let word = image.get(self.at..self.at + 4).and_then(|bytes| bytes.first_chunk::<4>());
+        BlockAddr(u32::from_le_bytes(*word.expect("a pointer within its node")))
+    }
+
+    /// Makes it say something else. Counters are the caller's business.
+    pub fn set(&self, addr: BlockAddr) {
+        self.node.modify()[self.at..self.at + 4].copy_from_slice(&addr.get().to_le_bytes());
+    }
+
+    /// What it and the next pointers of its node say, `count` in all at most.
+    #[must_use]
+    pub fn get_run(&self, count: u32) -> Vec<BlockAddr> {
+        let image = self.node.image();
+        let len = 4 * count.min(self.rest) as usize;
+        let (words, _) = image[self.at..self.at + len].as_chunks::<4>();
+        words.iter().map(|word| BlockAddr(u32::from_le_bytes(*word))).collect()
+    }
+
+    /// Makes it and the next pointers say the addresses from `first` on. Returns what they said.
+    ///
+    /// # Panics
+    /// The run leaves the node.
+    #[must_use]
+    pub fn set_run(&self, first: BlockAddr, count: u32) -> Vec<BlockAddr> {
+        assert!(count <= self.rest, "{count} pointers of {}", self.rest);
+        let mut image = self.node.modify();
+        let (words, _) = image[self.at..self.at + 4 * count as usize].as_chunks_mut::<4>();
+        let swap = |(index, word): (u32, &mut [u8; 4])| {
+            let new = (first.get() + index).to_le_bytes();
+            BlockAddr(u32::from_le_bytes(std::mem::replace(word, new)))
+        };
+        (0..count).zip(words).map(swap).collect()
+    }
+
+    /// Turns the holes among it and the next `count` pointers into blocks without an address. Returns how many those were.
+    #[must_use]
+    pub fn fill_run(&self, count: u32) -> u32 {
+        assert!(count <= self.rest, "{count} pointers of {}", self.rest);
+        if !self.get_run(count).contains(&BlockAddr::NULL) {
+            return 0;
+        }
+        let mut image = self.node.modify();
+        let (words, _) = image[self.at..self.at + 4 * count as usize].as_chunks_mut::<4>();
+        let holes = words.iter_mut().filter(|word| **word == BlockAddr::NULL.get().to_le_bytes());
+        holes.map(|word| *word = BlockAddr::NEW.get().to_le_bytes()).count() as u32
+    }
+
+    /// Who owns the block that it will point to.
+    #[must_use]
+    pub fn owner(&self) -> segment::Owner {
+        segment::Owner { nid: self.node.nid(), version: self.node.version(), ofs_in_node: self.slot }
+    }
+
+    /// A hole becomes a block without an address: it counts from now on. True if it was a hole.
+    pub fn reserve(&self, op: &mut Op<'_>, inode: &Arc<Inode>) -> bool {
+        if self.get() != BlockAddr::NULL {
+            return false;
+        }
+        op.promise.take(1);
+        self.set(BlockAddr::NEW);
+        count_blocks(op, inode, 1);
+        true
+    }
+
+    /// The block was written at `addr`: the old place is taken back.
+    ///
+    /// # Errors
+    /// The old block was not in use: the volume is damaged.
+    pub fn moved(&self, store: &Store, addr: BlockAddr) -> Result<()> {
+        let old = self.get();
+        self.set(addr);
+        if old.is_address() {
+            store.segments.invalidate(old)?;
+        }
+        Ok(())
+    }
+
+    /// The block is no more. True if there was one.
+    ///
+    /// # Errors
+    /// It was not in use: the volume is damaged.
+    pub fn free(&self, op: &Op<'_>, inode: &Arc<Inode>) -> Result<bool> {
+        let old = self.get();
+        if old == BlockAddr::NULL {
+            return Ok(false);
+        }
+        self.set(BlockAddr::NULL);
+        if old.is_address() {
+            op.store.segments.invalidate(old)?;
+        }
+        op.store.space.release(1);
+        count_blocks(op, inode, -1);
+        Ok(true)
+    }
+}
+
+/// Adds blocks to an inode's count, or takes them off.
+pub fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
+    let mut state = inode.state.write();
+    state.record.blocks = state.record.blocks.saturating_add_signed(change);
+    inode.touch(op.volume, &mut state);
+}
+
+/// The pointer of a file block, if the nodes that lead to it are there. Otherwise so many blocks from here on are a hole.
+///
+/// # Errors
+/// A node on the way is damaged, or the device failed.
+pub fn find(store: &Store, inode: &Inode, block: u64) -> Result<Result<Pointer, u64>> {
+    let shape = inode.state.read().record.shape();
+    let Some(path) = shape.locate(block) else { return Ok(Err(u64::MAX - block)) };
+    let mut node = own_node(store, inode)?;
+    for depth in 1..=path.depth {
+        let nid = child_at(inode, &node, &path, depth);
+        if nid.is_none() {
+            let (first, len) = shape.span(&path, depth, block);
+            return Ok(Err(len - (block - first)));
+        }
+        node = store.nodes.child(nid, inode.nid, path.offsets[depth])?;
+    }
+    Ok(Ok(Pointer::new(inode, node, &path)))
+}
+
+/// The pointer of a file block; nodes that are missing are made, out of the operation's promise (at most 3).
+///
+/// # Errors
+/// The file can have no such block, no nid is free, a node on the way is damaged, or the device failed.
+pub fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Pointer> {
+    let shape = inode.state.read().record.shape();
+    let path = shape.locate(block).ok_or(cairn_vfs::Error::TooLarge)?;
+    let mut node = own_node(op.store, inode)?;
+    for depth in 1..=path.depth {
+        let nid = child_at(inode, &node, &path, depth);
+        node = if nid.is_none() {
+            make_node(op, inode, &node, &path, depth)?
+        } else {
+            op.store.nodes.child(nid, inode.nid, path.offsets[depth])?
+        };
+    }
+    Ok(Pointer::new(inode, node, &path))
+}
+
+/// The node of the inode itself.
+///
+/// # Errors
+/// There is none any more, it is damaged, or the device failed.
+pub fn own_node(store: &Store, inode: &Inode) -> Result<Arc<Node>> {
+    Ok(store.nodes.inode(inode.nid)?.ok_or(cairn_vfs::Error::Stale)?)
+}
+
+fn child_at(inode: &Inode, parent: &Arc<Node>, path: &NodePath, depth: usize) -> Nid {
+    let slot = usize::from(path.slots[depth - 1]);
+    match depth {
+        1 => inode.state.read().record.nids[slot],
+        _ => node::child(&parent.image(), slot),
+    }
+}
+
+fn make_node(
+    op: &mut Op<'_>,
+    inode: &Arc<Inode>,
+    parent: &Arc<Node>,
+    path: &NodePath,
+    depth: usize,
+) -> Result<Arc<Node>> {
+    let made = new_node(op, inode, path.offsets[depth])?;
+    let slot = usize::from(path.slots[depth - 1]);
+    if depth == 1 {
+        let mut state = inode.state.write();
+        state.record.nids[slot] = made.nid();
+        inode.touch(op.volume, &mut state);
+    } else {
+        node::set_child(&mut parent.modify(), slot, made.nid());
+    }
+    Ok(made)
+}
+
+/// A new node at an offset of the inode's tree, counted; the caller points to it.
+///
+/// # Errors
+/// No nid is free, or the NAT cannot be read.
+pub fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<Node>> {
+    let nid = op.store.nat.allocate()?;
+    let owner = owner_of(inode);
+    let made = op.store.nodes.create(nid, inode.nid, offset, owner, &mut op.promise);
+    let made = made.inspect_err(|_| op.store.nat.give_back(nid))?;
+    count_blocks(op, inode, 1);
+    Ok(made)
+}
+
+/// Gives a node back that nothing points to any more.
+///
+/// # Errors
+/// It is damaged, or the device failed.
+pub fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
+    op.store.nodes.remove(nid)?;
+    count_blocks(op, inode, -1);
+    Ok(())
+}
+
+/// Which logs the inode's nodes go to.
+#[must_use]
+pub fn owner_of(inode: &Inode) -> Owner {
+    match inode.kind {
+        cairn_vfs::FileKind::Directory => Owner::Directory,
+        _ => Owner::Other,
+    }
+}

@@ -1,0 +1,150 @@
+//! Cutting a node tree off: blocks and nodes from a file block on are given back, from the end, a piece an operation.
+//!
+//! Each piece leaves a tree in order, so a checkpoint may come between two of them; whoever needs the whole cut to survive a
+//! crash puts the inode among the orphans first, or has lowered its size.
+
+use std::sync::Arc;
+
+use super::Inode;
+use super::tree::{self, Pointer};
+use crate::error::Result;
+use crate::format::node::{self, POINTERS};
+use crate::format::path::{NodeKind, TreeShape};
+use crate::format::{BlockAddr, Nid};
+use crate::node::Node;
+use crate::op::Op;
+use crate::volume::Volume;
+
+/// Direct nodes emptied in one operation.
+const NODES_A_PIECE: u32 = 16;
+
+/// Gives back everything from `from` on (a file block), in operations of its own. The caller holds what guards the tree's
+/// shape, and is *not* inside the gate.
+///
+/// # Errors
+/// A node is damaged (what stands below it stays in use), or the device failed.
+pub fn cut(volume: &Volume, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    while !volume.change(0, |op| cut_piece(op, inode, from))? {}
+    Ok(())
+}
+
+/// A bounded part of [`cut`]; true if it was the last one.
+///
+/// # Errors
+/// As [`cut`].
+pub fn cut_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
+    let mut cutter = Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
+    // The inode's nids from the last one on: the tree shrinks from its end.
+    for slot in (0..5_usize).rev() {
+        let nid = inode.state.read().record.nids[slot];
+        if nid.is_none() {
+            continue;
+        }
+        let offset = [1, 2, 3, 4 + POINTERS as u32, 5 + 2 * POINTERS as u32][slot];
+        match cutter.subtree(nid, offset)? {
+            Cut::Gone => {
+                let mut state = inode.state.write();
+                state.record.nids[slot] = Nid::NONE;
+                inode.touch(cutter.op.volume, &mut state);
+            }
+            Cut::Kept => {}
+            Cut::Unfinished => return Ok(false),
+        }
+    }
+    let own = u64::from(cutter.shape.inode_slots);
+    if from < own {
+        cutter.inode_pointers()?;
+    }
+    Ok(true)
+}
+
+enum Cut {
+    /// Nothing is left of it: the node has been given back.
+    Gone,
+    /// What stands before the cut stays.
+    Kept,
+    /// The piece is full.
+    Unfinished,
+}
+
+struct Cutter<'a, 'v> {
+    op: &'a mut Op<'v>,
+    inode: &'a Arc<Inode>,
+    from: u64,
+    shape: TreeShape,
+    /// Direct nodes that may still be emptied in this operation.
+    budget: u32,
+}
+
+impl Cutter<'_, '_> {
+    fn subtree(&mut self, nid: Nid, offset: u32) -> Result<Cut> {
+        let node = self.op.store.nodes.child(nid, self.inode.nid, offset)?;
+        match node.kind() {
+            NodeKind::Indirect | NodeKind::DoubleIndirect => self.indirect(&node),
+            _ => self.direct(&node),
+        }
+    }
+
+    /// Children from the last one on.
+    fn indirect(&mut self, node: &Arc<Node>) -> Result<Cut> {
+        let step = if node.kind() == NodeKind::DoubleIndirect { POINTERS as u32 + 1 } else { 1 };
+        let mut kept = false;
+        for slot in (0..POINTERS).rev() {
+            let nid = node::child(&node.image(), slot);
+            if nid.is_none() {
+                continue;
+            }
+            let offset = node.offset() + 1 + slot as u32 * step;
+            match self.subtree(nid, offset)? {
+                Cut::Gone => node::set_child(&mut node.modify(), slot, Nid::NONE),
+                Cut::Kept => {
+                    // All before it stands before the cut, too.
+                    kept = true;
+                    break;
+                }
+                Cut::Unfinished => return Ok(Cut::Unfinished),
+            }
+        }
+        self.end_of(node, kept)
+    }
+
+    fn direct(&mut self, node: &Arc<Node>) -> Result<Cut> {
+        let first = self.shape.first_block(node.offset()).unwrap_or(u64::MAX);
+        let last = first.saturating_add(self.shape.node_slots.into());
+        if last <= self.from {
+            return Ok(Cut::Kept);
+        }
+        if self.budget == 0 {
+            return Ok(Cut::Unfinished);
+        }
+        self.budget -= 1;
+        let keep = self.from.saturating_sub(first);
+        for block in (first + keep..last).rev() {
+            self.pointer(block)?;
+        }
+        self.end_of(node, keep > 0)
+    }
+
+    fn end_of(&mut self, node: &Arc<Node>, kept: bool) -> Result<Cut> {
+        if kept {
+            return Ok(Cut::Kept);
+        }
+        tree::remove_node(self.op, self.inode, node.nid())?;
+        Ok(Cut::Gone)
+    }
+
+    fn inode_pointers(&mut self) -> Result<()> {
+        for block in (self.from..u64::from(self.shape.inode_slots)).rev() {
+            self.pointer(block)?;
+        }
+        Ok(())
+    }
+
+    fn pointer(&mut self, block: u64) -> Result<()> {
+        let found: Option<Pointer> = tree::find(self.op.store, self.inode, block)?.ok();
+        if let Some(pointer) = found.filter(|pointer| pointer.get() != BlockAddr::NULL) {
+            pointer.free(self.op, self.inode)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! Operations that change the volume: space first, then room, then the gate.
+//!
+//! [`Volume::begin`] waits for whatever an operation may have to wait for (a checkpoint, cleaning), so it is called with no
+//! lock above the gate: `namespace` and `data` of inodes are below it, `state` is not. Inside an operation nobody waits for
+//! a checkpoint.
+
+use std::sync::Arc;
+
+use crate::checkpoint::Reason;
+use crate::error::{Error, Result};
+use crate::gate::Entered;
+use crate::space::{Pending, Promise, Room};
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// Dirty blocks in memory (nodes and entries) beyond which a checkpoint is written: 64 MiB.
+const MOST_DIRTY: u64 = 16_384;
+/// How often an operation has room made for it before it is told that there is none.
+const ATTEMPTS: u32 = 8;
+
+/// An operation under way. A checkpoint waits until it is dropped.
+pub struct Op<'v> {
+    /// The volume.
+    pub volume: &'v Volume,
+    /// Its write core.
+    pub store: &'v Store,
+    /// Blocks that it may take; the rest goes back at the end.
+    pub promise: Promise,
+    _entered: Entered<'v>,
+}
+
+impl Volume {
+    /// Begins an operation that takes at most `blocks` blocks (data and nodes).
+    ///
+    /// # Errors
+    /// No space; the volume is read-only or has stopped; a checkpoint that had to come first failed.
+    pub fn begin(&self, blocks: u64) -> Result<Op<'_>> {
+        self.check_writable()?;
+        let store: &Store = self.store()?;
+        self.make_room()?;
+        let promise = self.promise(blocks)?;
+        let entered = store.gate.enter()?;
+        Ok(Op { volume: self, store, promise, _entered: entered })
+    }
+
+    /// Runs one operation. Whatever fails in it but an answer that every filesystem gives has left it half done: it stops
+    /// the volume.
+    ///
+    /// # Errors
+    /// As [`Volume::begin`], and those of `work`.
+    pub fn change<T>(&self, blocks: u64, work: impl FnOnce(&mut Op<'_>) -> Result<T>) -> Result<T> {
+        let mut op = self.begin(blocks)?;
+        let outcome = work(&mut op);
+        if let Err(error) = &outcome {
+            if !matches!(error, Error::Vfs(_)) {
+                op.store.gate.stop(&format!("stopped after an error: {error}"));
+            }
+        }
+        outcome
+    }
+
+    /// Begins an operation that was promised its blocks, inside [`crate::gate::Gate::data`]: waits for nothing.
+    ///
+    /// # Errors
+    /// The volume has stopped.
+    pub fn enter_with(&self, promise: Promise) -> Result<Op<'_>> {
+        let store: &Store = self.store()?;
+        let entered = store.gate.enter()?;
+        Ok(Op { volume: self, store, promise, _entered: entered })
+    }
+
+    fn promise(&self, blocks: u64) -> Result<Promise> {
+        self.store()?.space.reserve(blocks)
+    }
+
+    /// Sees to it that there are free sections for what is dirty, and not too much of it.
+    fn make_room(&self) -> Result<()> {
+        let store = self.store()?;
+        for _ in 0..ATTEMPTS {
+            let pending = self.pending();
+            store.segments.set_reuse_below(store.space.reuse_below(pending));
+            let short = store.space.room(store.segments.free_sections(), pending) != Room::Enough;
+            if pending.nodes + pending.dentries > MOST_DIRTY {
+                store.checkpoints.write(Reason::Memory)?;
+            } else if short && (store.segments.prefree_segments() > 0 || pending.nodes + pending.dentries > 0) {
+                // What was freed is free for use only after a checkpoint.
+                store.checkpoints.write(Reason::Cleaning)?;
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What will take new places at the next checkpoint.
+    #[must_use]
+    pub fn pending(&self) -> Pending {
+        let nodes = self.store.as_ref().map_or(0, |store| store.nodes.dirty_count() as u64);
+        let dentries = self.dirty_entries.load(std::sync::atomic::Ordering::Relaxed);
+        Pending { nodes, dentries, inodes: self.dirty.len() as u64, data: 0 }
+    }
+
+    /// The write core.
+    ///
+    /// # Errors
+    /// The volume is only read.
+    pub fn store(&self) -> Result<&Arc<Store>> {
+        self.store.as_ref().ok_or_else(|| self.refuse_write())
+    }
+
+    /// Fails if nothing may be written, with the reason.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.read_only_reason().is_some() { Err(self.refuse_write()) } else { Ok(()) }
+    }
+
+    /// Writes a checkpoint if anything is dirty.
+    ///
+    /// # Errors
+    /// The volume is read-only or has stopped, or stops now.
+    pub fn checkpoint(&self, reason: Reason) -> Result<bool> {
+        self.check_writable()?;
+        self.store()?.checkpoints.write(reason)
+    }
+}
