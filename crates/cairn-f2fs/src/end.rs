@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cairn_cache::writeback::WritebackMode;
+
 use crate::checkpoint::Reason;
 use crate::error::Result;
-use crate::inode::{Inode, delete};
+use crate::inode::{Inode, delete, sync};
 use crate::volume::Volume;
 
 impl Volume {
@@ -19,7 +21,25 @@ impl Volume {
         if self.read_only.lock().is_some() {
             return Ok(());
         }
+        self.write_data()?;
         self.checkpoint(Reason::Sync).map(drop)
+    }
+
+    /// Writes back the dirty data of all files, and waits. Call it with no lock held.
+    ///
+    /// # Errors
+    /// That of the first write that failed.
+    pub fn write_data(&self) -> Result<()> {
+        let mut dirty: Vec<Arc<Inode>> = Vec::new();
+        self.inodes.for_each(|_, inode| {
+            if inode.cache.has_dirty() {
+                dirty.push(inode.clone());
+            }
+        });
+        dirty.iter().try_for_each(|inode| {
+            let _data = inode.data.read();
+            sync::write_back(self, inode, 0..u64::MAX, WritebackMode::Sync)
+        })
     }
 
     /// Ends the mount: unlinked files are deleted, everything is written, the checkpoint is marked as a clean end.
@@ -53,6 +73,7 @@ impl Volume {
             }
         });
         nameless.iter().try_for_each(|inode| delete::delete(self, inode))?;
+        self.write_data()?;
         self.checkpoint(Reason::Umount).map(drop)
     }
 

@@ -16,6 +16,7 @@ pub mod end;
 pub mod error;
 pub mod flush;
 pub mod format;
+pub mod fsync;
 pub mod gate;
 pub mod info;
 pub mod inode;

@@ -197,7 +197,8 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     }
     let daemon = Arc::new(CheckpointDaemon::new(volume, options_interval(volume)));
     let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);
-    volume.daemons.lock().push(handle);
+    let daemons = [handle, volume.pages.start_writeback(), volume.pages.start_readahead()];
+    volume.daemons.lock().extend(daemons);
     Ok(())
 }
 

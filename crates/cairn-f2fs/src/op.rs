@@ -51,11 +51,7 @@ impl Volume {
     pub fn change<T>(&self, blocks: u64, work: impl FnOnce(&mut Op<'_>) -> Result<T>) -> Result<T> {
         let mut op = self.begin(blocks)?;
         let outcome = work(&mut op);
-        if let Err(error) = &outcome {
-            if !matches!(error, Error::Vfs(_)) {
-                op.store.gate.stop(&format!("stopped after an error: {error}"));
-            }
-        }
+        self.stop_after(&outcome);
         outcome
     }
 
@@ -67,6 +63,24 @@ impl Volume {
         let store: &Store = self.store()?;
         let entered = store.gate.enter()?;
         Ok(Op { volume: self, store, promise, _entered: entered })
+    }
+
+    /// Sees to it that data can be placed: before inode data is written, with [`crate::gate::Gate::data`] not yet held.
+    ///
+    /// # Errors
+    /// As [`Volume::begin`].
+    pub fn room(&self) -> Result<()> {
+        self.check_writable()?;
+        self.make_room()
+    }
+
+    /// An operation that failed with anything but an answer that every filesystem gives is half done: it stops the volume.
+    pub fn stop_after<T>(&self, outcome: &Result<T>) {
+        if let (Err(error), Some(store)) = (outcome, &self.store) {
+            if !matches!(error, Error::Vfs(_)) {
+                store.gate.stop(&format!("stopped after an error: {error}"));
+            }
+        }
     }
 
     fn promise(&self, blocks: u64) -> Result<Promise> {

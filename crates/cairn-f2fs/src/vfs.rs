@@ -13,8 +13,8 @@ use cairn_vfs::{
 use crate::corrupt::Corrupt;
 use crate::dir::{lookup, readdir};
 use crate::format::units::Nid;
-use crate::inode::{Inode, attributes, data, symlink};
-use crate::{F2fs, xattr};
+use crate::inode::{Inode, attributes, data, preallocate, symlink, write};
+use crate::{F2fs, fsync, xattr};
 
 impl F2fs {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
@@ -128,24 +128,23 @@ impl FileSystem for F2fs {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-        Ok(data::read(&self.volume, &*self.inode(ino)?, offset, buf, flags)?)
+        Ok(data::read(&self.volume, &self.inode(ino)?, offset, buf, flags)?)
     }
 
-    fn write(&self, _: Ino, _: u64, _: &[u8], _: IoFlags) -> Result<usize> {
-        self.refuse()
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+        Ok(write::write(&self.volume, &self.inode(ino)?, offset, data, flags)?)
     }
 
-    fn fsync(&self, ino: Ino, _handle: u64, _data_only: bool) -> Result<()> {
-        let _inode = self.inode(ino)?;
-        Ok(self.volume.sync()?)
+    fn fsync(&self, ino: Ino, _handle: u64, data_only: bool) -> Result<()> {
+        Ok(fsync::fsync(&self.volume, &self.inode(ino)?, data_only)?)
     }
 
-    fn allocate(&self, _: Ino, _: AllocateMode, _: u64, _: u64) -> Result<()> {
-        self.refuse()
+    fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        Ok(preallocate::allocate(&self.volume, &self.inode(ino)?, mode, offset, len)?)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        Ok(data::seek(&self.volume, &*self.inode(ino)?, offset, what)?)
+        Ok(data::seek(&self.volume, &self.inode(ino)?, offset, what)?)
     }
 
     fn extents(
@@ -156,11 +155,12 @@ impl FileSystem for F2fs {
         _sync: bool,
         emit: &mut dyn FnMut(FileExtent) -> bool,
     ) -> Result<()> {
-        Ok(data::extents(&self.volume, &*self.inode(ino)?, offset, len, emit)?)
+        Ok(data::extents(&self.volume, &self.inode(ino)?, offset, len, emit)?)
     }
 
-    fn copy_range(&self, _: Ino, _: u64, _: Ino, _: u64, _: u64) -> Result<u64> {
-        self.refuse()
+    fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
+        let (from, to) = (self.inode(from)?, self.inode(to)?);
+        Ok(write::copy_range(&self.volume, &from, from_offset, &to, to_offset, len)?)
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::format::units::{BLOCK_SIZE, NAME_MAX, Nid};
+use crate::fsync::Fsyncs;
 use crate::inode::Inode;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
@@ -70,6 +71,10 @@ pub struct Volume {
     /// Why nothing is written now, although it could be or could have been.
     pub(crate) read_only: Mutex<Option<Arc<str>>>,
     pub(crate) closed: AtomicBool,
+    /// What fsyncs share.
+    pub fsyncs: Fsyncs,
+    /// A checkpoint's version, and the blocks placed until somebody first looked after it.
+    pub(crate) placed: Mutex<(u64, u64)>,
 }
 
 /// What [`Volume::new`] wires together.
@@ -109,6 +114,8 @@ impl Volume {
             daemons: Mutex::new(Rank::LEAF, Vec::new()),
             read_only: Mutex::new(Rank::LEAF, read_only),
             closed: AtomicBool::new(false),
+            fsyncs: Fsyncs::default(),
+            placed: Mutex::new(Rank::LEAF, (0, 0)),
         }
     }
 

@@ -1,11 +1,15 @@
 //! Reading file contents.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, Place, Run};
+use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 
-use super::Inode;
 use super::mapper::InodeMapper;
+use super::{Inode, sync};
 use crate::compress;
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
@@ -30,7 +34,7 @@ fn regular(inode: &Inode) -> Result<()> {
 ///
 /// # Errors
 /// It is no regular file, it is encrypted or damaged, or the device failed.
-pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+pub fn read(volume: &Volume, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
     regular(inode)?;
     inode.check_readable(volume)?;
     let _data = inode.data.read();
@@ -45,12 +49,25 @@ pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8], flags: 
     if inode.record().cluster_blocks().is_some() {
         return compress::read(volume, inode, size, offset, buf);
     }
+    if flags.contains(IoFlags::DIRECT) {
+        let end = offset.saturating_add(buf.len() as u64).div_ceil(BLOCK_BYTES);
+        write_back(volume, inode, offset / BLOCK_BYTES..end)?;
+    }
+    let _reading = volume.store.as_ref().map(|store| store.gate.reading());
     let mapper = InodeMapper::new(volume, inode);
     Ok(if flags.contains(IoFlags::DIRECT) {
         inode.cache.direct_read(&mapper, size, offset, buf)?
     } else {
         inode.cache.read(&mapper, size, offset, buf)?
     })
+}
+
+/// What is dirty goes to the device: before somebody looks there. Nothing is dirty on a volume that is only read.
+fn write_back(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
+    if volume.read_only_reason().is_some() {
+        return Ok(());
+    }
+    sync::write_back(volume, inode, blocks, WritebackMode::Sync)
 }
 
 /// Copies from `offset` on; returns the bytes copied.
@@ -77,7 +94,7 @@ pub fn inline_contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// [`VfsError::NoData`] behind the last data; the node tree is damaged, or the device failed.
-pub fn seek(volume: &Volume, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+pub fn seek(volume: &Volume, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size {
@@ -105,8 +122,16 @@ fn classify(volume: &Volume, inode: &Inode, block: u64, end: u64, step: u64) -> 
     }
     let len = if step > 1 { step - block % step } else { end - block };
     let mapping = InodeMapper::new(volume, inode).lookup(Run { start: FileBlock(block), len })?;
-    let next = block.saturating_add(mapping.run.len);
-    Ok((!matches!(mapping.place, Place::Hole), next))
+    let next = block.saturating_add(mapping.run.len).min(end);
+    if mapping.place != Place::Hole {
+        return Ok((true, next));
+    }
+    // What was written and has no address yet is data.
+    Ok(match inode.cache.dirty_ranges(block..next).first() {
+        Some(run) if run.start.get() <= block => (true, run.start.get() + run.len),
+        Some(run) => (false, run.start.get()),
+        None => (false, next),
+    })
 }
 
 /// `FIEMAP`.
@@ -115,7 +140,7 @@ fn classify(volume: &Volume, inode: &Inode, block: u64, end: u64, step: u64) -> 
 /// The node tree is damaged, or the device failed.
 pub fn extents(
     volume: &Volume,
-    inode: &Inode,
+    inode: &Arc<Inode>,
     offset: u64,
     len: u64,
     emit: &mut dyn FnMut(FileExtent) -> bool,
@@ -129,6 +154,7 @@ pub fn extents(
         }
         return Ok(());
     }
+    write_back(volume, inode, 0..u64::MAX)?;
     let step: u64 = inode.record().cluster_blocks().unwrap_or(1).into();
     let blocks = size.div_ceil(BLOCK_BYTES);
     let end = offset.saturating_add(len).div_ceil(BLOCK_BYTES).min(blocks);

@@ -11,9 +11,14 @@ pub mod attributes;
 pub mod data;
 pub mod delete;
 pub mod mapper;
+pub mod preallocate;
+pub mod resize;
 pub mod symlink;
+pub mod sync;
 pub mod tree;
 pub mod truncate;
+pub mod write;
+pub mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,6 +72,8 @@ pub struct Inode {
     pub entries: DirCache,
     /// Open handles.
     pub opens: AtomicU64,
+    /// For the next fsync.
+    pub sync: sync::SyncState,
 }
 
 impl Inode {
@@ -96,6 +103,7 @@ impl Inode {
             state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
             entries: DirCache::default(),
             opens: AtomicU64::new(0),
+            sync: sync::SyncState::new(order),
         }
     }
 

@@ -92,6 +92,13 @@ impl Pointer {
         (0..count).zip(words).map(swap).collect()
     }
 
+    /// Makes it and the next `count` pointers holes. Returns what they said.
+    fn clear_run(&self, count: u32) -> Vec<BlockAddr> {
+        let old = self.get_run(count);
+        self.node.modify()[self.at..self.at + 4 * old.len()].fill(0);
+        old
+    }
+
     /// Turns the holes among it and the next `count` pointers into blocks without an address. Returns how many those were.
     #[must_use]
     pub fn fill_run(&self, count: u32) -> u32 {
@@ -152,6 +159,27 @@ impl Pointer {
         count_blocks(op, inode, -1);
         Ok(true)
     }
+}
+
+/// Gives back the blocks of the first `count` pointers from this one on.
+///
+/// # Errors
+/// One was not in use: the volume is damaged.
+pub fn free_run(op: &Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, count: u32) -> Result<()> {
+    if pointer.get_run(count).iter().all(|addr| *addr == BlockAddr::NULL) {
+        return Ok(());
+    }
+    let old = pointer.clear_run(count);
+    let mut freed = 0;
+    for addr in old.into_iter().filter(|addr| *addr != BlockAddr::NULL) {
+        if addr.is_address() {
+            op.store.segments.invalidate(addr)?;
+        }
+        freed += 1;
+    }
+    op.store.space.release(freed);
+    count_blocks(op, inode, -freed.cast_signed());
+    Ok(())
 }
 
 /// Adds blocks to an inode's count, or takes them off.
@@ -253,6 +281,7 @@ pub fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<
 /// It is damaged, or the device failed.
 pub fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
     op.store.nodes.remove(nid)?;
+    inode.sync.note_shrunk(op.store.checkpoints.version());
     count_blocks(op, inode, -1);
     Ok(())
 }

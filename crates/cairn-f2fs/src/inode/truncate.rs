@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use super::Inode;
-use super::tree::{self, Pointer};
+use super::tree;
 use crate::error::Result;
+use crate::format::Nid;
 use crate::format::node::{self, POINTERS};
 use crate::format::path::{NodeKind, TreeShape};
-use crate::format::{BlockAddr, Nid};
 use crate::node::Node;
 use crate::op::Op;
 use crate::volume::Volume;
@@ -119,9 +119,7 @@ impl Cutter<'_, '_> {
         }
         self.budget -= 1;
         let keep = self.from.saturating_sub(first);
-        for block in (first + keep..last).rev() {
-            self.pointer(block)?;
-        }
+        self.pointers(first + keep..last)?;
         self.end_of(node, keep > 0)
     }
 
@@ -134,16 +132,14 @@ impl Cutter<'_, '_> {
     }
 
     fn inode_pointers(&mut self) -> Result<()> {
-        for block in (self.from..u64::from(self.shape.inode_slots)).rev() {
-            self.pointer(block)?;
-        }
-        Ok(())
+        self.pointers(self.from..u64::from(self.shape.inode_slots))
     }
 
-    fn pointer(&mut self, block: u64) -> Result<()> {
-        let found: Option<Pointer> = tree::find(self.op.store, self.inode, block)?.ok();
-        if let Some(pointer) = found.filter(|pointer| pointer.get() != BlockAddr::NULL) {
-            pointer.free(self.op, self.inode)?;
+    /// Pointers of one node.
+    fn pointers(&mut self, blocks: std::ops::Range<u64>) -> Result<()> {
+        if let Ok(pointer) = tree::find(self.op.store, self.inode, blocks.start)? {
+            let count = u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX).min(pointer.rest);
+            tree::free_run(self.op, self.inode, &pointer, count)?;
         }
         Ok(())
     }

@@ -113,7 +113,23 @@ impl Nat {
         Ok((!entry.is_free()).then_some(entry.block_addr))
     }
 
+    /// Does the last checkpoint know a node of this nid?
+    ///
+    /// # Errors
+    /// As [`Nat::lookup`].
+    pub fn is_committed(&self, nid: Nid) -> Result<bool> {
+        if !self.layout.is_nid(nid) || nid < Nid::ROOT {
+            return Ok(false);
+        }
+        Ok(!self.entry_of(nid, |state| state.journal.get(&nid).copied())?.is_free())
+    }
+
     fn entry(&self, nid: Nid) -> Result<NatEntry> {
+        self.entry_of(nid, |state| state.known(nid))
+    }
+
+    /// The entry as `known` has it, or else the NAT block.
+    fn entry_of(&self, nid: Nid, known: impl Fn(&State) -> Option<NatEntry>) -> Result<NatEntry> {
         if !self.layout.is_nid(nid) {
             return Err(Corrupt::Nat { nid, what: "there is no such nid", value: nid.get().into() }.into());
         }
@@ -121,7 +137,7 @@ impl Nat {
         loop {
             let (side, generation) = {
                 let state = self.state.lock();
-                if let Some(entry) = state.known(nid) {
+                if let Some(entry) = known(&state) {
                     return Ok(entry);
                 }
                 (state.side(block), state.generation)

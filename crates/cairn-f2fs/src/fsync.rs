@@ -1,0 +1,206 @@
+//! Making one file durable: its data, then its nodes where roll-forward finds them, then one flush. A checkpoint only where
+//! Linux needs one, too.
+
+use std::sync::Arc;
+
+use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+use cairn_base::stats::Counter;
+use cairn_block::BlockDevice;
+use cairn_cache::writeback::WritebackMode;
+use cairn_vfs::FileKind;
+
+use crate::checkpoint::Reason;
+use crate::error::Result;
+use crate::format::inode::{Advise, Inode as Record};
+use crate::inode::{Inode, sync};
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// What fsyncs of a volume share and count.
+pub struct Fsyncs {
+    flushes: Mutex<Flushes>,
+    done: Condvar,
+    /// Counters.
+    pub stats: FsyncStats,
+}
+
+/// What fsyncs did.
+#[derive(Debug, Default)]
+pub struct FsyncStats {
+    /// Calls.
+    pub calls: Counter,
+    /// Served by nodes for roll-forward.
+    pub nodes: Counter,
+    /// Served by a checkpoint.
+    pub checkpoints: Counter,
+    /// Served by a flush alone, or nothing.
+    pub data_only: Counter,
+    /// Flushes of the device.
+    pub flushes: Counter,
+    /// Fsyncs that another one's flush served.
+    pub flushes_shared: Counter,
+}
+
+#[derive(Default)]
+struct Flushes {
+    /// Flushes begun.
+    begun: u64,
+    /// The last one that ended, and the failed ones are not among them.
+    ended: u64,
+    running: bool,
+}
+
+impl Default for Fsyncs {
+    fn default() -> Self {
+        let flushes = Mutex::new(Rank::LEAF, Flushes::default());
+        Self { flushes, done: Condvar::new(), stats: FsyncStats::default() }
+    }
+}
+
+impl Fsyncs {
+    /// Flushes the device, or waits for a flush that somebody else begins from now on.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn flush(&self, device: &dyn BlockDevice) -> Result<()> {
+        let mine = {
+            let mut state = self.flushes.lock();
+            let wanted = state.begun + 1;
+            while state.running && state.ended < wanted {
+                self.done.wait(&mut state);
+            }
+            if state.ended >= wanted {
+                self.stats.flushes_shared.add(1);
+                return Ok(());
+            }
+            state.begun += 1;
+            state.running = true;
+            state.begun
+        };
+        self.stats.flushes.add(1);
+        let outcome = device.flush();
+        let mut state = self.flushes.lock();
+        state.running = false;
+        if outcome.is_ok() {
+            state.ended = mine;
+        }
+        drop(state);
+        self.done.notify_all();
+        Ok(outcome?)
+    }
+}
+
+/// `fsync` and `fdatasync` of one inode.
+///
+/// # Errors
+/// A write failed, also one in the background since the last fsync; or the volume has stopped.
+pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+    let Some(store) = &volume.store else { return Ok(()) };
+    store.gate.check()?;
+    volume.fsyncs.stats.calls.add(1);
+    if inode.kind == FileKind::Regular {
+        let _data = inode.data.read();
+        sync::write_back(volume, inode, 0..u64::MAX, WritebackMode::Sync)?;
+    }
+    if inode.state.read().deleted {
+        return Ok(());
+    }
+    if must_checkpoint(volume, store, inode)? {
+        return checkpoint(volume, store, inode);
+    }
+    volume.room()?;
+    let wrote = {
+        let _order = inode.sync.order.lock();
+        write_nodes(volume, store, inode, data_only)?
+    };
+    let unflushed = inode.sync.take_unflushed();
+    if wrote || unflushed {
+        volume.fsyncs.flush(&*store.device).inspect_err(|_| inode.sync.note_written())?;
+    }
+    Ok(())
+}
+
+fn checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<()> {
+    volume.fsyncs.stats.checkpoints.add(1);
+    let unflushed = inode.sync.take_unflushed();
+    let written = store.checkpoints.write(Reason::Fsync).inspect_err(|_| inode.sync.note_written())?;
+    if unflushed && !written {
+        volume.fsyncs.flush(&*store.device).inspect_err(|_| inode.sync.note_written())?;
+    }
+    Ok(())
+}
+
+/// Writes what roll-forward needs; true if anything was.
+fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<bool> {
+    let _inside = store.gate.enter()?;
+    let version = store.checkpoints.version();
+    let known = store.nat.is_committed(inode.nid)?;
+    let first = !known && !inode.sync.is_fsynced_after(version);
+    if !data_only || first || !only_times_differ(volume, store, inode)? {
+        inode.store(volume)?;
+    }
+    let nodes = store.nodes.marked(inode.nid, first);
+    if nodes.is_empty() {
+        volume.fsyncs.stats.data_only.add(1);
+        return Ok(false);
+    }
+    let outcome = store.nodes.write(&nodes);
+    if let Err(error) = &outcome {
+        // The NAT names blocks that may not have been written.
+        store.gate.stop(&format!("node blocks could not be written: {error}"));
+    }
+    outcome?;
+    inode.sync.note_fsynced(version);
+    volume.fsyncs.stats.nodes.add(1);
+    Ok(true)
+}
+
+/// Does the inode's node lack nothing but times?
+fn only_times_differ(volume: &Volume, store: &Store, inode: &Arc<Inode>) -> Result<bool> {
+    let Some(node) = store.nodes.inode(inode.nid)? else { return Ok(false) };
+    let mut stored = Record::decode(&node.image(), inode.nid, volume.layout.features)?;
+    let state = inode.state.read();
+    let record = &state.record;
+    (stored.atime, stored.mtime, stored.ctime) = (record.atime, record.mtime, record.ctime);
+    if let (Some(stored), Some(record)) = (&mut stored.extra, &record.extra) {
+        stored.inode_checksum = record.inode_checksum;
+    }
+    Ok(stored == *record)
+}
+
+/// Linux's list of what roll-forward cannot do.
+fn must_checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<bool> {
+    let version = store.checkpoints.version();
+    let (links, advise, pino, compressed) = {
+        let state = inode.state.read();
+        let record = &state.record;
+        (record.links, record.advise, record.pino, record.cluster_blocks().is_some())
+    };
+    if inode.kind != FileKind::Regular || links != 1 || compressed || advise.contains(Advise::LOST_PINO) {
+        return Ok(true);
+    }
+    // Nodes that have left the tree are still in the checkpoint's, and nothing in the chain says that they are gone.
+    if inode.sync.is_shrunk_after(version) || !volume.has_roll_forward_space(store) {
+        return Ok(true);
+    }
+    Ok(!store.nat.is_committed(pino)?)
+}
+
+impl Volume {
+    /// Roll-forward adds to the checkpoint's blocks what was written since, and takes nothing away first.
+    fn has_roll_forward_space(&self, store: &Store) -> bool {
+        let placed: u64 = store.segments.stats.placed.iter().map(Counter::get).sum();
+        let last = store.checkpoints.last();
+        let since = placed.saturating_sub(self.placed_at_checkpoint(last.version, placed));
+        last.valid_block_count + since < store.space.user_blocks()
+    }
+
+    /// Blocks placed before the last checkpoint, as far as anybody asked since.
+    fn placed_at_checkpoint(&self, version: u64, now: u64) -> u64 {
+        let mut seen = self.placed.lock();
+        if seen.0 != version {
+            *seen = (version, now);
+        }
+        seen.1
+    }
+}

@@ -1,0 +1,94 @@
+//! Changing the size of a file.
+//!
+//! On the device, bytes behind the end of a file in its last block are zero. Cutting writes that block to a *new* place,
+//! and the pointer to it, the size and the freed blocks change in one operation: a crash finds all of the old file or all
+//! of the new one.
+
+use std::sync::Arc;
+
+use cairn_cache::writeback::WritebackMode;
+use cairn_vfs::Error as VfsError;
+
+use super::write::{check, check_flags, max_size, modified, spill};
+use super::writer::{Policy, Writer, drop_hint};
+use super::{Inode, sync, tree, truncate};
+use crate::error::Result;
+use crate::format::inode::InlineFlags;
+use crate::format::units::BLOCK_BYTES;
+use crate::volume::Volume;
+
+/// `truncate(2)`, both ways.
+///
+/// # Errors
+/// The file cannot be written or would be too large, it is damaged, or the device failed.
+pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    check(volume, inode)?;
+    sync::adopt(volume, inode);
+    let _data = inode.data.write();
+    {
+        let state = inode.state.read();
+        check_flags(&state.record, false)?;
+        if size > max_size(&state.record) {
+            return Err(VfsError::TooLarge.into());
+        }
+    }
+    if inode.is_inline() {
+        if size <= inode.state.read().record.max_inline_data() as u64 {
+            return resize_inline(volume, inode, size);
+        }
+        spill(volume, inode)?;
+    }
+    let old = inode.size();
+    if size < old { shrink(volume, inode, old, size) } else { grow(volume, inode, old, size) }
+}
+
+fn resize_inline(volume: &Volume, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    volume.change(0, |op| {
+        let node = tree::own_node(op.store, inode)?;
+        let mut state = inode.state.write();
+        let room = state.record.inline_data_range();
+        let keep = usize::try_from(size.min(state.record.size)).expect("within a block");
+        node.modify()[room.start + keep..room.end].fill(0);
+        if size == 0 {
+            state.record.inline.remove(InlineFlags::DATA_EXIST);
+        }
+        state.record.size = size;
+        modified(volume, inode, &mut state);
+        Ok(())
+    })
+}
+
+/// The new end needs no blocks.
+pub(super) fn grow(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    volume.room()?;
+    let store = volume.store()?;
+    let inside = store.gate.data()?;
+    inode.cache.truncate(&Writer::new(volume, inode, &inside), old, size)?;
+    let _op = volume.enter_with(store.space.reserve(0)?)?;
+    let mut state = inode.state.write();
+    state.record.size = size.max(state.record.size);
+    modified(volume, inode, &mut state);
+    Ok(())
+}
+
+pub(super) fn shrink(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    volume.room()?;
+    let store = volume.store()?;
+    let inside = store.gate.data()?;
+    let mapper = Writer::with_policy(volume, inode, &inside, Policy::Elsewhere);
+    inode.cache.truncate(&mapper, old, size)?;
+    if !size.is_multiple_of(BLOCK_BYTES) {
+        inode.cache.write_back(&mapper, size - 1..size, size, WritebackMode::Sync)?;
+    }
+    drop_hint(volume, inode);
+    let mut op = volume.enter_with(store.space.reserve(0)?)?;
+    let done = (|| {
+        while !truncate::cut_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
+        let mut state = inode.state.write();
+        state.record.size = size;
+        modified(volume, inode, &mut state);
+        Ok(())
+    })();
+    volume.stop_after(&done);
+    done
+}

@@ -1,0 +1,195 @@
+//! What an inode remembers for its next fsync, and who writes it back in the background.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use cairn_base::FileBlock;
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_cache::file::CacheError;
+use cairn_cache::mapper::{MapError, Run};
+use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
+
+use super::Inode;
+use super::mapper::InodeMapper;
+use super::writer::{Policy, SMALL_FSYNC, Writer};
+use crate::error::Result;
+use crate::format::units::BLOCK_BYTES;
+use crate::volume::Volume;
+
+/// Blocks written back at once: between two pieces a checkpoint or cleaning may come.
+const PIECE: u64 = 1024;
+/// One fsync of an inode at a time: after inode.data, before the gate.
+const ORDER: Rank = Rank(220);
+/// No version.
+const NEVER: u64 = u64::MAX;
+
+/// See the module.
+pub struct SyncState {
+    /// Held by the fsync that writes the inode's nodes.
+    pub(crate) order: Mutex<()>,
+    /// Data or nodes reached the device since it was last flushed for this inode.
+    unflushed: AtomicBool,
+    /// The checkpoint behind which roll-forward finds the inode.
+    fsynced_after: AtomicU64,
+    /// The checkpoint since which nodes were taken out of the tree, which roll-forward would not notice.
+    shrunk_after: AtomicU64,
+    flusher: OnceLock<Arc<Flusher>>,
+}
+
+impl SyncState {
+    /// Of an inode that was just read or made.
+    #[must_use]
+    pub fn new(nid: u64) -> Self {
+        Self {
+            order: Mutex::new_ordered(ORDER, nid, ()),
+            unflushed: AtomicBool::new(false),
+            fsynced_after: AtomicU64::new(NEVER),
+            shrunk_after: AtomicU64::new(NEVER),
+            flusher: OnceLock::new(),
+        }
+    }
+
+    /// Something was written that the next fsync must see flushed.
+    pub fn note_written(&self) {
+        self.unflushed.store(true, Ordering::Release);
+    }
+
+    /// Takes the mark of [`SyncState::note_written`].
+    pub fn take_unflushed(&self) -> bool {
+        self.unflushed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Roll-forward from checkpoint `version` on finds the inode.
+    pub fn note_fsynced(&self, version: u64) {
+        self.fsynced_after.store(version, Ordering::Release);
+    }
+
+    /// Was it fsynced after checkpoint `version`?
+    #[must_use]
+    pub fn is_fsynced_after(&self, version: u64) -> bool {
+        self.fsynced_after.load(Ordering::Acquire) == version
+    }
+
+    /// A node has left the tree after checkpoint `version`.
+    pub fn note_shrunk(&self, version: u64) {
+        self.shrunk_after.store(version, Ordering::Release);
+    }
+
+    /// Has a node left the tree after checkpoint `version`?
+    #[must_use]
+    pub fn is_shrunk_after(&self, version: u64) -> bool {
+        self.shrunk_after.load(Ordering::Acquire) == version
+    }
+}
+
+/// Data of the inode is on its way to the device.
+pub fn note_data(inode: &Inode) {
+    inode.sync.note_written();
+}
+
+struct Flusher {
+    volume: Weak<Volume>,
+    inode: Weak<Inode>,
+}
+
+/// Makes the volume's write-back know the inode: before its first write.
+pub fn adopt(volume: &Arc<Volume>, inode: &Arc<Inode>) {
+    let mut first = false;
+    let flusher = inode.sync.flusher.get_or_init(|| {
+        first = true;
+        Arc::new(Flusher { volume: Arc::downgrade(volume), inode: Arc::downgrade(inode) })
+    });
+    if first {
+        let owner: Weak<dyn Flushable> = Arc::downgrade(&(flusher.clone() as Arc<dyn Flushable>));
+        inode.cache.set_owner(owner);
+    }
+}
+
+impl Flushable for Flusher {
+    fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
+        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else {
+            return Ok(Flushed::Written);
+        };
+        let data = match mode {
+            WritebackMode::Sync => Some(inode.data.read()),
+            WritebackMode::Background => inode.data.try_read(),
+        };
+        if data.is_none() {
+            return Ok(Flushed::Busy);
+        }
+        let outcome = write_back(&volume, &inode, 0..u64::MAX, mode);
+        drop(data);
+        outcome.map_err(MapError::from)?;
+        Ok(Flushed::Written)
+    }
+
+    fn read_ahead(&self, blocks: Range<u64>) {
+        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else { return };
+        let Some(_data) = inode.data.try_read() else { return };
+        let Ok(store) = volume.store() else { return };
+        let _reading = store.gate.reading();
+        inode.cache.read_ahead(&InodeMapper::new(&volume, &inode), inode.size(), blocks);
+    }
+}
+
+/// Writes the dirty data of a range of blocks, a piece at a time, with room made before each. Call it with inode.data held,
+/// shared or alone, outside the gate.
+///
+/// # Errors
+/// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data stays dirty.
+pub fn write_back(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
+    let runs = inode.cache.dirty_ranges(blocks.clone());
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let total: u64 = runs.iter().map(|run| run.len).sum();
+    let small = mode == WritebackMode::Sync && total <= SMALL_FSYNC;
+    let policy = if small { Policy::SmallFsync } else { Policy::Usual };
+    for piece in pieces(&runs) {
+        volume.room()?;
+        let inside = volume.store()?.gate.data()?;
+        let mapper = Writer::with_policy(volume, inode, &inside, policy);
+        let bytes = piece.start * BLOCK_BYTES..piece.end.saturating_mul(BLOCK_BYTES);
+        inode.cache.write_back(&mapper, bytes, inode.size(), mode)?;
+    }
+    if mode == WritebackMode::Sync {
+        inode.cache.wait_writeback(blocks);
+    }
+    Ok(())
+}
+
+/// Ranges of blocks with about [`PIECE`] dirty ones in each.
+fn pieces(runs: &[Run]) -> Vec<Range<u64>> {
+    let mut pieces: Vec<Range<u64>> = Vec::new();
+    let mut left = 0;
+    for run in runs {
+        let (mut at, end) = (run.start.get(), FileBlock(run.start.get() + run.len).get());
+        while at < end {
+            if left == 0 {
+                pieces.push(at..at);
+                left = PIECE;
+            }
+            let len = left.min(end - at);
+            at += len;
+            left -= len;
+            if let Some(piece) = pieces.last_mut() {
+                piece.end = at;
+            }
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_all_runs_and_are_bounded() {
+        let run = |start, len| Run { start: FileBlock(start), len };
+        assert_eq!(pieces(&[]), []);
+        assert_eq!(pieces(&[run(3, 5), run(100, 1019), run(9000, 1)]), [3..1119, 9000..9001]);
+        assert_eq!(pieces(&[run(0, 3000)]), [0..1024, 1024..2048, 2048..3000]);
+    }
+}
