@@ -4,7 +4,8 @@
 //!
 //! - at most **one** thread waits for the next request. The kernel wakes nobody in vain, and a lone caller is served by one thread;
 //! - it **looks** for the next request for a moment before it sleeps ([`Patience`]), as long as requests come faster than that;
-//! - another thread is called to wait in its place only when requests are queued up already, or this one may take long.
+//! - another thread is called to wait in its place only when requests are queued up already, or this one may take long and is not from
+//!   a lone caller (fsyncs of many callers must get together to share a commit).
 //!
 //! A [watch](Servers::watch) looks after the rest: requests that queue up behind one that turned out to take long. It ticks only while
 //! requests come.
@@ -28,7 +29,8 @@ use crate::wire::{BUFFER_SIZE, Device, Reply, Request};
 const MAX_THREADS: usize = 40;
 /// How often the watch looks.
 const TICK: Duration = Duration::from_millis(2);
-/// After requests were seen queued up, for how many further ones another thread is called before one that may take long.
+/// After requests were seen queued up, or of two callers, for how many further ones another thread is called before one that may
+/// take long.
 const CROWD: u32 = 64;
 
 #[derive(Default)]
@@ -41,6 +43,8 @@ struct State {
     quick: usize,
     /// Counts down from [`CROWD`].
     crowd: u32,
+    /// Thread that sent the last request.
+    caller: u32,
     /// The watch sleeps until the next request.
     dozing: bool,
     ended: bool,
@@ -116,12 +120,17 @@ impl Servers {
     }
 
     /// This thread has taken a request: another is called to wait if that is worth it.
-    fn take(self: &Arc<Self>, weight: Weight) {
+    fn take(self: &Arc<Self>, caller: u32, weight: Weight) {
         self.taken.fetch_add(1, Ordering::Relaxed);
         let queued = self.device.is_readable();
         let mut state = self.state.lock();
         state.waiting = false;
-        state.crowd = if queued { CROWD } else { state.crowd.saturating_sub(1) };
+        // Requests of the kernel's own (0) say nothing of who else is there.
+        let another = caller != 0 && caller != state.caller;
+        state.crowd = if queued || another { CROWD } else { state.crowd.saturating_sub(1) };
+        if another {
+            state.caller = caller;
+        }
         let call = match weight {
             Weight::Quick => {
                 state.quick += 1;
@@ -236,11 +245,11 @@ impl Server {
         let Some(request) = Request::parse(message) else {
             // The kernel sends none of that kind; nobody can be answered.
             tracing::error!("a malformed request of {} bytes", message.len());
-            servers.take(Weight::Quick);
+            servers.take(0, Weight::Quick);
             return servers.done(Weight::Quick);
         };
         let weight = Operations::weight(&request);
-        servers.take(weight);
+        servers.take(request.header.pid, weight);
         let reply = Reply::new(servers.device.clone(), request.header.unique);
         servers.operations.answer(request, reply);
         servers.done(weight);
