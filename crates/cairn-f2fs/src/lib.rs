@@ -8,6 +8,7 @@
 
 pub mod blocks;
 pub mod checkpoint;
+pub mod cleaning;
 pub mod compress;
 pub mod corrupt;
 pub mod dir;
@@ -22,6 +23,7 @@ pub mod info;
 pub mod inode;
 pub mod mkfs;
 pub mod mount;
+pub mod namespace;
 pub mod nat;
 pub mod node;
 pub mod op;

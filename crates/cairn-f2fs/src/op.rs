@@ -83,6 +83,18 @@ impl Volume {
         }
     }
 
+    /// Runs an operation that may need space; if there is none but a checkpoint may give some back (nids that were freed
+    /// since the last one), writes it and runs the operation once more.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.checkpoint(Reason::Cleaning)? => work(),
+            other => other,
+        }
+    }
+
     fn promise(&self, blocks: u64) -> Result<Promise> {
         self.store()?.space.reserve(blocks)
     }
@@ -93,14 +105,20 @@ impl Volume {
         for _ in 0..ATTEMPTS {
             let pending = self.pending();
             store.segments.set_reuse_below(store.space.reuse_below(pending));
-            let short = store.space.room(store.segments.free_sections(), pending) != Room::Enough;
             if pending.nodes + pending.dentries > MOST_DIRTY {
                 store.checkpoints.write(Reason::Memory)?;
-            } else if short && (store.segments.prefree_segments() > 0 || pending.nodes + pending.dentries > 0) {
-                // What was freed is free for use only after a checkpoint.
+                continue;
+            }
+            // "Tight" leaves the reserved sections alone: less than one section is pending.
+            if store.space.room(store.segments.free_sections(), pending) != Room::Short {
+                return Ok(());
+            }
+            let before = store.segments.free_sections();
+            self.clean(store.space.reserved_sections())?;
+            if store.segments.free_sections() <= before {
+                // Nothing to gain. What is dirty can at least no longer need more.
                 store.checkpoints.write(Reason::Cleaning)?;
-            } else {
-                break;
+                return Ok(());
             }
         }
         Ok(())

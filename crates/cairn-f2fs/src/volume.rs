@@ -16,6 +16,7 @@ use cairn_vfs::VolumeStats;
 use cairn_vfs::inode_table::InodeTable;
 
 use crate::checkpoint::Loaded;
+use crate::cleaning::Cleaner;
 use crate::compress::ClusterCache;
 use crate::dirty::DirtyInodes;
 use crate::error::{Error, Result};
@@ -71,6 +72,8 @@ pub struct Volume {
     /// Why nothing is written now, although it could be or could have been.
     pub(crate) read_only: Mutex<Option<Arc<str>>>,
     pub(crate) closed: AtomicBool,
+    /// Makes sections free.
+    pub cleaner: Cleaner,
     /// What fsyncs share.
     pub fsyncs: Fsyncs,
     /// A checkpoint's version, and the blocks placed until somebody first looked after it.
@@ -114,6 +117,7 @@ impl Volume {
             daemons: Mutex::new(Rank::LEAF, Vec::new()),
             read_only: Mutex::new(Rank::LEAF, read_only),
             closed: AtomicBool::new(false),
+            cleaner: Cleaner::default(),
             fsyncs: Fsyncs::default(),
             placed: Mutex::new(Rank::LEAF, (0, 0)),
         }

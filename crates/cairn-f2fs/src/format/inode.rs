@@ -508,6 +508,12 @@ impl Inode {
         BlockAddr(view(block).i_addr[(self.address_base() + slot) as usize].get())
     }
 
+    /// The byte in the block where a data pointer stands.
+    #[must_use]
+    pub fn data_pointer_at(&self, slot: u32) -> usize {
+        ADDR_AT + 4 * (self.address_base() + slot) as usize
+    }
+
     /// Sets a data pointer of the inode.
     ///
     /// # Panics
