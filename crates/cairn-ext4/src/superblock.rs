@@ -85,7 +85,7 @@ impl LiveSuperblock {
     pub fn mark(&self, parts: &Parts, mark: Mark, orphans_left: bool) -> Result<()> {
         let journaled = parts.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
         let orphan_file = parts.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
-        let now = crate::inode::attributes::timestamp(parts.runtime.now()).seconds;
+        let now = cairn_vfs::Timestamp::from(parts.runtime.now()).seconds;
         let (low, high) = split_time(now);
         let (free_blocks, free_inodes) = (parts.groups.free_blocks_total(), parts.groups.free_inodes_total());
         self.change_directly(parts, |superblock| {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Daemon, Progress};
 use cairn_block::{BlockDevice, Bytes, Durability};
+use cairn_vfs::FileKind;
 
 use crate::blocks::Writes;
 use crate::checkpoint::{Hook, Reason};
@@ -57,9 +58,11 @@ fn write_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, writes: &mu
         pointers.push(found.expect("a changed block of a directory has a pointer"));
     }
     let owners: Vec<segment::Owner> = pointers.iter().map(tree::Pointer::owner).collect();
+    // Targets of symbolic links wait here, too.
+    let log = if inode.kind == FileKind::Directory { Log::HotData } else { Log::WarmData };
     let mut at = 0;
     while at < dirty.len() {
-        let placed = store.segments.place(Log::HotData, &owners[at..])?;
+        let placed = store.segments.place(log, &owners[at..])?;
         for index in 0..placed.count {
             let addr = crate::format::BlockAddr(placed.address.get() + index as u32);
             let (block, image) = &dirty[at + index];

@@ -14,7 +14,7 @@ use crate::corrupt::Corrupt;
 use crate::dir::{lookup, readdir};
 use crate::format::units::Nid;
 use crate::inode::{Inode, attributes, data, preallocate, symlink, write};
-use crate::{F2fs, fsync, xattr};
+use crate::{F2fs, fsync, namespace, xattr};
 
 impl F2fs {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
@@ -70,31 +70,56 @@ impl FileSystem for F2fs {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        self.volume.inodes.release(ino, count);
+        if let Err(error) = self.volume.forget(ino, count) {
+            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
+        }
     }
 
-    fn create(&self, _: Ino, _: &[u8], _: NewInode<'_>, _: u32, _: &Caller) -> Result<Attributes> {
-        self.refuse()
+    fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        new: NewInode<'_>,
+        permissions: u32,
+        caller: &Caller,
+    ) -> Result<Attributes> {
+        let (volume, parent) = (&self.volume, self.inode(parent)?);
+        let inode = volume.with_space(|| namespace::create(volume, &parent, name, &new, permissions, caller))?;
+        Ok(self.attributes(&inode))
     }
 
-    fn tmpfile(&self, _: Ino, _: u32, _: &Caller) -> Result<Attributes> {
-        self.refuse()
+    fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
+        let parent = self.inode(parent)?;
+        let inode = self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller))?;
+        Ok(self.attributes(&inode))
     }
 
-    fn link(&self, _: Ino, _: Ino, _: &[u8]) -> Result<Attributes> {
-        self.refuse()
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let inode = self.acquire(ino)?;
+        let linked = self
+            .inode(parent)
+            .and_then(|parent| Ok(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name))?));
+        if let Err(error) = linked {
+            self.forget(ino, 1);
+            return Err(error);
+        }
+        Ok(self.attributes(&inode))
     }
 
-    fn unlink(&self, _: Ino, _: &[u8]) -> Result<()> {
-        self.refuse()
+    fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let parent = self.inode(parent)?;
+        Ok(self.volume.with_space(|| namespace::unlink(&self.volume, &parent, name))?)
     }
 
-    fn rmdir(&self, _: Ino, _: &[u8]) -> Result<()> {
-        self.refuse()
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let parent = self.inode(parent)?;
+        Ok(self.volume.with_space(|| namespace::rmdir(&self.volume, &parent, name))?)
     }
 
-    fn rename(&self, _: Ino, _: &[u8], _: Ino, _: &[u8], _: RenameMode) -> Result<()> {
-        self.refuse()
+    fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
+        let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
+        let rename = || namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode);
+        Ok(self.volume.with_space(rename)?)
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
@@ -111,8 +136,10 @@ impl FileSystem for F2fs {
         Ok(self.attributes(&*self.inode(ino)?))
     }
 
-    fn setattr(&self, _: Ino, _: &SetAttributes) -> Result<Attributes> {
-        self.refuse()
+    fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        let inode = self.inode(ino)?;
+        attributes::set(&self.volume, &inode, set)?;
+        Ok(self.attributes(&inode))
     }
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
@@ -171,12 +198,14 @@ impl FileSystem for F2fs {
         Ok(xattr::list(&self.volume, &*self.inode(ino)?)?)
     }
 
-    fn setxattr(&self, _: Ino, _: &[u8], _: &[u8], _: XattrMode) -> Result<()> {
-        self.refuse()
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let inode = self.inode(ino)?;
+        Ok(self.volume.with_space(|| xattr::edit::set(&self.volume, &inode, name, value, mode))?)
     }
 
-    fn removexattr(&self, _: Ino, _: &[u8]) -> Result<()> {
-        self.refuse()
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let inode = self.inode(ino)?;
+        Ok(xattr::edit::remove(&self.volume, &inode, name)?)
     }
 
     fn statfs(&self) -> Result<VolumeStats> {

@@ -1,7 +1,6 @@
 //! Attributes: what stat tells, what chmod, chown and utimens change, and the times that follow from other work.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cairn_vfs::acl::Acl;
 use cairn_vfs::{Attributes, Error as VfsError, FileKind, IoFlags, SetAttributes, SetTime, Timestamp};
@@ -22,25 +21,7 @@ const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 /// The volume's clock as a timestamp.
 #[must_use]
 pub fn now(volume: &Volume) -> Timestamp {
-    timestamp(volume.runtime.now())
-}
-
-/// A system time as a timestamp.
-#[must_use]
-pub fn timestamp(time: SystemTime) -> Timestamp {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => {
-            Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() }
-        }
-        Err(before) => {
-            let before = before.duration();
-            let borrow = i64::from(before.subsec_nanos() > 0);
-            Timestamp {
-                seconds: -i64::try_from(before.as_secs()).unwrap_or(i64::MAX) - borrow,
-                nanoseconds: (1_000_000_000 - before.subsec_nanos()) % 1_000_000_000,
-            }
-        }
-    }
+    Timestamp::from(volume.runtime.now())
 }
 
 /// `stat`.
@@ -254,15 +235,6 @@ impl Ownership {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn times_before_1970_have_positive_nanoseconds() {
-        let before = UNIX_EPOCH - Duration::new(1, 250_000_000);
-        assert_eq!(timestamp(before), Timestamp { seconds: -2, nanoseconds: 750_000_000 });
-        assert_eq!(timestamp(UNIX_EPOCH - Duration::from_secs(3)), Timestamp { seconds: -3, nanoseconds: 0 });
-        assert_eq!(timestamp(UNIX_EPOCH + Duration::new(5, 7)), Timestamp { seconds: 5, nanoseconds: 7 });
-    }
 
     #[test]
     fn privileges_go_only_where_they_mean_execution() {

@@ -18,10 +18,24 @@ use crate::volume::Volume;
 /// # Errors
 /// The node tree is damaged, or the device failed.
 pub fn read(volume: &Volume, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+    if volume.store.is_some() {
+        return read_live(volume, inode, block);
+    }
     Ok(match block_address(volume, inode, block)? {
         Some(pba) => Some(volume.buffers.get(pba)?.image()),
         None => None,
     })
+}
+
+/// The same on a volume that is written, where blocks change and move.
+fn read_live(volume: &Volume, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+    if let Some(image) = inode.entries.get(block) {
+        return Ok(Some(image));
+    }
+    let Some(pba) = block_address(volume, inode, block)? else { return Ok(None) };
+    let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*volume.device, pba, 1)?);
+    inode.entries.keep(block, image.clone());
+    Ok(Some(image))
 }
 
 /// Blocks up to the end of the directory.
@@ -48,7 +62,11 @@ pub fn for_each(
     while block < end {
         let mapping = mapper.find(Run { start: FileBlock(block), len: end - block })?;
         let len = mapping.run.len.min(end - block);
-        if let Place::Mapped(pba) = mapping.place {
+        if volume.store.is_some() {
+            if !visit_live(volume, inode, block..block + len, mapping.place, &mut visit)? {
+                return Ok(());
+            }
+        } else if let Place::Mapped(pba) = mapping.place {
             visited += len;
             if visited > volume.layout.main_blocks() {
                 let what = "the directory has more blocks than the volume";
@@ -65,6 +83,27 @@ pub fn for_each(
         block = block.saturating_add(len);
     }
     Ok(())
+}
+
+/// Blocks of one run; those that have no address yet are in memory.
+fn visit_live(
+    volume: &Volume,
+    inode: &Inode,
+    run: std::ops::Range<u64>,
+    place: Place,
+    visit: &mut impl FnMut(u64, &[u8]) -> Result<bool>,
+) -> Result<bool> {
+    let there = match place {
+        Place::Mapped(_) => run.collect(),
+        _ => inode.entries.in_range(run),
+    };
+    for block in there {
+        let Some(image) = read_live(volume, inode, block)? else { continue };
+        if !visit(block, &image)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The number of buckets at the level of a block, and the bucket that the block belongs to.

@@ -15,6 +15,19 @@ use crate::volume::Volume;
 /// Where a name leads.
 pub type Target = (Nid, Option<FileKind>);
 
+/// An entry and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Inode.
+    pub nid: Nid,
+    /// Kind, if stored.
+    pub kind: Option<FileKind>,
+    /// Block of the directory; 0 for inline entries.
+    pub block: u64,
+    /// First slot.
+    pub slot: usize,
+}
+
 /// How the names of a directory are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compare {
@@ -40,6 +53,14 @@ pub fn find(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Ta
     if let Some((nid, kind)) = added {
         return Ok(Some((*nid, Some(*kind))));
     }
+    Ok(locate(volume, directory, name)?.map(|found| (found.nid, found.kind)))
+}
+
+/// Where the entry of a name is; not one that roll-forward added in memory.
+///
+/// # Errors
+/// As [`find`]. The caller has checked that it is a directory.
+pub fn locate(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     let folds = directory.state.read().record.flags.contains(FileFlags::CASEFOLD);
     let compare = match folds && volume.layout.features.contains(Features::CASEFOLD) {
         true => Compare::IgnoringCase,
@@ -67,25 +88,25 @@ fn find_in(
     block: u64,
     dentries: Dentries<'_>,
     wanted: impl Fn(&Dentry<'_>) -> bool,
-) -> Result<Option<Target>> {
+) -> Result<Option<Found>> {
     for entry in dentries.iter() {
         let entry = entry.map_err(|bad| bad_name(directory, block, bad))?;
         if wanted(&entry) {
             check_entry(directory, block, &entry, &volume.layout)?;
-            return Ok(Some((entry.ino, entry.kind)));
+            return Ok(Some(Found { nid: entry.ino, kind: entry.kind, block, slot: entry.slot }));
         }
     }
     Ok(None)
 }
 
-fn find_inline(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Target>> {
+fn find_inline(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
     let image = volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
     let range = directory.record().inline_data_range();
     let dentries = Dentries::new(image.get(range).unwrap_or_default());
     find_in(volume, directory.nid, 0, dentries, |entry| matches(entry, name, compare))
 }
 
-fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Target>> {
+fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
     let hash = match compare {
         Compare::Exactly => name_hash(name),
         Compare::IgnoringCase => name_hash(&name.to_ascii_lowercase()),
@@ -106,7 +127,7 @@ fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare
     Ok(None)
 }
 
-fn find_everywhere(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
+fn find_everywhere(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     let mut found = None;
     blocks::for_each(volume, directory, 0, |block, image| {
         let wanted = |entry: &Dentry<'_>| entry.name == name;

@@ -7,6 +7,7 @@
 
 pub mod blocks;
 pub mod cache;
+pub mod edit;
 pub mod lookup;
 pub mod readdir;
 

@@ -1,13 +1,22 @@
-//! What `stat` tells of an inode.
+//! Attributes: what `stat` tells, and what chmod, chown, utimens and chattr change.
+
+use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, FileKind, InodeFlags};
+use cairn_vfs::{Attributes, Error as VfsError, FileKind, InodeFlags, SetAttributes, SetTime, Timestamp};
 
-use super::Inode;
+use super::{Inode, resize};
+use crate::error::Result;
 use crate::format::features::Features;
 use crate::format::inode::{FileFlags, InlineFlags, Inode as Record};
 use crate::format::units::BLOCK_SIZE;
 use crate::volume::Volume;
+use crate::xattr;
+
+/// Set-user-id and set-group-id, and where the latter means execution.
+const SET_UID: u16 = 0o4000;
+const SET_GID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
 
 const SECTORS_PER_BLOCK: u64 = BLOCK_SIZE as u64 / 512;
 
@@ -49,19 +58,101 @@ fn sectors(record: &Record) -> u64 {
     }
 }
 
+/// The flags that `chattr` may set, stored and shown.
+const SETTABLE: [(FileFlags, InodeFlags); 7] = [
+    (FileFlags::SYNC, InodeFlags::SYNC),
+    (FileFlags::IMMUTABLE, InodeFlags::IMMUTABLE),
+    (FileFlags::APPEND, InodeFlags::APPEND),
+    (FileFlags::NODUMP, InodeFlags::NODUMP),
+    (FileFlags::NOATIME, InodeFlags::NOATIME),
+    (FileFlags::DIRSYNC, InodeFlags::DIRSYNC),
+    (FileFlags::PROJINHERIT, InodeFlags::PROJINHERIT),
+];
+
 fn flags(record: &Record) -> InodeFlags {
-    let pairs = [
-        (FileFlags::SYNC, InodeFlags::SYNC),
-        (FileFlags::IMMUTABLE, InodeFlags::IMMUTABLE),
-        (FileFlags::APPEND, InodeFlags::APPEND),
-        (FileFlags::NODUMP, InodeFlags::NODUMP),
-        (FileFlags::NOATIME, InodeFlags::NOATIME),
-        (FileFlags::INDEX, InodeFlags::INDEX),
-        (FileFlags::DIRSYNC, InodeFlags::DIRSYNC),
-        (FileFlags::PROJINHERIT, InodeFlags::PROJINHERIT),
-    ];
-    let known = pairs.into_iter().filter(|(stored, _)| record.flags.contains(*stored));
+    let shown = SETTABLE.into_iter().chain([(FileFlags::INDEX, InodeFlags::INDEX)]);
+    let known = shown.filter(|(stored, _)| record.flags.contains(*stored));
     let mut flags = known.fold(InodeFlags::empty(), |flags, (_, flag)| flags | flag);
     flags.set(InodeFlags::INLINE_DATA, record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY));
     flags
+}
+
+/// The volume's clock.
+#[must_use]
+pub fn now(volume: &Volume) -> Timestamp {
+    Timestamp::from(volume.runtime.now())
+}
+
+/// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
+///
+/// # Errors
+/// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or the device failed.
+pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
+    volume.check_writable()?;
+    check_settable(inode, set)?;
+    if let Some(size) = set.size {
+        resize::set_size(volume, inode, size)?;
+    }
+    let _data = inode.data.write();
+    // An access control list follows the permissions; it keeps its size.
+    volume.change(0, |op| {
+        if let Some(permissions) = set.permissions {
+            xattr::edit::follow_mode(op, inode, permissions)?;
+        }
+        let mut state = inode.state.write();
+        apply(&mut state.record, set, now(volume));
+        inode.touch(volume, &mut state);
+        Ok(())
+    })
+}
+
+fn check_settable(inode: &Inode, set: &SetAttributes) -> Result<()> {
+    let flags = inode.state.read().record.flags;
+    if (SetAttributes { flags: set.flags, ..SetAttributes::default() }) == *set {
+        return Ok(());
+    }
+    let touches_time_only = set.permissions.is_none()
+        && set.uid.is_none()
+        && set.gid.is_none()
+        && set.size.is_none()
+        && matches!(set.atime, None | Some(SetTime::Now))
+        && matches!(set.mtime, None | Some(SetTime::Now));
+    if flags.contains(FileFlags::IMMUTABLE) || (flags.contains(FileFlags::APPEND) && !touches_time_only) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok(())
+}
+
+fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
+    if set.kill_privileges {
+        record.permissions = without_privileges(record.permissions, record.kind);
+    }
+    if let Some(permissions) = set.permissions {
+        record.permissions = (permissions & 0o7777) as u16;
+    }
+    record.uid = set.uid.unwrap_or(record.uid);
+    record.gid = set.gid.unwrap_or(record.gid);
+    let pick = |time: Option<SetTime>, old: Timestamp| match time {
+        None => old,
+        Some(SetTime::Now) => now,
+        Some(SetTime::To(time)) => time,
+    };
+    record.atime = pick(set.atime, record.atime);
+    record.mtime = pick(set.mtime, record.mtime);
+    record.ctime = set.ctime.unwrap_or(now);
+    for (stored, shown) in SETTABLE {
+        if let Some(flags) = set.flags {
+            record.flags.set(stored, flags.contains(shown));
+        }
+    }
+}
+
+/// Permissions after an unprivileged write or chown: no set-user-id; no set-group-id where it means execution.
+#[must_use]
+pub fn without_privileges(permissions: u16, kind: FileKind) -> u16 {
+    if kind != FileKind::Regular {
+        return permissions;
+    }
+    let permissions = permissions & !SET_UID;
+    if permissions & GROUP_EXECUTE == 0 { permissions } else { permissions & !SET_GID }
 }

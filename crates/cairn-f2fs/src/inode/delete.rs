@@ -6,6 +6,7 @@ use super::{Inode, has_blocks, tree, truncate};
 use crate::error::Result;
 use crate::format::Nid;
 use crate::inode::mapper::InodeMapper;
+use crate::op::Op;
 use crate::volume::Volume;
 
 /// Deletes an inode that has neither names nor users. It is among the orphans, so what a crash leaves is deleted at the
@@ -24,23 +25,37 @@ pub fn delete(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
     if has_blocks(&inode.state.read().record) {
         truncate::cut(volume, inode, 0)?;
     }
-    volume.change(0, |op| {
-        let xattrs = inode.state.read().record.xattr_nid;
-        if !xattrs.is_none() {
-            tree::remove_node(op, inode, xattrs)?;
-            let mut state = inode.state.write();
-            state.record.xattr_nid = Nid::NONE;
-            inode.touch(volume, &mut state);
-        }
-        {
-            let mut state = inode.state.write();
-            (state.deleted, state.dirty) = (true, false);
-        }
-        volume.dirty.remove(inode.nid);
-        op.store.nodes.remove(inode.nid)?;
-        op.store.checkpoints.orphans.remove(inode.nid);
-        // Before the gate: the number can be given out again once a checkpoint knows that it is free.
-        volume.inodes.remove(inode.nid.ino());
-        Ok(())
-    })
+    volume.change(0, |op| finish(op, inode))
+}
+
+/// The same within an operation, for an inode that was just made and has few blocks.
+///
+/// # Errors
+/// As [`delete`].
+pub fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
+    inode.entries.clear(&op.volume.dirty_entries);
+    if has_blocks(&inode.state.read().record) {
+        while !truncate::cut_piece(op, inode, 0)? {}
+    }
+    finish(op, inode)
+}
+
+/// Attributes, the inode's own node, its number.
+fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
+    let volume = op.volume;
+    let xattrs = inode.state.read().record.xattr_nid;
+    if !xattrs.is_none() {
+        tree::remove_node(op, inode, xattrs)?;
+        inode.state.write().record.xattr_nid = Nid::NONE;
+    }
+    {
+        let mut state = inode.state.write();
+        (state.deleted, state.dirty) = (true, false);
+    }
+    volume.dirty.remove(inode.nid);
+    op.store.nodes.remove(inode.nid)?;
+    op.store.checkpoints.orphans.remove(inode.nid);
+    // Before the gate: the number can be given out again once a checkpoint knows that it is free.
+    volume.inodes.remove(inode.nid.ino());
+    Ok(())
 }

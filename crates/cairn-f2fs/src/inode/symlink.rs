@@ -2,8 +2,9 @@
 
 use cairn_vfs::{Error as VfsError, FileKind};
 
-use super::{Inode, data, mapper};
+use super::{Inode, data};
 use crate::corrupt::Corrupt;
+use crate::dir::blocks;
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
 use crate::volume::Volume;
@@ -27,8 +28,7 @@ pub fn read(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
     let mut target = if inode.is_inline() {
         data::inline_contents(volume, inode)?
     } else {
-        let pba = mapper::block_address(volume, inode, 0)?.ok_or_else(bad)?;
-        volume.buffers.get(pba)?.image().to_vec()
+        blocks::read(volume, inode, 0)?.ok_or_else(bad)?.to_vec()
     };
     target.truncate(usize::try_from(size).map_err(|_| bad())?);
     // Writers differ in whether they count the NUL behind the target.

@@ -3,6 +3,8 @@
 //! The inline part and the attribute node are put together and decoded as one area. ACLs are stored in a compact form
 //! and shown in the one that programs use.
 
+pub mod edit;
+
 use cairn_vfs::Error as VfsError;
 use cairn_vfs::acl::Acl;
 

@@ -1,0 +1,213 @@
+//! Adding, removing and changing entries, where Linux would put them.
+//!
+//! Entries begin in the inode. When they do not fit there they move to block 0, each to the slot it has, and new ones go to
+//! the first level whose bucket has room. A block that loses its last entry is given back.
+//!
+//! Locking: the caller holds the directory's `namespace`, alone, and is inside an operation that promised [`BLOCKS`].
+
+use std::sync::Arc;
+
+use cairn_vfs::{Error as VfsError, FileKind};
+
+use super::lookup::{self, Found};
+use super::{blocks, depth};
+use crate::error::Result;
+use crate::format::dentry::{Dentries, DentriesMut, MAX_DEPTH, bucket_blocks, bucket_start, slots_for};
+use crate::format::hash::name_hash;
+use crate::format::inode::InlineFlags;
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::format::{BlockAddr, Nid};
+use crate::inode::{Inode, tree};
+use crate::op::Op;
+use crate::volume::Volume;
+
+/// Blocks that adding one entry may take: block 0 of a directory that leaves its inode, one more, and three nodes.
+pub const BLOCKS: u64 = 5;
+
+/// A new directory's `.` and `..`.
+///
+/// # Errors
+/// The device failed.
+pub fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Result<()> {
+    let (own, kind) = (directory.nid, FileKind::Directory);
+    let fill = |bytes: &mut [u8]| {
+        let mut entries = DentriesMut::new(bytes);
+        entries.insert(0, b".", 0, own, kind);
+        entries.insert(1, b"..", 0, parent, kind);
+    };
+    if directory.is_inline() {
+        return change_inline(op, directory, fill);
+    }
+    change_block(op, directory, 0, fill)
+}
+
+/// Adds an entry; the directory has none of this name.
+///
+/// # Errors
+/// The directory or the volume is full, the directory is damaged, or the device failed.
+pub fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: &[u8], nid: Nid, kind: FileKind) -> Result<()> {
+    let hash = name_hash(name);
+    if directory.is_inline() {
+        let room = with_inline(op.volume, directory, |entries| entries.find_room(slots_for(name.len())))?;
+        if let Some(slot) = room {
+            return change_inline(op, directory, |bytes| {
+                DentriesMut::new(bytes).insert(slot, name, hash, nid, kind);
+            });
+        }
+        leave_inode(op, directory)?;
+    }
+    let (block, slot) = find_room(op.volume, directory, name, hash)?;
+    change_block(op, directory, block, |bytes| DentriesMut::new(bytes).insert(slot, name, hash, nid, kind))
+}
+
+/// Removes an entry.
+///
+/// # Errors
+/// The directory is damaged, or the device failed.
+pub fn remove(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found) -> Result<()> {
+    if directory.is_inline() {
+        return change_inline(op, directory, |bytes| DentriesMut::new(bytes).remove(found.slot));
+    }
+    let blank = change_block(op, directory, found.block, |bytes| {
+        let mut entries = DentriesMut::new(bytes);
+        entries.remove(found.slot);
+        entries.view().is_blank()
+    })?;
+    if blank && found.block > 0 {
+        let pointer = tree::find(op.store, directory, found.block)?;
+        if let Ok(pointer) = pointer {
+            pointer.free(op, directory)?;
+        }
+        directory.entries.remove(found.block, &op.volume.dirty_entries);
+    }
+    Ok(())
+}
+
+/// Points an entry to another inode.
+///
+/// # Errors
+/// The directory is damaged, or the device failed.
+pub fn set_target(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found, nid: Nid, kind: FileKind) -> Result<()> {
+    let change = |bytes: &mut [u8]| DentriesMut::new(bytes).set_target(found.slot, nid, kind);
+    if directory.is_inline() {
+        change_inline(op, directory, change)
+    } else {
+        change_block(op, directory, found.block, change)
+    }
+}
+
+/// Has the directory no entries but `.` and `..`?
+///
+/// # Errors
+/// It is damaged, or the device failed.
+pub fn is_empty(volume: &Volume, directory: &Inode) -> Result<bool> {
+    if directory.is_inline() {
+        return with_inline(volume, directory, |entries| entries.is_empty());
+    }
+    let mut empty = true;
+    blocks::for_each(volume, directory, 0, |_, image| {
+        empty = Dentries::new(image).is_empty();
+        Ok(empty)
+    })?;
+    Ok(empty)
+}
+
+/// The directory above.
+///
+/// # Errors
+/// There is no `..`, the directory is damaged, or the device failed.
+pub fn parent_of(volume: &Volume, directory: &Inode) -> Result<Found> {
+    Ok(lookup::locate(volume, directory, b"..")?.ok_or(VfsError::NotFound)?)
+}
+
+fn with_inline<R>(volume: &Volume, directory: &Inode, look: impl FnOnce(Dentries<'_>) -> R) -> Result<R> {
+    let image = volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
+    let range = directory.record().inline_data_range();
+    Ok(look(Dentries::new(image.get(range).unwrap_or_default())))
+}
+
+fn change_inline<R>(op: &Op<'_>, directory: &Arc<Inode>, change: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+    let node = tree::own_node(op.store, directory)?;
+    let range = directory.record().inline_data_range();
+    Ok(change(&mut node.modify()[range]))
+}
+
+/// Changes a block of entries; it is made if the directory has a hole there.
+fn change_block<R>(
+    op: &mut Op<'_>,
+    directory: &Arc<Inode>,
+    block: u64,
+    change: impl FnOnce(&mut [u8]) -> R,
+) -> Result<R> {
+    let image = match blocks::read(op.volume, directory, block)? {
+        Some(image) => image,
+        None => {
+            let pointer = tree::make(op, directory, block)?;
+            // A reserved slot without contents, as a crash may leave one, is as good as a hole.
+            if pointer.get() == BlockAddr::NULL {
+                pointer.reserve(op, directory);
+            }
+            let mut state = directory.state.write();
+            state.record.size = state.record.size.max((block + 1) * BLOCK_BYTES);
+            directory.touch(op.volume, &mut state);
+            Arc::from(vec![0; BLOCK_SIZE])
+        }
+    };
+    let result = directory.entries.change(block, image, &op.volume.dirty_entries, change);
+    op.volume.dirty.insert(directory);
+    Ok(result)
+}
+
+/// The first place for a name: level by level, in the bucket of its hash. Raises the depth where it must.
+fn find_room(volume: &Volume, directory: &Arc<Inode>, name: &[u8], hash: u32) -> Result<(u64, usize)> {
+    let dir_level = directory.state.read().record.dir_level;
+    let wanted = slots_for(name.len());
+    let depth = depth(directory);
+    for level in 0..MAX_DEPTH {
+        if level == depth {
+            let mut state = directory.state.write();
+            state.record.current_depth = depth + 1;
+            directory.touch(volume, &mut state);
+        }
+        let start = bucket_start(level, dir_level, hash);
+        for block in start..start + bucket_blocks(level) {
+            let room = match blocks::read(volume, directory, block)? {
+                Some(image) => Dentries::new(&image).find_room(wanted),
+                None => Some(0),
+            };
+            if let Some(slot) = room {
+                return Ok((block, slot));
+            }
+        }
+        if level == depth {
+            // A fresh bucket has room, unless stray blocks stand behind the depth in use.
+            break;
+        }
+    }
+    Err(VfsError::NoSpace.into())
+}
+
+/// The entries move from the inode to block 0; each keeps its slot.
+fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
+    let node = tree::own_node(op.store, directory)?;
+    let range = directory.record().inline_data_range();
+    let old = node.image();
+    let mut block = vec![0; BLOCK_SIZE];
+    let mut entries = DentriesMut::new(&mut block);
+    for entry in Dentries::new(old.get(range.clone()).unwrap_or_default()).iter() {
+        let entry = entry.map_err(|bad| super::bad_name(directory.nid, 0, bad))?;
+        let kind = entry.kind.unwrap_or(FileKind::Regular);
+        entries.insert(entry.slot, entry.name, entry.hash, entry.ino, kind);
+    }
+    node.modify()[range].fill(0);
+    {
+        let mut state = directory.state.write();
+        let record = &mut state.record;
+        record.inline.remove(InlineFlags::DENTRY);
+        // The room for inline attributes stays where it is: it hangs on this flag, too, without the flexible feature.
+        record.current_depth = record.current_depth.max(1);
+        record.size = BLOCK_BYTES;
+        directory.touch(op.volume, &mut state);
+    }
+    change_block(op, directory, 0, |bytes| bytes.copy_from_slice(&block))
+}

@@ -1,0 +1,216 @@
+//! Setting and removing extended attributes.
+//!
+//! All attributes are written anew: inline if they fit there, else inline and, where that ends, in the attribute node.
+//!
+//! Locking: the inode's `data`, alone, so that readers find the two parts as they belong together.
+
+use std::sync::Arc;
+
+use cairn_vfs::acl::{self, Acl};
+use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
+
+use super::{INDEX_ADVISE, read_all, split};
+use crate::error::Result;
+use crate::format::Nid;
+use crate::format::inode::FileFlags;
+use crate::format::node::XATTR_OFFSET;
+use crate::format::xattr::{self, INDEX_ACL_ACCESS, INDEX_ACL_DEFAULT, NODE_BYTES, Xattr};
+use crate::inode::{Inode, attributes, tree};
+use crate::op::Op;
+use crate::volume::Volume;
+
+/// Blocks that setting attributes may take: the attribute node.
+pub const BLOCKS: u64 = 1;
+/// Header and end of an area.
+const FRAME: usize = xattr::HEADER_SIZE + 4;
+
+/// Sets one. An access ACL sets the permission bits, too, and is stored only if they do not say it all.
+///
+/// # Errors
+/// The attribute cannot be set on this inode or does not fit; the volume cannot be written, is damaged, or the device failed.
+pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    volume.check_writable()?;
+    let (index, rest) = check(inode, name)?;
+    if !matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT) {
+        return change(volume, inode, |list| put(list, index, rest, value, mode), None);
+    }
+    let acl = Acl::from_xattr(value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
+    if inode.kind == FileKind::Symlink {
+        return Err(VfsError::Unsupported("symbolic links have no access control lists").into());
+    }
+    if index == INDEX_ACL_DEFAULT && inode.kind != FileKind::Directory {
+        return if acl.is_some() { Err(VfsError::AccessDenied.into()) } else { Ok(()) };
+    }
+    let Some(acl) = acl else {
+        // An empty list removes the attribute.
+        return change(volume, inode, |list| take(list, index, rest).map(drop).or(Ok(())), None);
+    };
+    let (bits, complete) = acl.equivalent_mode();
+    let bits = (index == INDEX_ACL_ACCESS).then_some(bits);
+    // Lists are set whether they are there or not, whatever `mode` says: so does Linux.
+    let store = |list: &mut Vec<Xattr>| match bits.is_some() && complete {
+        true => take(list, index, rest).map(drop).or(Ok(())),
+        false => put(list, index, rest, &acl.to_compact(), XattrMode::Set),
+    };
+    change(volume, inode, store, bits)
+}
+
+/// Removes one.
+///
+/// # Errors
+/// There is no such attribute; or as [`set`].
+pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    volume.check_writable()?;
+    let (index, rest) = check(inode, name)?;
+    let is_acl = matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT);
+    change(
+        volume,
+        inode,
+        |list| take(list, index, rest).or_else(|error| if is_acl { Ok(()) } else { Err(error) }),
+        None,
+    )
+}
+
+fn check<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
+    let (index, rest) = split(name)?;
+    if index == INDEX_ADVISE {
+        return Err(VfsError::Unsupported("setting the advice bits").into());
+    }
+    if inode.state.read().record.flags.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    // Attributes of users are for files and directories: on anything else permission bits do not guard them.
+    if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok((index, rest))
+}
+
+fn put(list: &mut Vec<Xattr>, index: u8, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    let at = list.iter().position(|xattr| xattr.index == index && xattr.name == name);
+    match (at, mode) {
+        (Some(_), XattrMode::Create) => return Err(VfsError::Exists.into()),
+        (None, XattrMode::Replace) => return Err(VfsError::NoAttribute.into()),
+        _ => {}
+    }
+    let new = Xattr { index, name: name.to_vec(), value: value.to_vec() };
+    if let Some(at) = at {
+        list.remove(at);
+    }
+    list.push(new);
+    Ok(())
+}
+
+fn take(list: &mut Vec<Xattr>, index: u8, name: &[u8]) -> Result<()> {
+    let at = list.iter().position(|xattr| xattr.index == index && xattr.name == name);
+    list.remove(at.ok_or(VfsError::NoAttribute)?);
+    Ok(())
+}
+
+/// Changes the list, in an operation of its own.
+fn change(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    edit: impl FnOnce(&mut Vec<Xattr>) -> Result<()>,
+    permissions: Option<u32>,
+) -> Result<()> {
+    let _data = inode.data.write();
+    let mut list = read_all(volume, inode)?;
+    edit(&mut list)?;
+    check_size(inode, &list)?;
+    let now = attributes::now(volume);
+    volume.change(BLOCKS, |op| {
+        write(op, inode, &list)?;
+        let mut state = inode.state.write();
+        if let Some(bits) = permissions {
+            state.record.permissions = state.record.permissions & !0o777 | (bits & 0o777) as u16;
+        }
+        state.record.ctime = now;
+        inode.touch(volume, &mut state);
+        Ok(())
+    })
+}
+
+fn check_size(inode: &Inode, list: &[Xattr]) -> Result<()> {
+    let most = inode.record().inline_xattr_range().len() + NODE_BYTES;
+    if list.iter().any(|xattr| xattr.value.len() > most.saturating_sub(FRAME)) {
+        return Err(VfsError::TooBig.into());
+    }
+    if xattr::area_size(list) > most { Err(VfsError::NoSpace.into()) } else { Ok(()) }
+}
+
+/// Writes all attributes; they fit. The attribute node comes and goes as needed.
+fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
+    let record = inode.record();
+    let range = record.inline_xattr_range();
+    let mut size = range.len();
+    let mut node = None;
+    if xattr::area_size(list) > size && !list.is_empty() {
+        size += NODE_BYTES;
+        node = Some(match record.xattr_nid {
+            Nid::NONE => tree::new_node(op, inode, XATTR_OFFSET)?,
+            nid => op.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?,
+        });
+    } else if !record.xattr_nid.is_none() {
+        tree::remove_node(op, inode, record.xattr_nid)?;
+    }
+    let area = match list.is_empty() {
+        true => vec![0; size],
+        false => xattr::encode(list, size).ok_or(VfsError::NoSpace)?,
+    };
+    let (inline, rest) = area.split_at(range.len());
+    tree::own_node(op.store, inode)?.modify()[range].copy_from_slice(inline);
+    if let Some(node) = &node {
+        node.modify()[..NODE_BYTES].copy_from_slice(rest);
+    }
+    let mut state = inode.state.write();
+    state.record.xattr_nid = node.map_or(Nid::NONE, |node| node.nid());
+    inode.touch(op.volume, &mut state);
+    Ok(())
+}
+
+/// Default ACL of a directory.
+///
+/// # Errors
+/// Attributes are damaged, or the device failed.
+pub fn default_acl(volume: &Volume, directory: &Inode) -> Result<Option<Acl>> {
+    match super::get(volume, directory, acl::DEFAULT) {
+        Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
+        Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Stores the ACLs that a new inode inherits.
+///
+/// # Errors
+/// They do not fit, or no nid is free.
+pub fn store_acls(op: &mut Op<'_>, inode: &Arc<Inode>, access: Option<&Acl>, default: Option<&Acl>) -> Result<()> {
+    let mut list = Vec::new();
+    for (index, acl) in [(INDEX_ACL_ACCESS, access), (INDEX_ACL_DEFAULT, default)] {
+        if let Some(acl) = acl {
+            put(&mut list, index, b"", &acl.to_compact(), XattrMode::Set)?;
+        }
+    }
+    if list.is_empty() {
+        return Ok(());
+    }
+    check_size(inode, &list)?;
+    write(op, inode, &list)
+}
+
+/// After chmod: the access ACL's owner, mask and other entries follow the mode. The caller holds `data`, alone.
+///
+/// # Errors
+/// Attributes are damaged, or the device failed.
+pub fn follow_mode(op: &mut Op<'_>, inode: &Arc<Inode>, permissions: u32) -> Result<()> {
+    if inode.kind == FileKind::Symlink {
+        return Ok(());
+    }
+    let mut list = read_all(op.volume, inode)?;
+    let Some(stored) = list.iter_mut().find(|xattr| xattr.index == INDEX_ACL_ACCESS) else { return Ok(()) };
+    let acl = Acl::from_compact(&stored.value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
+    let Some(acl) = acl else { return Ok(()) };
+    stored.value = acl.with_mode(permissions).to_compact();
+    write(op, inode, &list)
+}
