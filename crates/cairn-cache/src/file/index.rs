@@ -139,11 +139,12 @@ impl FileState {
             if at_or_after(&index.folios, start).is_some_and(|other| other.start < end) {
                 return Err(state);
             }
+            self.cache.folio_added(self.bytes(blocks));
             let folio = Arc::new(Folio::new(start, blocks, Arc::downgrade(self), state));
             index.folios.insert(start, folio.clone());
             folio
         };
-        self.cache.folio_added(&folio, self.bytes(blocks));
+        self.cache.folio_queued(&folio);
         Ok(folio)
     }
 

@@ -72,8 +72,6 @@ fn valid_folio(bytes: usize) -> usize {
 #[derive(Default)]
 struct Clock {
     queue: VecDeque<Weak<Folio>>,
-    /// Folios that exist; what the queue has beyond a multiple of it is dead.
-    live: usize,
 }
 
 /// The cache of file data of one volume.
@@ -86,6 +84,8 @@ pub struct PageCache {
     pub(crate) dirty: DirtyFiles,
     pub(crate) windows: Windows,
     clock: Mutex<Clock>,
+    /// Folios that exist; what the clock's queue has beyond a multiple of it is dead.
+    live: AtomicUsize,
     counters: Arc<CacheCounters>,
     per_block: AtomicBool,
     max_folio: AtomicUsize,
@@ -112,6 +112,7 @@ impl PageCache {
             dirty: DirtyFiles::new(),
             windows,
             clock: Mutex::new(Rank::CACHE, Clock::default()),
+            live: AtomicUsize::new(0),
             counters,
             per_block: AtomicBool::new(options.mode == BufferedMode::PerBlock),
             max_folio: AtomicUsize::new(valid_folio(options.max_folio)),
@@ -217,19 +218,24 @@ impl PageCache {
         FolioState::new(Slab::new(&self.pool, raw), blocks)
     }
 
-    pub(crate) fn folio_added(&self, folio: &Arc<Folio>, bytes: usize) {
+    /// Counts a folio, before others can find it: they may remove it at once.
+    pub(crate) fn folio_added(&self, bytes: usize) {
         self.counters.folios_by_order[order_of(bytes)].add(1);
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Puts a new folio into the clock's queue.
+    pub(crate) fn folio_queued(&self, folio: &Arc<Folio>) {
         let mut clock = self.clock.lock();
-        clock.live += 1;
         clock.queue.push_back(Arc::downgrade(folio));
-        if clock.queue.len() > 2 * clock.live + 1024 {
+        if clock.queue.len() > 2 * self.live.load(Ordering::Relaxed) + 1024 {
             clock.queue.retain(|folio| folio.strong_count() > 0);
         }
     }
 
     pub(crate) fn folio_removed(&self, bytes: usize) {
         self.counters.folios_by_order[order_of(bytes)].add(-1);
-        self.clock.lock().live -= 1;
+        self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Back into the clock's queue, under the folio's lock.
