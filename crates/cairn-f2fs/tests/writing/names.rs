@@ -1,0 +1,104 @@
+//! Every operation on names once, on every kind of volume.
+
+use cairn_vfs::{Caller, FileKind, FileSystem, NewInode, RenameMode, SetAttributes, XattrMode};
+
+use crate::support::{KINDS, find, judge, make, open, remount, snapshot, volume};
+
+#[test]
+fn every_kind_of_inode_survives() {
+    for args in KINDS {
+        let device = volume(64 << 20, args);
+        let fs = open(&device, "");
+        let root = fs.root();
+        let long = vec![b'l'; 4000];
+        let kinds = [
+            NewInode::Regular,
+            NewInode::Directory,
+            NewInode::Symlink(b"a/target"),
+            NewInode::Symlink(&long),
+            NewInode::CharDevice(0x103),
+            NewInode::BlockDevice(0x1234_5678),
+            NewInode::Fifo,
+            NewInode::Socket,
+        ];
+        for (index, new) in kinds.into_iter().enumerate() {
+            make(&fs, root, format!("entry {index}").as_bytes(), new).unwrap();
+        }
+        let link = find(&fs, root, b"entry 3").unwrap();
+        assert_eq!(fs.readlink(link.ino).unwrap(), long);
+        let fs = remount(&device, fs);
+        assert_eq!(fs.readlink(find(&fs, root, b"entry 3").unwrap().ino).unwrap(), long);
+        assert_eq!(find(&fs, root, b"entry 5").unwrap().device, 0x1234_5678);
+        for index in 0..kinds_len() {
+            let name = format!("entry {index}").into_bytes();
+            match find(&fs, root, &name).unwrap().kind {
+                FileKind::Directory => fs.rmdir(root, &name).unwrap(),
+                _ => fs.unlink(root, &name).unwrap(),
+            }
+        }
+        fs.unmount().unwrap();
+        judge(&device);
+    }
+}
+
+const fn kinds_len() -> usize {
+    8
+}
+
+#[test]
+fn names_move_and_multiply() {
+    for args in KINDS {
+        let device = volume(64 << 20, args);
+        let fs = open(&device, "");
+        let root = fs.root();
+        for dir in [&b"a"[..], b"b"] {
+            make(&fs, root, dir, NewInode::Directory).unwrap();
+        }
+        let (a, b) = (find(&fs, root, b"a").unwrap().ino, find(&fs, root, b"b").unwrap().ino);
+        make(&fs, a, b"sub", NewInode::Directory).unwrap();
+        make(&fs, a, b"file", NewInode::Regular).unwrap();
+        let file = find(&fs, a, b"file").unwrap();
+        fs.link(file.ino, b, b"other").map(|made| fs.forget(made.ino, 1)).unwrap();
+        fs.rename(a, b"sub", b, b"moved", RenameMode::NoReplace).unwrap();
+        fs.rename(a, b"file", b, b"file", RenameMode::Replace).unwrap();
+        make(&fs, a, b"x", NewInode::Directory).unwrap();
+        fs.rename(a, b"x", b, b"file", RenameMode::Exchange).unwrap();
+        let loops = fs.rename(root, b"b", find(&fs, b, b"moved").unwrap().ino, b"loop", RenameMode::Replace);
+        assert!(loops.is_err());
+        assert_eq!((find(&fs, root, b"a").unwrap().links, find(&fs, root, b"b").unwrap().links), (2, 4));
+        let fs = remount(&device, fs);
+        assert_eq!(find(&fs, a, b"x").unwrap().links, 2);
+        let unnamed = fs.tmpfile(root, 0o600, &Caller::ROOT).unwrap();
+        fs.link(unnamed.ino, root, b"named").map(|made| fs.forget(made.ino, 2)).unwrap();
+        let open = fs.lookup(root, b"named").unwrap();
+        fs.unlink(root, b"named").unwrap();
+        assert_eq!(fs.getattr(open.ino).unwrap().links, 0);
+        fs.forget(open.ino, 1);
+        assert!(fs.getattr(open.ino).is_err());
+        remount(&device, fs).unmount().unwrap();
+    }
+}
+
+#[test]
+fn attributes_survive() {
+    for args in KINDS {
+        let device = volume(64 << 20, args);
+        let fs = open(&device, "");
+        let root = fs.root();
+        make(&fs, root, b"file", NewInode::Regular).unwrap();
+        let ino = find(&fs, root, b"file").unwrap().ino;
+        let set = SetAttributes { permissions: Some(0o4711), uid: Some(70_000), gid: Some(7), ..Default::default() };
+        fs.setattr(ino, &set).unwrap();
+        fs.setxattr(ino, b"user.small", b"value", XattrMode::Create).unwrap();
+        fs.setxattr(ino, b"user.large", &[7; 3000], XattrMode::Create).unwrap();
+        assert!(fs.setxattr(ino, b"user.huge", &[7; 5000], XattrMode::Set).is_err());
+        let fs = remount(&device, fs);
+        assert_eq!(fs.getxattr(ino, b"user.large").unwrap(), [7; 3000]);
+        fs.removexattr(ino, b"user.large").unwrap();
+        assert_eq!(fs.listxattr(ino).unwrap(), [b"user.small".to_vec()]);
+        let before = snapshot(&fs);
+        assert!(fs.removexattr(ino, b"user.large").is_err());
+        before.assert_same(&snapshot(&fs));
+        remount(&device, fs).unmount().unwrap();
+    }
+}

@@ -1,0 +1,86 @@
+//! Volumes in memory, opened and judged.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
+use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
+use cairn_vfs::{Attributes, Caller, FileSystem, NewInode, Result};
+
+/// Features of inodes that are not there by default.
+pub const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
+
+/// Arguments of mkfs of every kind of volume that is tried.
+pub const KINDS: [&[&str]; 2] = [&[], &["-O", EXTRA]];
+
+/// A fresh volume made by mkfs.f2fs.
+pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    mkfs_f2fs(file.path(), size, args);
+    Arc::new(read_image(file.path()).unwrap())
+}
+
+/// Opens a volume that must be writable.
+#[track_caller]
+pub fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<F2fs> {
+    let options = MountOptions::parse(options).expect("valid options");
+    let device: Arc<dyn BlockDevice> = device.clone();
+    let fs = F2fs::open(device, Threads::new(), &options).expect("the volume opens");
+    assert_eq!(fs.read_only_reason(), None);
+    fs
+}
+
+/// Asserts that fsck.f2fs finds nothing.
+#[track_caller]
+pub fn judge(device: &MemoryDevice) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write_image(device, file.path()).unwrap();
+    assert_f2fs_clean(file.path());
+}
+
+/// Unmounts, judges, opens anew: everything is as it was.
+#[track_caller]
+pub fn remount(device: &Arc<MemoryDevice>, fs: Arc<F2fs>) -> Arc<F2fs> {
+    let before = snapshot(&fs);
+    fs.unmount().unwrap();
+    drop(fs);
+    judge(device);
+    let fs = open(device, "");
+    before.assert_same(&snapshot(&fs));
+    fs
+}
+
+/// Everything that the volume holds.
+pub fn snapshot(fs: &F2fs) -> Snapshot {
+    digest_volume(fs, SnapshotOptions::default()).unwrap()
+}
+
+/// Makes something and drops the reference at once.
+pub fn make(fs: &F2fs, parent: Ino, name: &[u8], new: NewInode<'_>) -> Result<Attributes> {
+    let made = fs.create(parent, name, new, 0o755, &Caller::ROOT)?;
+    fs.forget(made.ino, 1);
+    Ok(made)
+}
+
+/// Finds something and drops the reference at once.
+pub fn find(fs: &F2fs, parent: Ino, name: &[u8]) -> Result<Attributes> {
+    let found = fs.lookup(parent, name)?;
+    fs.forget(found.ino, 1);
+    Ok(found)
+}
+
+/// All names of a directory.
+pub fn names(fs: &F2fs, directory: Ino) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    let mut collect = |entry: cairn_vfs::DirEntry| {
+        names.push(entry.name);
+        true
+    };
+    fs.readdir(directory, 0, &mut collect).unwrap();
+    names
+}
