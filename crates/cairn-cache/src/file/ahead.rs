@@ -109,12 +109,16 @@ impl FileCache {
         if let Some(end) = file.cached_until(blocks.start) {
             return Ok(end);
         }
+        if let Some(end) = file.reading_until(blocks.start) {
+            return Ok(end);
+        }
         let most = (CHUNK >> file.shift).max(1);
         let until = file.missing_until(blocks.start..blocks.end.min(blocks.start + most));
+        let Some(mut reading) = file.begin_reading(blocks.start..until) else { return Ok(blocks.start) };
+        let until = reading.blocks.end;
         let mapping = self.lookup(Via::Cache, mapper, blocks.start, until - blocks.start)?;
         let Place::Mapped(pba) = mapping.place else { return Ok(blocks.start + mapping.run.len) };
-        let until = self.extend(mapper, &mapping, until)?;
-        let Some(reading) = file.begin_reading(blocks.start..until) else { return Ok(blocks.start + 1) };
+        reading.end_at(self.extend(mapper, &mapping, until)?);
         let blocks = reading.blocks.clone();
         self.read_extent(blocks.clone(), pba, size, 0, &mut [])?;
         file.cache.counters().readahead_bytes.add((blocks.end - blocks.start) << file.shift);
@@ -126,6 +130,17 @@ impl FileCache {
 pub(super) struct Reading<'a> {
     file: &'a FileState,
     pub(super) blocks: Range<u64>,
+}
+
+impl Reading<'_> {
+    /// Leaves what is behind `end` to others.
+    pub(super) fn end_at(&mut self, end: u64) {
+        if end < self.blocks.end {
+            self.blocks.end = end;
+            self.file.reading.lock().insert(self.blocks.start, end);
+            self.file.read_done.notify();
+        }
+    }
 }
 
 impl Drop for Reading<'_> {
@@ -150,9 +165,15 @@ impl FileState {
         Some(Reading { file: self, blocks })
     }
 
-    fn is_reading(&self, block: u64) -> bool {
+    /// The end of what somebody is reading there, if somebody is.
+    fn reading_until(&self, block: u64) -> Option<u64> {
         let reading = self.reading.lock();
-        reading.range(..=block).next_back().is_some_and(|(_, end)| *end > block)
+        let (_, end) = reading.range(..=block).next_back()?;
+        Some(*end).filter(|end| *end > block)
+    }
+
+    fn is_reading(&self, block: u64) -> bool {
+        self.reading_until(block).is_some()
     }
 
     /// If somebody is reading the block, waits for that and says so.

@@ -57,18 +57,25 @@ impl FileCache {
         let plan = file.streams.lock().miss(&wanted, file.shift, file.window_limit());
         let most = (wanted.end + plan.along).min(file.blocks_for(size));
         let until = file.missing_until(wanted.start..most);
+        // Who will read is settled before the mapper is asked: two would ask it for the same, and one in vain.
+        let Some(mut reading) = file.begin_reading(wanted.start..until) else { return Ok(0) };
+        if file.cached_until(wanted.start).is_some() {
+            return Ok(0);
+        }
+        let until = reading.blocks.end;
         let mapping = self.lookup(Via::Cache, mapper, wanted.start, until - wanted.start)?;
         let until = self.extend(mapper, &mapping, until)?;
         let served = |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(out.len(), |n| n.min(out.len()));
         match mapping.place {
             Place::Hole | Place::Delayed | Place::Unwritten(_) => {
+                drop(reading);
                 let n = served(until);
                 out[..n].fill(0);
                 Ok(n)
             }
             Place::Inline(bytes) => Ok(copy_inline(&bytes, pos, out)),
             Place::Mapped(pba) => {
-                let Some(reading) = file.begin_reading(wanted.start..until) else { return Ok(0) };
+                reading.end_at(until);
                 file.read_later(plan.later);
                 let blocks = reading.blocks.clone();
                 let n = served(blocks.end);

@@ -76,6 +76,10 @@ fn interleaved_sequential_readers_are_read_ahead_and_nothing_twice() {
             let (ahead, all) = (counters.readahead_bytes.get(), counters.device_read_bytes.get());
             assert!(ahead > 0, "{mode:?}, {piece}: nothing was read ahead");
             assert!((SIZE..=SIZE + (2 << 20)).contains(&all), "{mode:?}, {piece}: {all} bytes were read of {SIZE}");
+            if mode == BufferedMode::Extents {
+                let (asked, pieces) = (counters.map_lookups.get(), SIZE / (128 << 10));
+                assert!(asked <= pieces, "{piece}: {asked} lookups of one extent, read in {pieces} pieces at most");
+            }
         }
     }
 }
@@ -148,4 +152,20 @@ fn a_reader_waits_for_no_more_than_it_asked() {
     gate.opened.notify();
     subject.read(SIZE / 2, 1 << 20);
     daemon.stop();
+}
+
+/// A window that somebody is reading for himself already is stepped over, not asked for block by block.
+#[test]
+fn what_others_are_reading_is_asked_for_once() {
+    let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
+    daemon.stop();
+    let (file, counters) = (&subject.rig.file, subject.rig.pages.counters());
+    let reading = file.state.begin_reading(0..256).expect("nobody else reads");
+    file.read_ahead(&subject.rig.mapper, SIZE, 0..512);
+    assert_eq!((counters.map_lookups.get(), counters.device_read_bytes.get()), (1, 1 << 20));
+    drop(reading);
+    file.read_ahead(&subject.rig.mapper, SIZE, 0..512);
+    assert_eq!((counters.map_lookups.get(), counters.device_read_bytes.get()), (2, 2 << 20));
+    subject.read(0, 2 << 20);
+    assert_eq!(counters.map_lookups.get(), 2);
 }
