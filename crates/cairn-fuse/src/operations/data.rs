@@ -73,7 +73,7 @@ impl Operations {
         let asked: WriteIn = request.take()?;
         let data = request.bytes(asked.size)?;
         let (ino, flags) = (self.core.ino(request.header.nodeid), write_flags(&asked));
-        let count = self.core.run("write", |fs| {
+        let count = self.core.run_taking_space("write", |fs| {
             if flags.contains(IoFlags::WRITEBACK) {
                 write_all(fs, ino, asked.offset, data, flags)
             } else {
@@ -98,8 +98,9 @@ impl Operations {
     pub(super) fn fallocate(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: FallocateIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
-        self.core
-            .run("fallocate", |fs| fs.allocate(ino, convert::allocate_mode(asked.mode)?, asked.offset, asked.length))
+        self.core.run_taking_space("fallocate", |fs| {
+            fs.allocate(ino, convert::allocate_mode(asked.mode)?, asked.offset, asked.length)
+        })
     }
 
     pub(super) fn lseek(&self, request: &mut Request<'_>) -> Result<LseekOut, Errno> {

@@ -138,12 +138,16 @@ impl Operations {
 
     pub(super) fn unlink(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
-        self.core.run("unlink", |fs| fs.unlink(parent, checked_name(name)?))
+        let done = self.core.run("unlink", |fs| fs.unlink(parent, checked_name(name)?));
+        self.core.note_removal();
+        done
     }
 
     pub(super) fn rmdir(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
-        self.core.run("rmdir", |fs| fs.rmdir(parent, checked_name(name)?))
+        let done = self.core.run("rmdir", |fs| fs.rmdir(parent, checked_name(name)?));
+        self.core.note_removal();
+        done
     }
 
     pub(super) fn rename(&self, request: &mut Request<'_>) -> Result<(), Errno> {
@@ -154,10 +158,12 @@ impl Operations {
         };
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.newdir));
         let (name, new_name) = (request.name()?, request.name()?);
-        self.core.run("rename", |fs| {
+        let done = self.core.run_taking_space("rename", |fs| {
             let mode = convert::rename_mode(asked.flags)?;
             fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
-        })
+        });
+        self.core.note_removal();
+        done
     }
 
     pub(super) fn link(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
@@ -171,7 +177,7 @@ impl Operations {
         let asked: CreateIn = request.take()?;
         let name = request.name()?;
         let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.core.run("create", |fs| {
+        self.core.run_taking_space("create", |fs| {
             let made = fs.create(parent, checked_name(name)?, NewInode::Regular, asked.mode & 0o7777, &caller)?;
             self.created(fs, &made, asked.flags)
         })
@@ -180,7 +186,7 @@ impl Operations {
     pub(super) fn tmpfile(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
         let asked: CreateIn = request.take()?;
         let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.core.run("tmpfile", |fs| {
+        self.core.run_taking_space("tmpfile", |fs| {
             let made = fs.tmpfile(parent, asked.mode & 0o7777, &caller)?;
             self.created(fs, &made, asked.flags)
         })
