@@ -1,0 +1,4 @@
+//! Contents of files on volumes that are written: against models, judged by fsck.f2fs.
+
+mod fsx;
+mod support;
