@@ -59,12 +59,20 @@ impl Default for Cleaner {
 }
 
 /// A valid data block: where it is, what points to it.
-struct Live {
+pub(crate) struct Live {
     addr: BlockAddr,
     owner: Owner,
-    node: Arc<Node>,
+    /// The node with the pointer.
+    pub(crate) node: Arc<Node>,
     /// The byte in the node where the pointer stands.
     at: usize,
+}
+
+impl Live {
+    /// Makes the pointer say something else.
+    pub(crate) fn set(&self, addr: BlockAddr) {
+        self.node.modify()[self.at..self.at + 4].copy_from_slice(&addr.get().to_le_bytes());
+    }
 }
 
 impl Volume {
@@ -146,7 +154,7 @@ impl Volume {
             for (index, block) in (0..).zip(&live[at..at + placed.count]) {
                 let to = BlockAddr(placed.address.get() + index);
                 writes.push(to.pba(), Bytes::from_owner(blocks::read(&*store.device, block.addr.pba(), 1)?));
-                block.node.modify()[block.at..block.at + 4].copy_from_slice(&to.get().to_le_bytes());
+                block.set(to);
                 store.segments.invalidate(block.addr)?;
             }
             at += placed.count;
@@ -181,7 +189,7 @@ fn addresses(store: &Store, segno: SegNo) -> Vec<(u16, BlockAddr)> {
 }
 
 /// What points to a data block, if its owner in the summary does.
-fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Option<Live>> {
+pub(crate) fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Option<Live>> {
     if store.nodes.peek(owner.nid).is_none() && store.nat.lookup(owner.nid)?.is_free() {
         return Ok(None);
     }

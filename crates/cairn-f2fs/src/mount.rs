@@ -1,5 +1,6 @@
 //! Opening a volume: superblock (either copy) → layout → checkpoint (either pack) → journals → roll-forward.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,12 +20,12 @@ use crate::format::layout::Layout;
 use crate::format::superblock::{self, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::info::Info;
-use crate::inode::delete;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::options::MountOptions;
 use crate::recovery::chain;
 use crate::recovery::overlay::Overlay;
+use crate::recovery::replay::{self, Roll};
 use crate::store::{Store, StoreOptions};
 use crate::volume::{Parts, Volume};
 
@@ -107,7 +108,7 @@ pub(crate) fn open(
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
     let nat = Arc::new(NatTable::new(layout.clone(), buffers.clone(), &checkpoint.checkpoint, &journals.nat));
     let chain = Chain::find(&buffers, &layout, &checkpoint, &nat, options)?;
-    let read_only = read_only_reason(&superblock, &*device, options).or_else(|| unwritable(&checkpoint, &chain));
+    let read_only = read_only_reason(&superblock, &*device, options).or_else(|| unwritable(&checkpoint));
     let pages = PageCacheOptions {
         mode: options.buffered,
         max_folio: options.max_folio,
@@ -147,14 +148,13 @@ fn check_root(volume: &Volume) -> Result<()> {
 }
 
 /// What stands behind the checkpoint in the warm node log.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Chain {
     /// Nothing.
     Empty,
     /// Nodes that nobody fsynced: a checkpoint was cut short.
     Remains,
     /// Something was fsynced.
-    Fsynced,
+    Fsynced(Roll),
 }
 
 impl Chain {
@@ -169,11 +169,12 @@ impl Chain {
             // Whoever asks for no writing is not kept from reading by what is found there.
             return Ok(Self::Empty);
         }
-        let nodes = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
-        Ok(match (nodes.is_empty(), chain::select(&nodes, nat)?.is_empty()) {
+        let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
+        let selected = chain::select(&chain, nat)?;
+        Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
             (false, true) => Self::Remains,
-            (false, false) => Self::Fsynced,
+            (false, false) => Self::Fsynced(Roll { chain, selected }),
         })
     }
 }
@@ -183,18 +184,22 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     let store = volume.store()?;
     let hook: Weak<dyn Hook> = Arc::downgrade(&(volume.clone() as Arc<dyn Hook>));
     store.checkpoints.set_hook(hook);
-    if chain == Chain::Remains {
-        // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
-        store.segments.fresh_segments()?;
-        store.checkpoints.write(Reason::Recovery)?;
-    }
-    for orphan in store.checkpoints.orphans.list() {
-        match volume.inode(orphan.ino()) {
-            Ok(inode) => delete::delete(volume, &inode)?,
-            Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(store.checkpoints.orphans.remove(orphan)),
-            Err(error) => return Err(error),
+    match &chain {
+        Chain::Empty => {}
+        Chain::Remains => {
+            // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
+            store.segments.fresh_segments()?;
+            store.checkpoints.write(Reason::Recovery)?;
+        }
+        Chain::Fsynced(roll) => {
+            // No checkpoint may come before the chain is part of the volume: after it the chain counts no more.
+            volume.recovering.store(true, Ordering::Release);
+            replay::reap(volume)?;
+            replay::replay(volume, roll)?;
+            volume.recovering.store(false, Ordering::Release);
         }
     }
+    replay::reap(volume)?;
     let daemon = Arc::new(CheckpointDaemon::new(volume, options_interval(volume)));
     let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);
     let daemons = [handle, volume.pages.start_writeback(), volume.pages.start_readahead()];
@@ -207,13 +212,12 @@ fn options_interval(volume: &Volume) -> Duration {
 }
 
 /// Why this checkpoint cannot be gone on from.
-fn unwritable(checkpoint: &Loaded, chain: &Chain) -> Option<Arc<str>> {
+fn unwritable(checkpoint: &Loaded) -> Option<Arc<str>> {
     let flags = checkpoint.checkpoint.flags;
     if flags.intersects(CheckpointFlags::DISABLED | CheckpointFlags::DISABLED_QUICK) {
         return Some("checkpoints of this volume are disabled: mount it once with Linux to enable them".into());
     }
-    (*chain == Chain::Fsynced)
-        .then(|| "files were fsynced after the last checkpoint, and are replayed in memory only".into())
+    None
 }
 
 fn read_only_reason(superblock: &Superblock, device: &dyn BlockDevice, options: &MountOptions) -> Option<Arc<str>> {

@@ -102,6 +102,9 @@ impl Volume {
     /// Sees to it that there are free sections for what is dirty, and not too much of it.
     fn make_room(&self) -> Result<()> {
         let store = self.store()?;
+        if self.recovering.load(std::sync::atomic::Ordering::Acquire) {
+            return Ok(());
+        }
         for _ in 0..ATTEMPTS {
             let pending = self.pending();
             store.segments.set_reuse_below(store.space.reuse_below(pending));

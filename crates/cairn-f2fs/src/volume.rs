@@ -72,6 +72,8 @@ pub struct Volume {
     /// Why nothing is written now, although it could be or could have been.
     pub(crate) read_only: Mutex<Option<Arc<str>>>,
     pub(crate) closed: AtomicBool,
+    /// Roll-forward is under way: no checkpoint may be written.
+    pub(crate) recovering: AtomicBool,
     /// Makes sections free.
     pub cleaner: Cleaner,
     /// What fsyncs share.
@@ -117,6 +119,7 @@ impl Volume {
             daemons: Mutex::new(Rank::LEAF, Vec::new()),
             read_only: Mutex::new(Rank::LEAF, read_only),
             closed: AtomicBool::new(false),
+            recovering: AtomicBool::new(false),
             cleaner: Cleaner::default(),
             fsyncs: Fsyncs::default(),
             placed: Mutex::new(Rank::LEAF, (0, 0)),

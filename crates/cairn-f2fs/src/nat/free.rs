@@ -36,6 +36,12 @@ impl FreeNids {
         Some(nid)
     }
 
+    /// Gives out this one, whether it is known or not.
+    pub(super) fn claim(&mut self, nid: Nid, version: u8) {
+        self.pool.remove(&nid);
+        self.allocated.insert(nid, version);
+    }
+
     /// The block to search now; `None` if all were searched in vain.
     pub(super) fn next_block(&mut self) -> Option<u32> {
         if self.fruitless >= self.blocks {

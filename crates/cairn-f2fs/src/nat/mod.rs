@@ -194,6 +194,19 @@ impl Nat {
         }
     }
 
+    /// Takes a certain free nid, as [`Nat::allocate`] takes any: roll-forward makes an inode that had it.
+    ///
+    /// # Errors
+    /// It is in use, or the NAT cannot be read.
+    pub fn claim(&self, nid: Nid) -> Result<()> {
+        let entry = self.lookup(nid)?;
+        if !self.layout.is_nid(nid) || nid < Nid::ROOT || !entry.is_free() {
+            return Err(Corrupt::Nat { nid, what: "roll-forward needs a number that is in use", value: 0 }.into());
+        }
+        self.state.lock().free.claim(nid, entry.version);
+        Ok(())
+    }
+
     /// Gives back an nid that was allocated and never had an address.
     ///
     /// # Panics

@@ -1,0 +1,314 @@
+//! Roll-forward on a volume that is going to be written: what the chain says becomes part of the volume.
+//!
+//! Everything is applied in memory; nothing is placed and no checkpoint is written meanwhile. Data blocks that the chain names are
+//! adopted, its own blocks kept from being overwritten. Then all logs move to fresh segments, and one checkpoint makes the
+//! result durable: until that counts, the last one and the whole chain stay as they were, so a power cut in between loses
+//! nothing.
+//!
+//! As in Linux, nodes get new numbers where they are missing: only an inode keeps the one that the chain names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn_base::Pba;
+use cairn_cache::block::Image;
+use cairn_vfs::FileKind;
+
+use super::chain::{ChainNode, Recovered};
+use crate::checkpoint::Reason;
+use crate::cleaning;
+use crate::corrupt::Corrupt;
+use crate::dir::{edit, lookup};
+use crate::error::{Error, Result};
+use crate::format::inode::{Advise, InlineFlags, Inode as Record, NIDS};
+use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
+use crate::format::path::NodeKind;
+use crate::format::units::BLOCK_BYTES;
+use crate::format::{BlockAddr, Log, Nid};
+use crate::inode::tree::{self, Pointer};
+use crate::inode::writer::drop_hint;
+use crate::inode::{Inode, delete, truncate};
+use crate::node::Owner;
+use crate::op::Op;
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// What the chain holds.
+pub struct Roll {
+    /// Its nodes, in order.
+    pub chain: Vec<ChainNode>,
+    /// The inodes that it changes.
+    pub selected: HashMap<Nid, Recovered>,
+}
+
+/// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody else uses the volume.
+///
+/// # Errors
+/// The chain or what it changes is damaged, there are not enough free segments, or the device failed.
+pub fn replay(volume: &Arc<Volume>, roll: &Roll) -> Result<()> {
+    let store = volume.store()?;
+    roll.chain.iter().for_each(|entry| store.segments.protect(entry.addr));
+    let replay = Replay { volume, store, roll };
+    for (ino, recovered) in &roll.selected {
+        replay.create(*ino, recovered)?;
+    }
+    for (index, entry) in roll.chain.iter().enumerate() {
+        let selected = roll.selected.get(&entry.footer.ino);
+        if let Some(recovered) = selected.filter(|recovered| index <= recovered.last_fsync) {
+            replay.apply(index, entry, recovered)?;
+        }
+    }
+    for ino in roll.selected.keys() {
+        replay.finish(&volume.inode(ino.ino())?)?;
+    }
+    store.segments.fresh_segments()?;
+    store.checkpoints.write(Reason::Recovery)?;
+    tracing::info!(nodes = roll.chain.len(), inodes = roll.selected.len(), "replayed fsynced files");
+    Ok(())
+}
+
+struct Replay<'a> {
+    volume: &'a Arc<Volume>,
+    store: &'a Store,
+    roll: &'a Roll,
+}
+
+impl Replay<'_> {
+    fn op(&self, blocks: u64) -> Result<Op<'_>> {
+        self.volume.enter_with(self.store.space.reserve(blocks)?)
+    }
+
+    fn image(&self, entry: &ChainNode) -> Result<Image> {
+        Ok(self.volume.buffers.get(Pba(entry.addr.pba().get()))?.image())
+    }
+
+    /// Makes an inode that the checkpoint does not know: empty, with one link.
+    fn create(&self, ino: Nid, recovered: &Recovered) -> Result<()> {
+        let Some(entry) = recovered.created_by.and_then(|index| self.roll.chain.get(index)) else { return Ok(()) };
+        let mut record = Record::decode(&self.image(entry)?, ino, self.volume.layout.features)?;
+        (record.links, record.blocks, record.size) = (1, 1, 0);
+        (record.xattr_nid, record.nids, record.ext) = (Nid::NONE, [Nid::NONE; NIDS], Default::default());
+        record.inline &= InlineFlags::XATTR | InlineFlags::EXTRA_ATTR;
+        let mut op = self.op(1)?;
+        self.store.nat.claim(ino)?;
+        let node = self.store.nodes.create(ino, ino, 0, Owner::Other, &mut op.promise)?;
+        record.encode_into(&mut node.modify());
+        Ok(())
+    }
+
+    fn apply(&self, index: usize, entry: &ChainNode, recovered: &Recovered) -> Result<()> {
+        let inode = self.volume.inode(entry.footer.ino.ino())?;
+        let image = self.image(entry)?;
+        match NodeKind::at(entry.footer.offset) {
+            Some(NodeKind::Inode) if entry.footer.is_inode() => {
+                let source = Record::decode(&image, inode.nid, self.volume.layout.features)?;
+                self.apply_inode(&inode, &source, &image)?;
+                if recovered.last_dent == Some(index) && !source.advise.contains(Advise::ENC_NAME) {
+                    self.apply_entry(&inode, &source)?;
+                }
+                Ok(())
+            }
+            Some(NodeKind::Xattr) => self.apply_xattr(&inode, &image),
+            Some(NodeKind::Direct) => {
+                let shape = inode.state.read().record.shape();
+                let first = shape.first_block(entry.footer.offset).filter(|_| !inode.is_inline());
+                let first = first.ok_or_else(|| bad(entry, "no direct node has this offset", entry.footer.offset))?;
+                let pointers: Vec<_> = data_pointers(&image).take(shape.node_slots as usize).collect();
+                self.apply_pointers(&inode, first, &pointers)
+            }
+            _ => Err(bad(entry, "no such node belongs to the chain", entry.footer.offset)),
+        }
+    }
+
+    fn apply_inode(&self, inode: &Arc<Inode>, source: &Record, image: &[u8]) -> Result<()> {
+        let was_inline = inode.is_inline();
+        let is_inline = source.inline.contains(InlineFlags::DATA);
+        if inode.state.read().record.shape() != source.shape() || inode.kind != source.kind {
+            let (ino, expected) = (inode.nid, "roll-forward finds an inode of another shape");
+            return Err(Corrupt::Inode { ino, field: "i_inline", value: source.inline.bits().into(), expected }.into());
+        }
+        let mut op = self.op(0)?;
+        if is_inline && !was_inline {
+            while !truncate::cut_piece(&mut op, inode, 0)? {}
+        }
+        {
+            let node = tree::own_node(self.store, inode)?;
+            let mut state = inode.state.write();
+            copy_fields(&mut state.record, source);
+            let mut own = node.modify();
+            if was_inline || is_inline {
+                let range = source.inline_data_range();
+                own[range.start - 4..range.end].fill(0);
+                if is_inline {
+                    own[range.clone()].copy_from_slice(&image[range]);
+                }
+            }
+            let attributes = source.inline_xattr_range();
+            own[attributes.clone()].copy_from_slice(&image[attributes]);
+            inode.touch(self.volume, &mut state);
+        }
+        drop(op);
+        if is_inline || !matches!(source.kind, FileKind::Regular | FileKind::Symlink) {
+            return Ok(());
+        }
+        let pointers: Vec<_> = (0..source.address_slots()).map(|slot| source.data_pointer(image, slot)).collect();
+        self.apply_pointers(inode, 0, &pointers)
+    }
+
+    /// The pointers of one node become those of the chain.
+    fn apply_pointers(&self, inode: &Arc<Inode>, first: u64, wanted: &[BlockAddr]) -> Result<()> {
+        let found = tree::find(self.store, inode, first)?.ok();
+        let count = u32::try_from(wanted.len()).expect("pointers of a node");
+        let now = found.map_or_else(|| vec![BlockAddr::NULL; wanted.len()], |pointer| pointer.get_run(count));
+        let new = now.iter().zip(wanted).filter(|(now, wanted)| **now == BlockAddr::NULL && now != wanted).count();
+        if now == wanted {
+            return self.grow(inode, first, wanted);
+        }
+        drop_hint(self.volume, inode);
+        let mut op = self.op(new as u64 + 3)?;
+        let pointer = tree::make(&mut op, inode, first)?;
+        for (index, wanted) in (0..).zip(wanted) {
+            self.apply_pointer(&mut op, inode, &pointer.after(index), *wanted)?;
+        }
+        drop(op);
+        self.grow(inode, first, wanted)
+    }
+
+    fn apply_pointer(&self, op: &mut Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, wanted: BlockAddr) -> Result<()> {
+        let now = pointer.get();
+        if now == wanted {
+            return Ok(());
+        }
+        if wanted == BlockAddr::NULL {
+            return pointer.free(op, inode).map(drop);
+        }
+        pointer.reserve(op, inode);
+        if wanted.is_address() {
+            self.take_from_owner(wanted)?;
+            let log = if inode.kind == FileKind::Directory { Log::HotData } else { Log::WarmData };
+            self.store.segments.adopt(wanted, log, pointer.owner())?;
+        }
+        pointer.moved(self.store, wanted)
+    }
+
+    /// A block that somebody else points to is his no more: he had it before it moved.
+    fn take_from_owner(&self, addr: BlockAddr) -> Result<()> {
+        if !self.store.segments.is_valid(addr) {
+            return Ok(());
+        }
+        let owner = self.store.segments.owner_of(addr)?;
+        let Some(live) = cleaning::find(self.store, addr, owner)? else {
+            let what = "roll-forward finds a block in use that nobody points to";
+            return Err(Corrupt::Nat { nid: owner.nid, what, value: addr.get().into() }.into());
+        };
+        live.set(BlockAddr::NULL);
+        self.store.segments.invalidate(addr)?;
+        self.store.space.release(1);
+        let inode = self.volume.inode(live.node.ino().ino())?;
+        let mut state = inode.state.write();
+        state.record.blocks = state.record.blocks.saturating_sub(1).max(1);
+        inode.touch(self.volume, &mut state);
+        Ok(())
+    }
+
+    /// Data behind the end of file makes the file longer, unless the inode says that it is meant to be there.
+    fn grow(&self, inode: &Arc<Inode>, first: u64, pointers: &[BlockAddr]) -> Result<()> {
+        let Some(last) = pointers.iter().rposition(|addr| *addr != BlockAddr::NULL) else { return Ok(()) };
+        let last = first + last as u64;
+        let _op = self.op(0)?;
+        let mut state = inode.state.write();
+        if !state.record.advise.contains(Advise::KEEP_SIZE) && state.record.size <= last * BLOCK_BYTES {
+            state.record.size = (last + 1) * BLOCK_BYTES;
+            inode.touch(self.volume, &mut state);
+        }
+        Ok(())
+    }
+
+    fn apply_xattr(&self, inode: &Arc<Inode>, image: &[u8]) -> Result<()> {
+        let mut op = self.op(1)?;
+        let nid = inode.state.read().record.xattr_nid;
+        let node = if nid.is_none() {
+            let made = tree::new_node(&mut op, inode, XATTR_OFFSET)?;
+            let mut state = inode.state.write();
+            state.record.xattr_nid = made.nid();
+            inode.touch(self.volume, &mut state);
+            made
+        } else {
+            self.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?
+        };
+        node.modify()[..FOOTER_AT].copy_from_slice(&image[..FOOTER_AT]);
+        Ok(())
+    }
+
+    /// Makes the entry by which the inode was found, in place of another one of the same name.
+    fn apply_entry(&self, inode: &Arc<Inode>, source: &Record) -> Result<()> {
+        let directory = match self.volume.inode(source.pino.ino()) {
+            Ok(directory) if directory.kind == FileKind::Directory => directory,
+            // fsync does not trust in a parent that the checkpoint does not know; somebody else's may have.
+            Ok(_) | Err(Error::Vfs(cairn_vfs::Error::Stale)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut op = self.op(edit::BLOCKS)?;
+        let Some(found) = lookup::locate(self.volume, &directory, &source.name)? else {
+            return edit::add(&mut op, &directory, &source.name, inode.nid, inode.kind);
+        };
+        if found.nid == inode.nid {
+            return Ok(());
+        }
+        edit::set_target(&mut op, &directory, &found, inode.nid, inode.kind)?;
+        let replaced = self.volume.inode(found.nid.ino())?;
+        let mut state = replaced.state.write();
+        state.record.links = state.record.links.saturating_sub(1);
+        if state.record.links == 0 {
+            self.store.checkpoints.orphans.add(replaced.nid)?;
+        }
+        replaced.touch(self.volume, &mut state);
+        Ok(())
+    }
+
+    /// What the checkpoint's file had behind its new end goes.
+    fn finish(&self, inode: &Arc<Inode>) -> Result<()> {
+        let (cut, size) = {
+            let record = &inode.state.read().record;
+            let plain = record.kind == FileKind::Regular && !record.inline.contains(InlineFlags::DATA);
+            (plain && !record.advise.contains(Advise::KEEP_SIZE), record.size)
+        };
+        if cut {
+            let mut op = self.op(0)?;
+            while !truncate::cut_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
+        }
+        Ok(())
+    }
+}
+
+/// Deletes the inodes whose names were given to others.
+///
+/// # Errors
+/// One is damaged, or the device failed.
+pub fn reap(volume: &Arc<Volume>) -> Result<()> {
+    for orphan in volume.store()?.checkpoints.orphans.list() {
+        match volume.inode(orphan.ino()) {
+            Ok(inode) => delete::delete(volume, &inode)?,
+            Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(volume.store()?.checkpoints.orphans.remove(orphan)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// What roll-forward takes from the chain's inode; links, nodes and counts are the volume's.
+fn copy_fields(record: &mut Record, source: &Record) {
+    record.permissions = source.permissions;
+    (record.uid, record.gid, record.size) = (source.uid, source.gid, source.size);
+    (record.atime, record.ctime, record.mtime) = (source.atime, source.ctime, source.mtime);
+    (record.advise, record.flags, record.current_depth) = (source.advise, source.flags, source.current_depth);
+    record.inline = source.inline;
+    record.ext = Default::default();
+    if let (Some(extra), Some(from)) = (&mut record.extra, &source.extra) {
+        extra.projid = from.projid;
+    }
+}
+
+fn bad(entry: &ChainNode, what: &'static str, value: u32) -> Error {
+    Corrupt::Node { nid: entry.footer.nid, addr: entry.addr, what, value: value.into() }.into()
+}
