@@ -1,14 +1,16 @@
-//! What tests need: the oracle model, seeded trees and their digests, crash images, mutated images, foreign judges,
+//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their digests, crash images, mutated images, foreign judges,
 //! suites, and a virtual machine with the kernel.
 //!
 //! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its seed.
 
 #![forbid(unsafe_code)]
 
+pub mod contention;
 pub mod crash;
 pub mod judge;
 pub mod model;
 pub mod mutate;
+pub mod oracle;
 pub mod suites;
 pub mod tree;
 pub mod vm;

@@ -1,20 +1,10 @@
-//! Seeded sequences of every operation, applied to `Ext4` and to the oracle; answers and trees must be the same.
+//! Seeded sequences of every operation on every kind of volume: answers and trees are the model's.
 
-mod attributes;
-mod data;
-mod listing;
-mod names;
-
-use std::collections::VecDeque;
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use cairn_base::Ino;
 use cairn_block::memory::MemoryDevice;
-use cairn_ext4::Ext4;
-use cairn_testkit::model::Model;
-use cairn_testkit::tree::{SnapshotOptions, digest_volume};
-use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, NewInode};
+use cairn_testkit::oracle::{Subject, run};
+use cairn_vfs::FileSystem;
 
 use crate::support::{GRAINS, deep, judge, open, volume, with_grain};
 
@@ -40,174 +30,31 @@ const FORMATS: &[Format] = &[
     Format { name: "ext3", args: &["-t", "ext3", "-b", "4096"], options: "", extents: false },
 ];
 
-/// One inode by both its numbers.
-#[derive(Clone, Copy, Debug)]
-struct Pair {
-    real: Ino,
-    model: Ino,
-}
-
-/// Both filesystems and what is known of them.
-struct Duel<'a> {
-    format: &'a Format,
+/// A format at one grain.
+struct Mounted {
+    format: &'static Format,
     options: String,
-    seed: u64,
-    device: Arc<MemoryDevice>,
-    fs: Arc<Ext4>,
-    model: Model,
-    rng: fastrand::Rng,
-    /// Directories alive.
-    dirs: Vec<Pair>,
-    /// Inodes with one reference held on each side; they may have lost their names.
-    held: Vec<Pair>,
-    log: VecDeque<String>,
 }
 
-impl<'a> Duel<'a> {
-    fn new(format: &'a Format, seed: u64) -> Self {
-        let device = volume(64 << 20, format.args);
-        // Each format meets each grain.
-        let grain = GRAINS[seed as usize / FORMATS.len() % GRAINS.len()];
-        let options = with_grain(format.options, grain);
-        let fs = open(&device, &options);
-        let model = Model::new();
-        let made = model.create(model.root(), b"lost+found", NewInode::Directory, 0o700, &Caller::ROOT).unwrap();
-        model.forget(made.ino, 1);
-        let root = Pair { real: fs.root(), model: model.root() };
-        let rng = fastrand::Rng::with_seed(seed);
-        Self { format, options, seed, device, fs, model, rng, dirs: vec![root], held: Vec::new(), log: VecDeque::new() }
+impl Subject for Mounted {
+    fn name(&self) -> String {
+        format!("{} ({})", self.format.name, self.options)
     }
 
-    fn fail(&self, why: &str) -> ! {
-        let log: Vec<_> = self.log.iter().map(String::as_str).collect();
-        let (name, options, seed) = (self.format.name, &self.options, self.seed);
-        panic!("{name} ({options}) seed {seed}: {why}; last operations:\n{}", log.join("\n"));
+    fn make(&self) -> Arc<MemoryDevice> {
+        volume(64 << 20, self.format.args)
     }
 
-    fn note(&mut self, what: String) {
-        if self.log.len() == 30 {
-            self.log.pop_front();
-        }
-        self.log.push_back(what);
+    fn open(&self, device: &Arc<MemoryDevice>) -> Arc<dyn FileSystem> {
+        open(device, &self.options)
     }
 
-    /// Asserts that both succeeded or failed with one errno; gives both values.
-    fn agree<T, U>(&mut self, what: String, real: Result<T, Error>, model: Result<U, Error>) -> Option<(T, U)> {
-        let errno = |error: &Error| format!("errno {} ({error})", error.errno());
-        let told = model.as_ref().map_or_else(&errno, |_| "ok".to_owned());
-        self.note(format!("{what}: {told}"));
-        match (real, model) {
-            (Ok(real), Ok(model)) => Some((real, model)),
-            (Err(real), Err(model)) if real.errno() == model.errno() => None,
-            (Err(real), _) => self.fail(&format!("got {}", errno(&real))),
-            (Ok(_), Err(_)) => self.fail("succeeded"),
-        }
+    fn judge(&self, device: &MemoryDevice) {
+        judge(device);
     }
 
-    /// The same, and the values are equal.
-    fn same<T: PartialEq + Debug>(&mut self, what: String, real: Result<T, Error>, model: Result<T, Error>) {
-        if let Some((real, model)) = self.agree(what, real, model)
-            && real != model
-        {
-            self.fail(&format!("{real:?} is not {model:?}"));
-        }
-    }
-
-    /// Attributes that both must agree on (sizes of directories and times differ by nature).
-    fn same_attributes(&self, real: &Attributes, model: &Attributes) {
-        let facts = |a: &Attributes| {
-            let size = if a.kind == FileKind::Directory { 0 } else { a.size };
-            (a.kind, a.permissions, a.links, a.uid, a.gid, size, a.device)
-        };
-        if facts(real) != facts(model) {
-            self.fail(&format!("{real:?} is not {model:?}"));
-        }
-    }
-
-    fn forget(&self, pair: Pair) {
-        self.fs.forget(pair.real, 1);
-        self.model.forget(pair.model, 1);
-    }
-
-    fn dir(&mut self) -> Pair {
-        let number = self.rng.usize(0..self.dirs.len());
-        self.dirs[number]
-    }
-
-    /// Few names, so that they meet often; some long, some very long.
-    fn name(&mut self) -> Vec<u8> {
-        let number = self.rng.u32(0..14);
-        match self.rng.u32(0..41) {
-            40 => [b".".to_vec(), b"..".to_vec(), b"..".to_vec(), Vec::new()][self.rng.usize(0..4)].clone(),
-            0 => vec![b'L'; 200 + number as usize * 4],
-            1 => vec![b'x'; 256],
-            2..8 => format!("a somewhat longer name {number}").into_bytes(),
-            _ => format!("n{number}").into_bytes(),
-        }
-    }
-
-    /// An inode to work on: mostly one that is held.
-    fn target(&mut self) -> Pair {
-        if self.held.is_empty() || self.rng.u8(0..10) == 0 {
-            return self.dir();
-        }
-        let number = self.rng.usize(0..self.held.len());
-        self.held[number]
-    }
-
-    /// Directories that were removed are no longer used.
-    fn prune(&mut self) {
-        let model = &self.model;
-        let held = &self.held;
-        self.dirs.retain(|dir| model.getattr(dir.model).is_ok_and(|found| found.links > 0));
-        debug_assert!(held.len() < 64);
-    }
-
-    fn compare(&mut self) {
-        let options = SnapshotOptions { times: false, sectors: false, directory_links: true };
-        let real = digest_volume(&*self.fs, options).unwrap_or_else(|error| self.fail(&error.to_string()));
-        let model = digest_volume(&self.model, options).unwrap();
-        let differences = model.diff(&real);
-        if !differences.is_empty() {
-            self.fail(&differences);
-        }
-        self.model.check();
-    }
-
-    fn remount(&mut self) {
-        self.note("remount".to_owned());
-        for pair in std::mem::take(&mut self.held) {
-            self.forget(pair);
-        }
-        self.prune();
-        self.compare();
-        self.fs.unmount().unwrap_or_else(|error| self.fail(&error.to_string()));
-        self.fs = open(&self.device, &self.options);
-        self.compare();
-    }
-
-    fn step(&mut self) {
-        match self.rng.u32(0..1000) {
-            0..400 => self.names_step(),
-            400..720 => self.data_step(),
-            720..900 => self.attributes_step(),
-            900..960 => self.list(),
-            960..970 => self.list_while_changing(),
-            970..999 => self.sync_step(),
-            _ => self.remount(),
-        }
-    }
-
-    fn sync_step(&mut self) {
-        let pair = self.target();
-        match self.rng.u8(0..4) {
-            0 => self.same("sync".to_owned(), self.fs.sync(), self.model.sync()),
-            _ => self.same(
-                format!("fsync {pair:?}"),
-                self.fs.fsync(pair.real, 0, false),
-                self.model.fsync(pair.model, 0, false),
-            ),
-        }
+    fn allocates(&self) -> bool {
+        self.format.extents
     }
 }
 
@@ -216,12 +63,8 @@ fn every_answer_is_the_models() {
     let (seeds, steps) = if deep() { (400, 20_000) } else { (20, 2_000) };
     for seed in 0..seeds {
         let format = &FORMATS[seed as usize % FORMATS.len()];
-        let mut duel = Duel::new(format, seed);
-        for _ in 0..steps {
-            duel.step();
-        }
-        duel.remount();
-        duel.fs.unmount().unwrap();
-        judge(&duel.device);
+        // Each format meets each grain.
+        let grain = GRAINS[seed as usize / FORMATS.len() % GRAINS.len()];
+        run(&Mounted { format, options: with_grain(format.options, grain) }, seed, steps);
     }
 }

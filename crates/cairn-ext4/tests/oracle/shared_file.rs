@@ -12,8 +12,8 @@ use cairn_base::Ino;
 use cairn_ext4::Ext4;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::contention::Watchdog;
 use crate::support::{GRAINS, deep, judge, open, volume};
+use cairn_testkit::contention::Watchdog;
 
 /// Not a multiple of any block: neighbours share blocks.
 const PIECE: usize = 7_777;

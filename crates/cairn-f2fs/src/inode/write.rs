@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use cairn_block::{BlockDeviceExt, Bytes};
-use cairn_vfs::{Error as VfsError, FileKind, IoFlags, Timestamp};
+use cairn_vfs::{Error as VfsError, FileKind, IoFlags};
 
 use super::writer::{Writer, drop_hint};
-use super::{Inode, data, sync, tree};
+use super::{Inode, attributes, data, sync, tree};
 use crate::error::Result;
 use crate::format::inode::{Advise, FileFlags, InlineFlags, Inode as Record};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
@@ -97,7 +97,7 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     let fits = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(data.len());
     let data = &data[..fits];
     if inode.is_inline() {
-        if write_inline(volume, inode, offset, data)? {
+        if write_inline(volume, inode, offset, data, flags)? {
             return Ok(data.len());
         }
         spill(volume, inode)?;
@@ -112,20 +112,30 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     };
     let mut state = inode.state.write();
     state.record.size = state.record.size.max(offset + done as u64);
-    modified(volume, inode, &mut state);
+    written(volume, inode, &mut state, flags);
     Ok(done)
 }
 
 /// Contents changed: the times follow.
 pub(super) fn modified(volume: &Volume, inode: &Arc<Inode>, state: &mut super::State) {
-    let now = volume.runtime.now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let now = Timestamp { seconds: now.as_secs().cast_signed(), nanoseconds: now.subsec_nanos() };
-    (state.record.mtime, state.record.ctime) = (now, now);
+    written(volume, inode, state, IoFlags::empty());
+}
+
+/// The same by a write: privileges may go, and whoever keeps the times itself is let do so.
+fn written(volume: &Volume, inode: &Arc<Inode>, state: &mut super::State, flags: IoFlags) {
+    let record = &mut state.record;
+    if flags.contains(IoFlags::KILL_PRIVILEGES) {
+        record.permissions = attributes::without_privileges(record.permissions, record.kind);
+    }
+    if !flags.contains(IoFlags::WRITEBACK) {
+        let now = attributes::now(volume);
+        (record.mtime, record.ctime) = (now, now);
+    }
     inode.touch(volume, state);
 }
 
 /// Writes into the inode itself, if the contents still fit there.
-fn write_inline(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
+fn write_inline(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<bool> {
     let (room, old) = {
         let state = inode.state.read();
         (state.record.inline_data_range(), state.record.size)
@@ -146,7 +156,7 @@ fn write_inline(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
         let mut state = inode.state.write();
         state.record.inline.insert(InlineFlags::DATA_EXIST);
         state.record.size = old.max(end);
-        modified(volume, inode, &mut state);
+        written(volume, inode, &mut state, flags);
         Ok(())
     })?;
     Ok(true)

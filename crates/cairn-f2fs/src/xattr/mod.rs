@@ -69,6 +69,9 @@ fn split(name: &[u8]) -> Result<(u8, &[u8])> {
     if name.len() > crate::format::units::NAME_MAX {
         return Err(VfsError::Range.into());
     }
+    if name.ends_with(b".") && xattr::split_name(&[name, b"x"].concat()).is_some() {
+        return Err(VfsError::Invalid("empty attribute name").into());
+    }
     let unknown = VfsError::Unsupported("extended attributes with this prefix");
     Ok(xattr::split_name(name).ok_or(unknown)?)
 }

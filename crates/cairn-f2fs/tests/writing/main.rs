@@ -2,4 +2,5 @@
 
 mod directories;
 mod names;
+mod oracle;
 mod support;

@@ -84,3 +84,8 @@ pub fn names(fs: &F2fs, directory: Ino) -> Vec<Vec<u8>> {
     fs.readdir(directory, 0, &mut collect).unwrap();
     names
 }
+
+/// True if the long runs were asked for.
+pub fn deep() -> bool {
+    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
+}

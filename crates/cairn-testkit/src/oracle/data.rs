@@ -84,7 +84,7 @@ impl Duel<'_> {
             _ => AllocateMode::PunchHole,
         };
         let shifts = matches!(mode, AllocateMode::CollapseRange | AllocateMode::InsertRange);
-        if !self.format.extents && mode != AllocateMode::PunchHole {
+        if !self.subject.allocates() && mode != AllocateMode::PunchHole {
             return;
         }
         // Block sizes differ between the two; what fits neither is refused by both.
