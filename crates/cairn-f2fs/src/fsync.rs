@@ -139,7 +139,9 @@ fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bo
     if !data_only || first || !only_times_differ(volume, store, inode)? {
         inode.store(volume)?;
     }
-    let nodes = store.nodes.marked(inode.nid, first);
+    let mut nodes = store.nodes.marked(inode.nid, first);
+    // The inode first: what roll-forward does with the others depends on it.
+    nodes.sort_by_key(|(node, _)| node.nid() != inode.nid);
     if nodes.is_empty() {
         volume.fsyncs.stats.data_only.add(1);
         return Ok(false);

@@ -110,6 +110,9 @@ impl Replay<'_> {
             }
             Some(NodeKind::Xattr) => self.apply_xattr(&inode, &image),
             Some(NodeKind::Direct) => {
+                if inode.is_inline() {
+                    self.leave_inode(index, &inode, recovered)?;
+                }
                 let shape = inode.state.read().record.shape();
                 let first = shape.first_block(entry.footer.offset).filter(|_| !inode.is_inline());
                 let first = first.ok_or_else(|| bad(entry, "no direct node has this offset", entry.footer.offset))?;
@@ -118,6 +121,15 @@ impl Replay<'_> {
             }
             _ => Err(bad(entry, "no such node belongs to the chain", entry.footer.offset)),
         }
+    }
+
+    /// The first node of a file that has just left its inode may stand before the inode.
+    fn leave_inode(&self, index: usize, inode: &Arc<Inode>, recovered: &Recovered) -> Result<()> {
+        let rest = self.roll.chain.get(index..=recovered.last_fsync).unwrap_or_default();
+        let Some(entry) = rest.iter().find(|entry| entry.footer.nid == inode.nid) else { return Ok(()) };
+        let image = self.image(entry)?;
+        let source = Record::decode(&image, inode.nid, self.volume.layout.features)?;
+        self.apply_inode(inode, &source, &image)
     }
 
     fn apply_inode(&self, inode: &Arc<Inode>, source: &Record, image: &[u8]) -> Result<()> {

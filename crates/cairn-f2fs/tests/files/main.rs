@@ -1,4 +1,5 @@
 //! Contents of files on volumes that are written: against models, judged by fsck.f2fs.
 
+mod crash;
 mod fsx;
 mod support;
