@@ -78,15 +78,14 @@ fn write_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, writes: &mu
 /// Writes a checkpoint when the last one is old.
 pub struct CheckpointDaemon {
     volume: Weak<Volume>,
-    interval: Duration,
     last: Mutex<Option<Duration>>,
 }
 
 impl CheckpointDaemon {
-    /// One that looks every `interval`.
+    /// The daemon of a volume.
     #[must_use]
-    pub fn new(volume: &Arc<Volume>, interval: Duration) -> Self {
-        Self { volume: Arc::downgrade(volume), interval, last: Mutex::new(Rank::LEAF, None) }
+    pub fn new(volume: &Arc<Volume>) -> Self {
+        Self { volume: Arc::downgrade(volume), last: Mutex::new(Rank::LEAF, None) }
     }
 }
 
@@ -96,9 +95,10 @@ impl Daemon for CheckpointDaemon {
         if volume.closed.load(Ordering::Acquire) {
             return Progress::Done;
         }
+        let interval = Duration::from_secs(volume.options().checkpoint_interval.into());
         let now = volume.runtime.monotonic();
         let last = *self.last.lock().get_or_insert(now);
-        if let Some(left) = self.interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero()) {
+        if let Some(left) = interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero()) {
             return Progress::Idle(Some(left));
         }
         if volume.check_writable().is_ok() {
@@ -107,6 +107,6 @@ impl Daemon for CheckpointDaemon {
             }
         }
         *self.last.lock() = Some(volume.runtime.monotonic());
-        Progress::Idle(Some(self.interval))
+        Progress::Idle(Some(interval))
     }
 }

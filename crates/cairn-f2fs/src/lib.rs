@@ -29,6 +29,7 @@ pub mod node;
 pub mod op;
 pub mod options;
 pub mod recovery;
+pub mod remount;
 pub mod segment;
 pub mod space;
 pub mod store;

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use cairn_base::Pba;
 use cairn_base::runtime::{Event, Runtime};
@@ -200,15 +199,11 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
         }
     }
     replay::reap(volume)?;
-    let daemon = Arc::new(CheckpointDaemon::new(volume, options_interval(volume)));
+    let daemon = Arc::new(CheckpointDaemon::new(volume));
     let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);
     let daemons = [handle, volume.pages.start_writeback(), volume.pages.start_readahead()];
     volume.daemons.lock().extend(daemons);
     Ok(())
-}
-
-fn options_interval(volume: &Volume) -> Duration {
-    Duration::from_secs(volume.options.checkpoint_interval.into())
 }
 
 /// Why this checkpoint cannot be gone on from.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cairn_base::Ino;
+use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
@@ -14,7 +15,7 @@ use crate::corrupt::Corrupt;
 use crate::dir::{lookup, readdir};
 use crate::format::units::Nid;
 use crate::inode::{Inode, attributes, data, preallocate, symlink, write};
-use crate::{F2fs, fsync, namespace, xattr};
+use crate::{F2fs, fsync, namespace, remount, xattr};
 
 impl F2fs {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
@@ -25,8 +26,15 @@ impl F2fs {
         attributes::get(&self.volume, inode)
     }
 
-    fn refuse<T>(&self) -> Result<T> {
-        Err(self.volume.refuse_write().into())
+    /// Every call that may change the volume holds this: see [`crate::remount`].
+    fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.volume.turning.read()
+    }
+
+    fn drop_references(&self, ino: Ino, count: u64) {
+        if let Err(error) = self.volume.forget(ino, count) {
+            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
+        }
     }
 
     /// Takes a reference on an inode.
@@ -70,9 +78,8 @@ impl FileSystem for F2fs {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        if let Err(error) = self.volume.forget(ino, count) {
-            tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
-        }
+        let _open = self.enter();
+        self.drop_references(ino, count);
     }
 
     fn create(
@@ -83,40 +90,46 @@ impl FileSystem for F2fs {
         permissions: u32,
         caller: &Caller,
     ) -> Result<Attributes> {
+        let _open = self.enter();
         let (volume, parent) = (&self.volume, self.inode(parent)?);
         let inode = volume.with_space(|| namespace::create(volume, &parent, name, &new, permissions, caller))?;
         Ok(self.attributes(&inode))
     }
 
     fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
+        let _open = self.enter();
         let parent = self.inode(parent)?;
         let inode = self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller))?;
         Ok(self.attributes(&inode))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let _open = self.enter();
         let inode = self.acquire(ino)?;
         let linked = self
             .inode(parent)
             .and_then(|parent| Ok(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name))?));
         if let Err(error) = linked {
-            self.forget(ino, 1);
+            self.drop_references(ino, 1);
             return Err(error);
         }
         Ok(self.attributes(&inode))
     }
 
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let _open = self.enter();
         let parent = self.inode(parent)?;
         Ok(self.volume.with_space(|| namespace::unlink(&self.volume, &parent, name))?)
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let _open = self.enter();
         let parent = self.inode(parent)?;
         Ok(self.volume.with_space(|| namespace::rmdir(&self.volume, &parent, name))?)
     }
 
     fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
+        let _open = self.enter();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
         let rename = || namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode);
         Ok(self.volume.with_space(rename)?)
@@ -137,6 +150,7 @@ impl FileSystem for F2fs {
     }
 
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         attributes::set(&self.volume, &inode, set)?;
         Ok(self.attributes(&inode))
@@ -159,14 +173,17 @@ impl FileSystem for F2fs {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+        let _open = self.enter();
         Ok(write::write(&self.volume, &self.inode(ino)?, offset, data, flags)?)
     }
 
     fn fsync(&self, ino: Ino, _handle: u64, data_only: bool) -> Result<()> {
+        let _open = self.enter();
         Ok(fsync::fsync(&self.volume, &self.inode(ino)?, data_only)?)
     }
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+        let _open = self.enter();
         Ok(preallocate::allocate(&self.volume, &self.inode(ino)?, mode, offset, len)?)
     }
 
@@ -186,6 +203,7 @@ impl FileSystem for F2fs {
     }
 
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
+        let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
         Ok(write::copy_range(&self.volume, &from, from_offset, &to, to_offset, len)?)
     }
@@ -199,11 +217,13 @@ impl FileSystem for F2fs {
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         Ok(self.volume.with_space(|| xattr::edit::set(&self.volume, &inode, name, value, mode))?)
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let _open = self.enter();
         let inode = self.inode(ino)?;
         Ok(xattr::edit::remove(&self.volume, &inode, name)?)
     }
@@ -213,11 +233,13 @@ impl FileSystem for F2fs {
     }
 
     fn sync(&self) -> Result<()> {
+        let _open = self.enter();
         Ok(self.volume.sync()?)
     }
 
     fn trim(&self, _: u64, _: u64, _: u64) -> Result<u64> {
-        self.refuse()
+        self.volume.check_writable()?;
+        Err(Error::Unsupported("free space of F2FS is discarded by checkpoints only"))
     }
 
     fn label(&self) -> Result<Vec<u8>> {
@@ -225,7 +247,8 @@ impl FileSystem for F2fs {
     }
 
     fn set_label(&self, _: &[u8]) -> Result<()> {
-        self.refuse()
+        self.volume.check_writable()?;
+        Err(Error::Unsupported("the label of an F2FS volume is set when it is made"))
     }
 
     fn report(&self) -> Report {
@@ -233,12 +256,11 @@ impl FileSystem for F2fs {
     }
 
     fn remount(&self, options: &str) -> Result<()> {
-        let changed = self.volume.options.changed(options);
-        let changed = changed.map_err(|error| Error::Option(error.to_string().into()))?;
-        if changed == self.volume.options {
-            return Ok(());
-        }
-        Err(Error::Option("options of an F2FS volume that is only read cannot be changed".into()))
+        Ok(remount::remount(&self.volume, options)?)
+    }
+
+    fn check_remount(&self, options: &str) -> Result<()> {
+        Ok(remount::check_list(&self.volume, options)?)
     }
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {

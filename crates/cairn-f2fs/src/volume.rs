@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::Ino;
-use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
@@ -40,8 +40,10 @@ pub struct Volume {
     pub device: Arc<dyn BlockDevice>,
     /// Time, randomness, threads.
     pub runtime: Arc<dyn Runtime>,
-    /// Mount options.
-    pub options: MountOptions,
+    /// Mount options in force: see [`Volume::options`].
+    pub(crate) options: Mutex<Arc<MountOptions>>,
+    /// Held shared by each call that may change the volume, alone while it turns read-only or back.
+    pub(crate) turning: RwLock<()>,
     /// The superblock as it was read.
     pub superblock: Superblock,
     /// Geometry.
@@ -101,7 +103,8 @@ impl Volume {
         Self {
             device: parts.device,
             runtime: parts.runtime,
-            options,
+            options: Mutex::new(Rank::LEAF, Arc::new(options)),
+            turning: RwLock::new(Rank::VOLUME, ()),
             superblock: parts.superblock,
             layout: parts.layout,
             buffers: parts.buffers,
@@ -135,6 +138,12 @@ impl Volume {
             return Err(Error::Unmounted);
         }
         self.inodes.get_or_try_insert(ino, || Inode::load(self, ino))
+    }
+
+    /// The options in force.
+    #[must_use]
+    pub fn options(&self) -> Arc<MountOptions> {
+        self.options.lock().clone()
     }
 
     /// Why nothing can be written, if that is so.
@@ -201,7 +210,7 @@ impl Volume {
             .with("dirty_inodes", self.dirty.len())
             .with("dirty_entry_blocks", self.dirty_entries.load(Ordering::Relaxed))
             .with("inodes_in_memory", self.inodes.len());
-        let report = Report::new().with("options", self.options.report()).with("state", state);
+        let report = Report::new().with("options", self.options().report()).with("state", state);
         let report = report.with("cache", self.pages.report());
         match &self.store {
             Some(store) => report.with("store", store.report()),

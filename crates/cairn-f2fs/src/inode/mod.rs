@@ -21,7 +21,6 @@ pub mod write;
 pub mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Rank, RwLock};
@@ -70,8 +69,6 @@ pub struct Inode {
     pub cache: FileCache,
     /// Cached blocks of entries (directories of a volume that is written).
     pub entries: DirCache,
-    /// Open handles.
-    pub opens: AtomicU64,
     /// For the next fsync.
     pub sync: sync::SyncState,
 }
@@ -102,7 +99,6 @@ impl Inode {
             cache: FileCache::new(&volume.pages, BLOCK_SIZE as u32),
             state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
             entries: DirCache::default(),
-            opens: AtomicU64::new(0),
             sync: sync::SyncState::new(order),
         }
     }
@@ -139,7 +135,7 @@ impl Inode {
 
     /// True if nothing is lost when the inode leaves memory.
     pub(crate) fn can_leave(&self) -> bool {
-        let idle = !self.cache.has_dirty() && !self.entries.is_dirty() && self.opens.load(Relaxed) == 0;
+        let idle = !self.cache.has_dirty() && !self.entries.is_dirty();
         idle && self.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0)
     }
 

@@ -3,4 +3,5 @@
 mod directories;
 mod names;
 mod oracle;
+mod remount;
 mod support;

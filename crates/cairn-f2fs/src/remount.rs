@@ -1,0 +1,86 @@
+//! Changing options of a mounted volume: [`cairn_vfs::FileSystem::remount`].
+//!
+//! Everything is parsed and checked before anything is applied, so that a refused list changes nothing. Turned read-only, the
+//! volume is on the disk as after an unmount (inodes that are unlinked but open stay among the orphans); turned writable, it
+//! goes on from there.
+
+use std::sync::Arc;
+
+use crate::checkpoint::Reason;
+use crate::error::{Error, Result};
+use crate::inode::delete;
+use crate::options::MountOptions;
+use crate::volume::Volume;
+
+/// Takes a list of options as for mounting; what it does not name stays.
+///
+/// # Errors
+/// An option is unknown, malformed or cannot be changed now; or a write failed.
+pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
+    let _alone = volume.turning.write();
+    let old = volume.options();
+    let new = old.changed(list)?;
+    check(volume, &old, &new)?;
+    if new.read_only && !old.read_only {
+        make_read_only(volume)?;
+    }
+    volume.pages.budget().set_limit(new.cache_bytes as u64);
+    volume.pages.set_mode(new.buffered);
+    volume.pages.set_max_folio(new.max_folio);
+    let turns_writable = old.read_only && !new.read_only;
+    *volume.options.lock() = Arc::new(new);
+    if turns_writable { make_writable(volume) } else { Ok(()) }
+}
+
+/// What [`remount`] would refuse.
+///
+/// # Errors
+/// That.
+pub fn check_list(volume: &Volume, list: &str) -> Result<()> {
+    let old = volume.options();
+    check(volume, &old, &old.changed(list)?)
+}
+
+fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> {
+    let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
+    if old.read_only && !new.read_only {
+        let Some(store) = &volume.store else {
+            return refused("rw is not possible for a volume that was opened with ro");
+        };
+        store.gate.check()?;
+    }
+    let kept = MountOptions {
+        read_only: new.read_only,
+        cache_bytes: new.cache_bytes,
+        buffered: new.buffered,
+        max_folio: new.max_folio,
+        checkpoint_interval: new.checkpoint_interval,
+        ..old.clone()
+    };
+    if kept == *new {
+        return Ok(());
+    }
+    refused("of an F2FS volume only ro, rw, cache, buffered_iomap, max_folio and checkpoint_interval can be changed")
+}
+
+/// Nobody else changes the volume.
+fn make_read_only(volume: &Volume) -> Result<()> {
+    if volume.read_only_reason().is_some() {
+        return Ok(());
+    }
+    volume.write_data()?;
+    volume.checkpoint(Reason::Umount)?;
+    *volume.read_only.lock() = Some("remounted with ro".into());
+    Ok(())
+}
+
+/// Nobody else changes the volume. What lost its last user meanwhile goes now.
+fn make_writable(volume: &Volume) -> Result<()> {
+    *volume.read_only.lock() = None;
+    for orphan in volume.store()?.checkpoints.orphans.list() {
+        if volume.inodes.references(orphan.ino()) == 0 {
+            delete::delete(volume, &volume.inode(orphan.ino())?)?;
+        }
+    }
+    Ok(())
+}
