@@ -84,6 +84,13 @@ pub trait FileMapper: Send + Sync {
     /// length of at most `run.len`; the promise covers exactly the returned run. Idempotent on delayed blocks.
     fn reserve(&self, run: Run) -> Result<Mapping, MapError>;
 
+    /// True if the cache may ask for more than it is about to write and keep the rest for later writes: then `release`
+    /// gives back everything that `reserve` took, and a block that is reserved or has an address stays so until it is
+    /// released, or the cache is told ([`crate::file::FileCache::truncate`] and the like) before that changes.
+    fn promises_ahead(&self) -> bool {
+        false
+    }
+
     /// Gives back promises of a run whose blocks will not be written after all (truncate, punch, failed copy). The run may
     /// hold blocks without a promise; those are left as they are.
     fn release(&self, run: Run);

@@ -12,6 +12,7 @@ use cairn_vfs::{
 };
 
 use crate::Ext4;
+use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, attributes, data, directory, preallocate};
 use crate::{fsync, namespace, remount, report, symlink, xattr_ops};
 
@@ -36,7 +37,9 @@ impl Ext4 {
         Ok(self.volume.observe(result)?)
     }
 
-    fn attributes(&self, inode: &Inode) -> Attributes {
+    fn attributes(&self, inode: &Arc<Inode>) -> Attributes {
+        // A promise without data takes no space.
+        inode.cache.give_back(&InodeMapper::new(&self.volume, inode));
         attributes::get(&self.volume, inode)
     }
 }
@@ -125,7 +128,7 @@ impl FileSystem for Ext4 {
     }
 
     fn getattr(&self, ino: Ino) -> Result<Attributes> {
-        Ok(self.attributes(&*self.inode(ino)?))
+        Ok(self.attributes(&self.inode(ino)?))
     }
 
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
@@ -152,6 +155,7 @@ impl FileSystem for Ext4 {
         if let Ok(inode) = self.inode(ino) {
             inode.handles.lock().remove(&handle);
             inode.opens.fetch_sub(1, Ordering::Relaxed);
+            inode.cache.give_back(&InodeMapper::new(&self.volume, &inode));
         }
         self.drop_references(ino, 1);
     }

@@ -303,8 +303,9 @@ impl Volume {
 
     /// Space ran out. If blocks are waiting for a commit to become free, commits; true if trying again makes sense.
     pub fn reclaim_freed(&self) -> Result<bool> {
+        let given_back = self.pages.space_is_short();
         if self.space.pending_free() == 0 {
-            return Ok(false);
+            return Ok(given_back);
         }
         if let Some(journal) = self.journal() {
             journal.commit_running()?;
@@ -337,6 +338,8 @@ impl Volume {
 
     /// `statfs`.
     pub fn statfs(&self) -> VolumeStats {
+        // What is promised to no data is free.
+        self.pages.give_back_promises();
         let layout = &self.layout;
         let free = self.space.available(true);
         let uuid = layout.uuid;

@@ -22,7 +22,7 @@ use super::{CacheError, FileCache, PageCache};
 use crate::mapper::{FileMapper, Place};
 
 /// Bytes that one device batch of the daemon reads.
-const CHUNK: u64 = 1 << 20;
+pub(super) const CHUNK: u64 = 1 << 20;
 /// Windows that wait at most; further ones are dropped.
 const MOST_WINDOWS: usize = 64;
 

@@ -91,6 +91,7 @@ impl FileCache {
             self.write_back(mapper, offset..end, old_size.max(end), WritebackMode::Sync)?;
             return Ok(n);
         }
+        self.end_row(mapper);
         let file = &self.state;
         if file.byte_of(file.blocks_for(old_size)) <= offset {
             self.settle_tail(mapper, old_size)?;

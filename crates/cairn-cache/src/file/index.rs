@@ -14,6 +14,7 @@ use cairn_base::runtime::Event;
 
 use super::PageCache;
 use super::folio::{Folio, FolioState};
+use super::promise::Promised;
 use super::readahead::Streams;
 use super::slab::PAGE;
 use crate::mapper::Run;
@@ -40,6 +41,7 @@ pub(crate) struct FileState {
     pub(crate) reading: Mutex<BTreeMap<u64, u64>>,
     pub(crate) read_done: Event,
     pub(crate) errors: ErrorSequence,
+    pub(crate) promised: Mutex<Promised>,
 }
 
 #[derive(Default)]
@@ -71,6 +73,7 @@ impl FileState {
             reading: Mutex::new(Rank::CACHE, BTreeMap::new()),
             read_done: Event::new(),
             errors: ErrorSequence::new(),
+            promised: Mutex::new(Rank::PROMISES, Promised::new()),
         }
     }
 

@@ -28,6 +28,7 @@ mod folio;
 mod index;
 mod mapping;
 mod page_cache;
+mod promise;
 mod read;
 mod readahead;
 mod slab;

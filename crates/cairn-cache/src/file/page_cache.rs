@@ -20,6 +20,7 @@ use super::ahead::Windows;
 use super::counters::CacheCounters;
 use super::folio::{Folio, FolioState};
 use super::mapping::BufferedMode;
+use super::promise::Promising;
 use super::slab::{MAX_SLAB, PAGE, RawSlab, Slab, SlabPool, order_of};
 use crate::budget::{Budget, Reclaim};
 use crate::writeback::DirtyFiles;
@@ -83,6 +84,7 @@ pub struct PageCache {
     pub(crate) pool: Arc<SlabPool>,
     pub(crate) dirty: DirtyFiles,
     pub(crate) windows: Windows,
+    pub(super) promising: Promising,
     clock: Mutex<Clock>,
     /// Folios that exist; what the clock's queue has beyond a multiple of it is dead.
     live: AtomicUsize,
@@ -111,6 +113,7 @@ impl PageCache {
             pool: SlabPool::new(budget.clone(), counters.clone(), windows.wake()),
             dirty: DirtyFiles::new(),
             windows,
+            promising: Promising::new(),
             clock: Mutex::new(Rank::CACHE, Clock::default()),
             live: AtomicUsize::new(0),
             counters,

@@ -9,6 +9,8 @@ use std::ops::Range;
 
 const STREAMS: usize = 8;
 const FIRST_WINDOW: u64 = 128 << 10;
+/// What a small read takes along at most: as much as the daemon reads at once.
+const MOST_ALONG: u64 = super::ahead::CHUNK;
 
 #[derive(Clone, Copy, Default)]
 struct Stream {
@@ -49,11 +51,14 @@ impl Streams {
             return Plan { along, later: None };
         };
         let len = wanted.end - wanted.start;
-        if len < first {
-            self.streams[at] = Stream { from: wanted.end, next: wanted.end + first, window: first, used: self.now };
-            return Plan { along: first, later: None };
-        }
         let window = self.streams[at].window;
+        if len < first {
+            // A reader faster than its windows reads as much for itself as it would wait for.
+            let along = window.min(MOST_ALONG >> shift).max(first);
+            let next = wanted.end + along;
+            self.streams[at] = Stream { from: wanted.end, next, window: window.max(first), used: self.now };
+            return Plan { along, later: None };
+        }
         self.streams[at] = Stream { from: wanted.end, next: wanted.end, window: window.max(len), used: self.now };
         Plan { along: 0, later: self.grow(at, most) }
     }
@@ -135,6 +140,18 @@ mod tests {
         assert_eq!(streams.marked(&(512..768), MOST), Some(1024..1536));
         // What was lost of a window is read by who needs it, and the stream goes on.
         assert_eq!(streams.miss(&(1100..1356), 12, MOST).later, Some(1356..1536));
+    }
+
+    #[test]
+    fn a_reader_that_overtakes_its_window_keeps_the_size_of_the_next() {
+        let mut streams = Streams::default();
+        assert_eq!(streams.miss(&(0..1), 12, MOST).along, 32);
+        assert_eq!(streams.marked(&(1..2), MOST), Some(33..64));
+        assert_eq!(streams.marked(&(33..64), MOST), Some(64..128));
+        assert_eq!(streams.miss(&(64..65), 12, MOST), Plan { along: 128, later: None });
+        assert_eq!(streams.marked(&(65..66), MOST), Some(193..256));
+        assert_eq!(streams.marked(&(193..194), MOST), Some(256..512));
+        assert_eq!(streams.miss(&(256..257), 12, MOST), Plan { along: 256, later: None });
     }
 
     #[test]

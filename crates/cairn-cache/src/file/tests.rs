@@ -6,6 +6,8 @@ mod daemon;
 mod model;
 mod oracle;
 
+use std::sync::Weak;
+
 use cairn_base::FileBlock;
 use cairn_block::BlockDeviceExt;
 use cairn_block::wrap::{Lasting, Operation};
@@ -14,6 +16,7 @@ use self::model::Rig;
 use super::{BufferedMode, CacheError};
 use crate::mapper::MapError;
 use crate::writeback::WritebackMode::{Background, Sync};
+use crate::writeback::{Flushable, Flushed};
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -178,4 +181,47 @@ fn what_lies_behind_the_end_never_shows() {
     expected.resize(9000, 0);
     expected.push(1);
     assert!(read_all(&rig, 9001) == expected);
+}
+
+/// An owner that has nothing to give back.
+struct Nobody;
+
+impl Flushable for Nobody {
+    fn flush(&self, _: crate::writeback::WritebackMode) -> Result<Flushed, CacheError> {
+        Ok(Flushed::Busy)
+    }
+}
+
+#[test]
+fn who_writes_in_a_row_is_promised_as_much_again() {
+    let rig = Rig::new(4096, 256 << 20, 3000, 12);
+    rig.file.set_owner(Weak::<Nobody>::new());
+    let asked = || rig.pages.counters().map_calls();
+    for at in 0..1024_u64 {
+        rig.file.write(&rig.mapper, at << 12, at << 12, &[5; 4096]).expect("room");
+    }
+    // 1, 1 + 1, 1 + 3, 1 + 7 ...
+    assert_eq!((asked(), rig.mapper.delayed()), (11, 2047));
+    // Elsewhere: the rest goes back.
+    rig.file.write(&rig.mapper, 4 << 20, 2000 << 12, &[5; 4096]).expect("room");
+    assert_eq!((asked(), rig.mapper.delayed()), (12, 1025));
+    for at in 2001..2010_u64 {
+        rig.file.write(&rig.mapper, at << 12, at << 12, &[5; 4096]).expect("room");
+    }
+    assert!(rig.mapper.delayed() > 1034);
+    rig.file.truncate(&rig.mapper, 2010 << 12, 2009 << 12).expect("shrinks");
+    assert_eq!(rig.mapper.delayed(), 1033);
+    rig.file.drop_all(&rig.mapper);
+    assert_eq!(rig.mapper.delayed(), 0);
+}
+
+#[test]
+fn nobody_is_promised_ahead_while_space_is_short() {
+    let rig = Rig::new(4096, 256 << 20, 3000, 13);
+    rig.file.set_owner(Weak::<Nobody>::new());
+    assert!(!rig.pages.space_is_short());
+    for at in 0..20_u64 {
+        rig.file.write(&rig.mapper, at << 12, at << 12, &[5; 4096]).expect("room");
+        assert_eq!(rig.mapper.delayed() as u64, at + 1);
+    }
 }

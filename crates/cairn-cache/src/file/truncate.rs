@@ -14,6 +14,7 @@ impl FileCache {
     /// Shrinking forgets everything beyond, gives back its promises, and zeros the rest of the last block, which becomes
     /// dirty if it has data. Growing makes sure that what lies between the old and the new size reads as zeros.
     pub fn truncate(&self, mapper: &dyn FileMapper, old_size: u64, new_size: u64) -> Result<(), CacheError> {
+        self.give_back(mapper);
         if new_size >= old_size {
             return if new_size > old_size { self.settle_tail(mapper, old_size) } else { Ok(()) };
         }
@@ -26,15 +27,16 @@ impl FileCache {
             Err(CacheError::Map(MapError::NoSpace)) => file.zero_cached(new_size..end),
             other => other?,
         }
-        self.give_back(mapper, file.drop_blocks(first..u64::MAX, false));
+        self.release_lost(mapper, file.drop_blocks(first..u64::MAX, false));
         Ok(())
     }
 
     /// Forgets the cached data of `blocks` and gives back its promises (punch, collapse, insert). Write-back of the range
     /// is waited for.
     pub fn discard(&self, mapper: &dyn FileMapper, blocks: Range<u64>) {
+        self.give_back(mapper);
         self.state.wait_writeback(&blocks);
-        self.give_back(mapper, self.state.drop_blocks(blocks, false));
+        self.release_lost(mapper, self.state.drop_blocks(blocks, false));
     }
 
     /// Forgets everything and gives back all promises: the inode goes away.
@@ -46,6 +48,7 @@ impl FileCache {
     /// blocks are the caller's: [`FileCache::discard`] and a change of mapping.
     pub fn zero(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
         let file = &self.state;
+        self.give_back(mapper);
         let range = range.start..range.end.min(size);
         if range.is_empty() {
             return Ok(());
@@ -62,7 +65,7 @@ impl FileCache {
         Ok(())
     }
 
-    fn give_back(&self, mapper: &dyn FileMapper, lost: Vec<Run>) {
+    fn release_lost(&self, mapper: &dyn FileMapper, lost: Vec<Run>) {
         for run in lost {
             mapper.release(run);
         }

@@ -71,13 +71,13 @@ impl FileCache {
         }
         let first = file.block_of(offset);
         let asked = file.blocks_for(offset + data.len() as u64) - first;
-        let mapping = self.reserve(Via::Cache, mapper, first, asked)?;
+        let mapping = self.promise(mapper, first, asked)?;
         let end = first + mapping.run.len;
         let n = usize::try_from(file.byte_of(end) - offset).map_or(data.len(), |n| n.min(data.len()));
         let mut before = Before { mapping: &mapping, old_size, edges: Vec::new() };
         let mut done = 0;
         while done < n {
-            match self.copy_into_folio(&mut before, offset + done as u64, &data[done..n]) {
+            match self.copy_into_folio(mapper, &mut before, offset + done as u64, &data[done..n]) {
                 Ok(copied) => done += copied,
                 Err(error) => {
                     self.release_untouched(mapper, file.block_of(offset + done as u64)..end);
@@ -89,7 +89,13 @@ impl FileCache {
     }
 
     /// Copies the head of `data` into the folio at `pos`.
-    fn copy_into_folio(&self, before: &mut Before<'_>, pos: u64, data: &[u8]) -> Result<usize, CacheError> {
+    fn copy_into_folio(
+        &self,
+        mapper: &dyn FileMapper,
+        before: &mut Before<'_>,
+        pos: u64,
+        data: &[u8],
+    ) -> Result<usize, CacheError> {
         let file = &self.state;
         let last = file.blocks_for(pos + data.len() as u64);
         loop {
@@ -102,7 +108,7 @@ impl FileCache {
                 Ok(n) => return Ok(n),
                 Err(NeedsRead(block)) => {
                     drop(state);
-                    let buf = self.read_edge(before, block)?;
+                    let buf = self.read_edge(mapper, before, block)?;
                     before.edges.push((block, buf));
                 }
             }
@@ -110,10 +116,12 @@ impl FileCache {
     }
 
     /// Reads a mapped block that will be changed in part.
-    fn read_edge(&self, before: &Before<'_>, block: u64) -> Result<IoBuf, CacheError> {
+    fn read_edge(&self, mapper: &dyn FileMapper, before: &Before<'_>, block: u64) -> Result<IoBuf, CacheError> {
         let file = &self.state;
-        let Place::Mapped(pba) = before.mapping.place else { unreachable!("only mapped edges are read") };
-        let at = (pba.get() + (block - before.mapping.run.start.get())) << file.shift;
+        // What was promised earlier says that it is mapped; where, only a question under this call's lock does.
+        let mapping = self.lookup(Via::Cache, mapper, block, 1)?;
+        let Place::Mapped(pba) = mapping.place else { unreachable!("only mapped edges are read") };
+        let at = pba.get() << file.shift;
         let mut buf = file.cache.device.read_at(at, file.block_size())?;
         file.cache.counters().device_read_bytes.add(buf.len() as u64);
         zero_beyond(&mut buf, file.byte_of(block), before.old_size);

@@ -33,6 +33,10 @@ pub trait Flushable: Send + Sync {
     /// *Tries* to take inode.data shared and, if it has it, calls [`crate::file::FileCache::read_ahead`]. The default is
     /// for files that are never read ahead.
     fn read_ahead(&self, _blocks: Range<u64>) {}
+
+    /// Calls [`crate::file::FileCache::give_back`], with no lock: somebody needs the space. Of use only to files whose
+    /// mapper [promises ahead](crate::mapper::FileMapper::promises_ahead).
+    fn give_back(&self) {}
 }
 
 struct Writeback {

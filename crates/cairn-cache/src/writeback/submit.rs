@@ -64,6 +64,10 @@ impl FileCache {
         mode: WritebackMode,
     ) -> Result<(), CacheError> {
         let file = &self.state;
+        match mode {
+            WritebackMode::Sync => self.end_row(mapper),
+            WritebackMode::Background => self.give_back(mapper),
+        }
         let blocks = file.block_of(range.start)..file.blocks_for(range.end.min(size));
         if blocks.is_empty() || !file.has_unstable() {
             return Ok(());

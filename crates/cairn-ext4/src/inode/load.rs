@@ -47,6 +47,12 @@ impl Flushable for Flusher {
             inode.cache.read_ahead(&InodeMapper::new(&volume, &inode), inode.size(), blocks);
         }
     }
+
+    fn give_back(&self) {
+        if let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) {
+            inode.cache.give_back(&InodeMapper::new(&volume, &inode));
+        }
+    }
 }
 
 /// True if an inode can leave memory without losing anything.

@@ -85,6 +85,10 @@ impl FileMapper for InodeMapper<'_> {
         Ok(before)
     }
 
+    fn promises_ahead(&self) -> bool {
+        true
+    }
+
     fn release(&self, run: Run) {
         let mut state = self.inode.state.write();
         let released = state.status.undelay(run);

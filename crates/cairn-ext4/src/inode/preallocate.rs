@@ -31,6 +31,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
     };
     let _data = inode.data.write();
     check_flags(inode, mode)?;
+    inode.cache.give_back(&InodeMapper::new(volume, inode));
     if inode.is_inline() {
         super::inline::spill(volume, inode)?;
     }

@@ -138,9 +138,9 @@ fn a_reader_waits_for_no_more_than_it_asked() {
     let (subject, daemon) = Subject::new(gate.clone(), BufferedMode::Extents);
     let reader = {
         let subject = subject.clone();
-        // A small read takes up to 128K along; behind that, only the daemon reads.
+        // A small read takes up to 1M along; behind that, only the daemon reads.
         std::thread::spawn(move || {
-            for at in (0..SIZE / 2 - (256 << 10)).step_by(64 << 10) {
+            for at in (0..SIZE / 2 - (1 << 20) - (64 << 10)).step_by(64 << 10) {
                 subject.read(at, 64 << 10);
             }
         })

@@ -30,6 +30,10 @@ impl Flushable for Inode {
             self.rig.file.read_ahead(&self.rig.mapper, *size, blocks);
         }
     }
+
+    fn give_back(&self) {
+        self.rig.file.give_back(&self.rig.mapper);
+    }
 }
 
 impl Inode {
@@ -167,4 +171,43 @@ fn read_whole_blocks(inode: &Inode, stop: &AtomicBool, seed: u64, blocks: u64) {
             assert!(block[0] != 0 && block.iter().all(|byte| *byte == block[0]), "a torn block");
         }
     }
+}
+
+/// The writer goes on in a row, and others take back what it has not used yet: it never loses a promise it counts on (the
+/// model panics when it places a block without one), and what it does not use comes back.
+#[test]
+fn promises_are_taken_back_under_a_writer() {
+    let inode = Inode::new(40 << 8);
+    let daemon = inode.rig.pages.start_writeback();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let takers = [0, 1].map(|id| {
+            let (inode, stop) = (&inode, &stop);
+            scope.spawn(move || {
+                let mut had = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    had += u64::from(inode.rig.pages.give_back_promises());
+                    if id == 0 {
+                        inode.rig.file.give_back(&inode.rig.mapper);
+                    }
+                    std::thread::yield_now();
+                }
+                had
+            })
+        });
+        let piece = vec![9; 12 << 10];
+        for at in (0..20_u64 << 20).step_by(piece.len()) {
+            inode.write(at, &piece);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let had: u64 = takers.into_iter().map(|taker| taker.join().expect("no panic")).sum();
+        assert!(had > 0, "nothing was ever promised ahead");
+    });
+    drop(daemon);
+    inode.flush(WritebackMode::Sync).expect("promised");
+    let size = *inode.size.read();
+    let mut buf = vec![0; usize::try_from(size).expect("small")];
+    assert_eq!(inode.rig.file.read(&inode.rig.mapper, size, 0, &mut buf).expect("readable"), buf.len());
+    assert!(buf.iter().all(|byte| *byte == 9));
+    assert_eq!((inode.rig.mapper.delayed(), inode.rig.pages.give_back_promises()), (0, false));
 }

@@ -170,6 +170,10 @@ impl FileMapper for ModelMapper {
         Ok(mapping)
     }
 
+    fn promises_ahead(&self) -> bool {
+        true
+    }
+
     fn release(&self, run: Run) {
         let _gate = enter(Rank::GATE);
         let mut map = self.0.lock();

@@ -1,5 +1,7 @@
 //! Random operations with a budget so small that everything is evicted all the time.
 
+use std::sync::Weak;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -7,7 +9,7 @@ use super::model::Rig;
 use super::{pattern, read_all};
 use crate::file::{BufferedMode, CacheError, MAX_FOLIO, MIN_FOLIO};
 use crate::mapper::MapError;
-use crate::writeback::WritebackMode;
+use crate::writeback::{Flushable, Flushed, WritebackMode};
 
 const MOST: u64 = 3 << 20;
 
@@ -55,6 +57,15 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::FailNextWrite),
         1 => (mode(), folio()).prop_map(|(mode, folio)| Op::Switch(mode, folio)),
     ]
+}
+
+/// An owner that is there no more.
+struct Gone;
+
+impl Flushable for Gone {
+    fn flush(&self, _: WritebackMode) -> Result<Flushed, CacheError> {
+        Ok(Flushed::Written)
+    }
 }
 
 /// The rig and what its file must hold.
@@ -177,6 +188,8 @@ impl Pair {
 
 fn run(ops: &[Op], block_size: u32, free: u64, seed: u64, (mode, folio): (BufferedMode, usize)) {
     let rig = Rig::new(block_size, 1 << 20, free, seed);
+    // Nobody gives back for others here, but promises are made ahead as if.
+    rig.file.set_owner(Weak::<Gone>::new());
     let mut pair = Pair { rig, bytes: Vec::new(), block_size: block_size.into() };
     // Preallocated blocks, as fallocate with KEEP_SIZE leaves them.
     pair.rig.mapper.preallocate(3..9, false);
