@@ -34,6 +34,7 @@ pub mod segment;
 pub mod space;
 pub mod store;
 mod vfs;
+pub mod trim;
 pub mod volume;
 pub mod xattr;
 

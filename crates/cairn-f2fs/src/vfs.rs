@@ -237,9 +237,8 @@ impl FileSystem for F2fs {
         Ok(self.volume.sync()?)
     }
 
-    fn trim(&self, _: u64, _: u64, _: u64) -> Result<u64> {
-        self.volume.check_writable()?;
-        Err(Error::Unsupported("free space of F2FS is discarded by checkpoints only"))
+    fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
+        Ok(self.volume.trim(offset, len, minimum)?)
     }
 
     fn label(&self) -> Result<Vec<u8>> {

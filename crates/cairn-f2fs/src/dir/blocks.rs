@@ -32,10 +32,17 @@ fn read_live(volume: &Volume, inode: &Inode, block: u64) -> Result<Option<Arc<[u
     if let Some(image) = inode.entries.get(block) {
         return Ok(Some(image));
     }
-    let Some(pba) = block_address(volume, inode, block)? else { return Ok(None) };
-    let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*volume.device, pba, 1)?);
-    inode.entries.keep(block, image.clone());
-    Ok(Some(image))
+    let mut place = block_address(volume, inode, block)?;
+    while let Some(pba) = place {
+        let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*volume.device, pba, 1)?);
+        // Cleaning may have moved the block meanwhile, and the place have been given to somebody else.
+        place = block_address(volume, inode, block)?;
+        if place == Some(pba) {
+            inode.entries.keep(block, image.clone());
+            return Ok(Some(image));
+        }
+    }
+    Ok(None)
 }
 
 /// Blocks up to the end of the directory.

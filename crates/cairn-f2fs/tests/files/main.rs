@@ -2,4 +2,5 @@
 
 mod crash;
 mod fsx;
+mod full;
 mod support;
