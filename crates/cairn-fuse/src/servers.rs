@@ -27,6 +27,8 @@ use crate::wire::{BUFFER_SIZE, Device, Reply, Request};
 
 /// Most threads: as many fsyncs can share a commit.
 const MAX_THREADS: usize = 40;
+/// Threads beyond [`Servers::limit`] for reads and writes of many bytes: each has buffers as large as those.
+const COPIERS: usize = 4;
 /// How often the watch looks.
 const TICK: Duration = Duration::from_millis(2);
 /// After requests were seen queued up, or of two callers, for how many further ones another thread is called before one that may
@@ -136,15 +138,19 @@ impl Servers {
                 state.quick += 1;
                 queued && state.quick < self.limit
             }
-            Weight::MayTakeLong => state.crowd > 0,
+            Weight::Copies | Weight::MayTakeLong => state.crowd > 0,
             Weight::NeedsAnother => true,
         };
         if state.dozing {
             state.dozing = false;
             self.watched.notify_one();
         }
-        // One that waits for other requests to be served must not find the threads used up.
-        let most = if weight == Weight::NeedsAnother { usize::MAX } else { MAX_THREADS };
+        let most = match weight {
+            Weight::Quick | Weight::MayTakeLong => MAX_THREADS,
+            Weight::Copies => self.limit + COPIERS,
+            // One that waits for other requests to be served must not find the threads used up.
+            Weight::NeedsAnother => usize::MAX,
+        };
         let missing = call && !self.call_parked(&state, most);
         drop(state);
         if missing {

@@ -22,7 +22,9 @@ const LONG: u32 = 128 << 10;
 pub(crate) enum Weight {
     /// Not longer than the waking of another thread would take, as a rule.
     Quick,
-    /// It copies much, or waits for the disk.
+    /// It copies much.
+    Copies,
+    /// It waits for the disk, with others of its kind.
     MayTakeLong,
     /// It waits for other requests to be served.
     NeedsAnother,
@@ -47,8 +49,8 @@ impl Operations {
             | opcode::FALLOCATE
             | opcode::COPY_FILE_RANGE => Weight::MayTakeLong,
             opcode::LSEEK => Weight::NeedsAnother,
-            opcode::READ if request.peek::<ReadIn>().is_some_and(|read| read.size >= LONG) => Weight::MayTakeLong,
-            opcode::WRITE if request.peek::<WriteIn>().is_some_and(|write| write.size >= LONG) => Weight::MayTakeLong,
+            opcode::READ if request.peek::<ReadIn>().is_some_and(|read| read.size >= LONG) => Weight::Copies,
+            opcode::WRITE if request.peek::<WriteIn>().is_some_and(|write| write.size >= LONG) => Weight::Copies,
             _ => Weight::Quick,
         }
     }
