@@ -101,10 +101,10 @@ impl Daemon for CheckpointDaemon {
         if let Some(left) = interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero()) {
             return Progress::Idle(Some(left));
         }
-        if volume.check_writable().is_ok() {
-            if let Err(error) = volume.checkpoint(Reason::Sync) {
-                tracing::error!(%error, "the periodic checkpoint failed");
-            }
+        if volume.check_writable().is_ok()
+            && let Err(error) = volume.checkpoint(Reason::Sync)
+        {
+            tracing::error!(%error, "the periodic checkpoint failed");
         }
         *self.last.lock() = Some(volume.runtime.monotonic());
         Progress::Idle(Some(interval))

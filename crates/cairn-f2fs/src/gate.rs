@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// Held by readers of file data.
 const READING: Rank = Rank(240);
 /// Held while file data is written.
-const DATA: Rank = Rank(250);
+const DATA: Rank = Rank(245);
 
 /// See the module.
 pub struct Gate {

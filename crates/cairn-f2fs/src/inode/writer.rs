@@ -233,8 +233,9 @@ impl WriteTicket for Moved {
     fn complete(mut self: Box<Self>, _file_end: u64) -> Result<(), MapError> {
         self.done = true;
         let old = self.pointer.set_run(self.start, self.count);
-        let freed = old.into_iter().filter(|addr| addr.is_address());
-        Ok(freed.map(|addr| self.store.segments.invalidate(addr)).collect::<Result<(), _>>().map_err(Error::from)?)
+        let mut freed = old.into_iter().filter(|addr| addr.is_address());
+        freed.try_for_each(|addr| self.store.segments.invalidate(addr)).map_err(Error::from)?;
+        Ok(())
     }
 }
 

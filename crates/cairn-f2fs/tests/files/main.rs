@@ -1,5 +1,6 @@
 //! Contents of files on volumes that are written: against models, judged by fsck.f2fs.
 
+mod contention;
 mod crash;
 mod fsx;
 mod full;

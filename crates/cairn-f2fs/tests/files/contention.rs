@@ -1,0 +1,77 @@
+//! Threads that write, cut and fsync the same few files on a volume that is nearly full, so that checkpoints and cleaning come
+//! at any moment.
+
+use std::sync::Arc;
+
+use cairn_block::memory::MemoryDevice;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::mkfs_f2fs;
+use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
+
+use crate::support::{deep, judge, open};
+
+const THREADS: u64 = 4;
+const WORDS: u64 = 512;
+
+/// Every word of a block tells which block it is: a block of somebody else shows.
+fn block(file: u64, index: u64) -> Vec<u8> {
+    (0..WORDS).flat_map(|_| (file << 32 | index | 1 << 63).to_le_bytes()).collect()
+}
+
+fn work(fs: &cairn_f2fs::F2fs, files: &[cairn_base::Ino], seed: u64, steps: u32) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for _ in 0..steps {
+        let file = rng.usize(0..files.len());
+        let (ino, index) = (files[file], rng.u64(0..3000));
+        let outcome = match rng.u32(0..100) {
+            0..60 => {
+                let flags = if rng.u8(0..4) == 0 { IoFlags::DIRECT } else { IoFlags::empty() };
+                fs.write(ino, index * 4096, &block(file as u64, index), flags).map(drop)
+            }
+            60..85 => {
+                let mut buf = vec![0; 4096];
+                let read = fs.read(ino, index * 4096, &mut buf, IoFlags::empty()).unwrap();
+                let own = block(file as u64, index);
+                let right = buf[..read].chunks(8).zip(own.chunks(8)).all(|(is, own)| is == own || is == [0; 8]);
+                assert!(right, "block {index} of file {file} holds {:x?}", &buf[..8]);
+                Ok(())
+            }
+            85..90 => fs.fsync(ino, 0, rng.bool()),
+            90..94 => {
+                fs.setattr(ino, &SetAttributes { size: Some(index * 4096), ..SetAttributes::default() }).map(drop)
+            }
+            94..98 => fs.allocate(ino, AllocateMode::PunchHole, index * 4096, 64 * 4096),
+            98 => fs.allocate(ino, AllocateMode::KeepSize, index * 4096, 16 * 4096),
+            _ => fs.sync(),
+        };
+        assert!(matches!(outcome, Ok(()) | Err(Error::NoSpace)), "{outcome:?}");
+    }
+}
+
+fn contend(options: &str, seed: u64) {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    mkfs_f2fs(image.path(), 64 << 20, &[]);
+    let device: Arc<MemoryDevice> = Arc::new(read_image(image.path()).unwrap());
+    let fs = open(device.clone(), options);
+    let make = |number: u32| {
+        let name = format!("file-{number}");
+        fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
+    };
+    let files: Vec<_> = (0..3).map(make).collect();
+    let steps = if deep() { 60_000 } else { 3000 };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (fs, files) = (&fs, &files);
+            scope.spawn(move || work(fs, files, seed * 100 + thread, steps));
+        }
+    });
+    fs.unmount().unwrap();
+    drop(fs);
+    judge(&device);
+}
+
+#[test]
+fn threads_share_files_on_a_nearly_full_volume() {
+    contend("cache=4M", 1);
+    contend("mode=lfs,cache=4M", 2);
+}
