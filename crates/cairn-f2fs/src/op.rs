@@ -76,10 +76,10 @@ impl Volume {
 
     /// An operation that failed with anything but an answer that every filesystem gives is half done: it stops the volume.
     pub fn stop_after<T>(&self, outcome: &Result<T>) {
-        if let (Err(error), Some(store)) = (outcome, &self.store) {
-            if !matches!(error, Error::Vfs(_)) {
-                store.gate.stop(&format!("stopped after an error: {error}"));
-            }
+        if let (Err(error), Some(store)) = (outcome, &self.store)
+            && !matches!(error, Error::Vfs(_))
+        {
+            store.gate.stop(&format!("stopped after an error: {error}"));
         }
     }
 
