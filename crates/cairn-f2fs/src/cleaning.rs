@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_base::stats::Counter;
+use cairn_base::stats::{Counter, Report};
 use cairn_block::{BlockDevice, Bytes};
 
 use crate::blocks::{self, Writes};
@@ -50,6 +50,17 @@ pub struct CleanerStats {
     pub data: Counter,
     /// Node blocks moved.
     pub nodes: Counter,
+}
+
+impl CleanerStats {
+    /// The counters, by name.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report::new()
+            .with("sections", self.sections.get())
+            .with("data_blocks", self.data.get())
+            .with("node_blocks", self.nodes.get())
+    }
 }
 
 impl Default for Cleaner {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
-use cairn_base::stats::Counter;
+use cairn_base::stats::{Counter, Report};
 use cairn_block::BlockDevice;
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::FileKind;
@@ -48,6 +48,20 @@ struct Flushes {
     /// The last one that ended, and the failed ones are not among them.
     ended: u64,
     running: bool,
+}
+
+impl FsyncStats {
+    /// The counters, by name.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report::new()
+            .with("calls", self.calls.get())
+            .with("by_nodes", self.nodes.get())
+            .with("by_checkpoint", self.checkpoints.get())
+            .with("data_only", self.data_only.get())
+            .with("flushes", self.flushes.get())
+            .with("flushes_shared", self.flushes_shared.get())
+    }
 }
 
 impl Default for Fsyncs {

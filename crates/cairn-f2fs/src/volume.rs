@@ -213,7 +213,10 @@ impl Volume {
         let report = Report::new().with("options", self.options().report()).with("state", state);
         let report = report.with("cache", self.pages.report());
         match &self.store {
-            Some(store) => report.with("store", store.report()),
+            Some(store) => report
+                .with("store", store.report())
+                .with("fsync", self.fsyncs.stats.report())
+                .with("cleaning", self.cleaner.stats.report()),
             None => report,
         }
     }

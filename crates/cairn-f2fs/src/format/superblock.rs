@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::checksum::{MAGIC, crc32};
 use super::features::Features;
+use super::inode::Advise;
 use super::units::{BLOCK_BYTES, BlockAddr, Nid};
 use crate::corrupt::Corrupt;
 
@@ -295,6 +296,20 @@ impl Superblock {
         superblock
     }
 
+    /// What the name of a new file says about how often it will change: by its extension, also before a temporary one
+    /// (`film.mp4.part`), in any case.
+    #[must_use]
+    pub fn advise_for(&self, name: &[u8]) -> Advise {
+        let cold = self.extension_count as usize;
+        let known = cold.saturating_add(self.hot_ext_count.into());
+        let mut extensions = self.extension_list.iter().take(known).enumerate();
+        match extensions.find(|(_, extension)| has_extension(name, extension)) {
+            Some((index, _)) if index < cold => Advise::COLD,
+            Some(_) => Advise::HOT,
+            None => Advise::empty(),
+        }
+    }
+
     /// The label.
     #[must_use]
     pub fn label(&self) -> String {
@@ -385,6 +400,17 @@ conversions! {
     nid: root_ino node_ino meta_ino;
     same: uuid extension_list version init_version encryption_level encrypt_pw_salt hot_ext_count s_stop_reason
         s_errors reserved;
+}
+
+/// Is the last part of the name behind a dot this one, or the last but one? An asterisk stands for all names.
+fn has_extension(name: &[u8], extension: &[u8; EXTENSION_LEN]) -> bool {
+    let extension = extension.split(|byte| *byte == 0).next().unwrap_or_default();
+    let mut parts = name.rsplit(|byte| *byte == b'.');
+    let (last, before) = (parts.next(), parts.next());
+    // What stands before the first dot is no extension.
+    let temporary = parts.next().and(before);
+    let found = [before.and(last), temporary].into_iter().flatten().any(|part| part.eq_ignore_ascii_case(extension));
+    !extension.is_empty() && (found || extension == b"*")
 }
 
 #[cfg(test)]

@@ -167,7 +167,10 @@ fn record(
             record.inline.insert(InlineFlags::DENTRY);
             record.size = record.max_inline_data() as u64;
         }
-        NewInode::Regular => record.inline.insert(InlineFlags::DATA),
+        NewInode::Regular => {
+            record.inline.insert(InlineFlags::DATA);
+            record.advise |= volume.superblock.advise_for(name.unwrap_or_default());
+        }
         NewInode::Symlink(target) => {
             record.size = target.len() as u64;
             if target.len() <= record.max_inline_data() {

@@ -1,6 +1,7 @@
 //! Contents of files on volumes that are written: against models, judged by fsck.f2fs.
 
 mod contention;
+mod cost;
 mod crash;
 mod fsx;
 mod full;

@@ -1,0 +1,55 @@
+//! What an fsync costs: nodes, flushes, checkpoints.
+
+use std::sync::Arc;
+
+use cairn_block::memory::MemoryDevice;
+use cairn_f2fs::F2fs;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::mkfs_f2fs;
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+
+use crate::support::open;
+
+/// Nodes written, flushes, checkpoints.
+fn spent(fs: &F2fs, work: impl FnOnce()) -> (u64, u64, u64) {
+    let store = fs.volume().store.clone().unwrap();
+    let now = || {
+        let fsyncs = &fs.volume().fsyncs.stats;
+        (store.nodes.stats.written.get(), fsyncs.flushes.get(), fsyncs.checkpoints.get())
+    };
+    let before = now();
+    work();
+    let after = now();
+    (after.0 - before.0, after.1 - before.1, after.2 - before.2)
+}
+
+fn costs(options: &str, in_place: bool) {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    mkfs_f2fs(image.path(), 64 << 20, &[]);
+    let device: Arc<MemoryDevice> = Arc::new(read_image(image.path()).unwrap());
+    let fs = open(device, options);
+    let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    let far = 1500 * 4096;
+    let write = |at: u64| drop(fs.write(ino, at, &[7; 4096], IoFlags::empty()).unwrap());
+    write(far);
+    // A new file: its inode and its node, with the mark that makes the entry.
+    assert_eq!(spent(&fs, || fs.fsync(ino, 0, false).unwrap()), (2, 1, 0), "{options}: new");
+    assert_eq!(spent(&fs, || fs.fsync(ino, 0, false).unwrap()), (0, 0, 0), "{options}: again");
+    fs.sync().unwrap();
+    write(far);
+    let nodes = u64::from(!in_place);
+    assert_eq!(spent(&fs, || fs.fsync(ino, 0, true).unwrap()), (nodes, 1, 0), "{options}: fdatasync of an overwrite");
+    write(far);
+    let (nodes, flushes, checkpoints) = spent(&fs, || fs.fsync(ino, 0, false).unwrap());
+    assert!(nodes <= 2 && (flushes, checkpoints) == (1, 0), "{options}: fsync of an overwrite wrote {nodes} nodes");
+    // A hard link: roll-forward knows one name only.
+    fs.link(ino, fs.root(), b"other").unwrap();
+    assert_eq!(spent(&fs, || fs.fsync(ino, 0, false).unwrap()).2, 1, "{options}: two names");
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn an_fsync_writes_few_nodes_and_flushes_once() {
+    costs("", true);
+    costs("mode=lfs", false);
+}
