@@ -32,8 +32,12 @@ fn open(image: &Path) -> Arc<F2fs> {
 fn extremes(fs: &F2fs) {
     let directory = make(fs, fs.root(), b"many", NewInode::Directory).unwrap().ino;
     let name = |index: u32| format!("entry number {index} {}", "x".repeat(index as usize % 30)).into_bytes();
-    (0..3000).for_each(|index| drop(make(fs, directory, &name(index), NewInode::Regular).unwrap()));
-    (0..3000).filter(|index| index % 3 == 0).for_each(|index| fs.unlink(directory, &name(index)).unwrap());
+    for index in 0..3000 {
+        make(fs, directory, &name(index), NewInode::Regular).unwrap();
+    }
+    for index in (0..3000).step_by(3) {
+        fs.unlink(directory, &name(index)).unwrap();
+    }
     make(fs, fs.root(), b"long link", NewInode::Symlink(&[b'l'; 4000])).unwrap();
     make(fs, fs.root(), &[b'n'; 255], NewInode::Fifo).unwrap();
     let listed = make(fs, fs.root(), b"listed", NewInode::Directory).unwrap().ino;
