@@ -119,7 +119,7 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
     if inode.state.read().deleted {
         return Ok(());
     }
-    if must_checkpoint(volume, store, inode)? {
+    if must_checkpoint(store, inode)? {
         return checkpoint(volume, store, inode);
     }
     volume.room()?;
@@ -185,7 +185,7 @@ fn only_times_differ(volume: &Volume, store: &Store, inode: &Arc<Inode>) -> Resu
 }
 
 /// Linux's list of what roll-forward cannot do.
-fn must_checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<bool> {
+fn must_checkpoint(store: &Store, inode: &Inode) -> Result<bool> {
     let version = store.checkpoints.version();
     let (links, advise, pino, compressed) = {
         let state = inode.state.read();
@@ -196,27 +196,13 @@ fn must_checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<bool
         return Ok(true);
     }
     // Nodes that have left the tree are still in the checkpoint's, and nothing in the chain says that they are gone.
-    if inode.sync.is_shrunk_after(version) || !volume.has_roll_forward_space(store) {
+    if inode.sync.is_shrunk_after(version) || !has_roll_forward_space(store) {
         return Ok(true);
     }
     Ok(!store.nat.is_committed(pino)?)
 }
 
-impl Volume {
-    /// Roll-forward adds to the checkpoint's blocks what was written since, and takes nothing away first.
-    fn has_roll_forward_space(&self, store: &Store) -> bool {
-        let placed: u64 = store.segments.stats.placed.iter().map(Counter::get).sum();
-        let last = store.checkpoints.last();
-        let since = placed.saturating_sub(self.placed_at_checkpoint(last.version, placed));
-        last.valid_block_count + since < store.space.user_blocks()
-    }
-
-    /// Blocks placed before the last checkpoint, as far as anybody asked since.
-    fn placed_at_checkpoint(&self, version: u64, now: u64) -> u64 {
-        let mut seen = self.placed.lock();
-        if seen.0 != version {
-            *seen = (version, now);
-        }
-        seen.1
-    }
+/// Roll-forward adds to the checkpoint's blocks what came into use since, and takes nothing away first.
+fn has_roll_forward_space(store: &Store) -> bool {
+    store.checkpoints.last().valid_block_count + store.space.taken() <= store.space.user_blocks()
 }

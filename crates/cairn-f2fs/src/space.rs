@@ -52,6 +52,8 @@ pub enum Room {
 struct State {
     counts: Counts,
     promised: u64,
+    /// Promised blocks that came into use since the last checkpoint.
+    taken: u64,
     /// Counters differ from the last checkpoint's.
     dirty: bool,
     /// The checkpoint had counted too little.
@@ -150,7 +152,15 @@ impl Space {
 
     /// A checkpoint holds the present counters. Called with the gate closed.
     pub fn committed(&self) {
-        self.state.lock().dirty = false;
+        let mut state = self.state.lock();
+        (state.dirty, state.taken) = (false, 0);
+    }
+
+    /// Blocks that came into use since the last checkpoint, whatever was given back meanwhile: roll-forward adds them to the
+    /// checkpoint's and may find nothing given back.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.state.lock().taken
     }
 
     /// Blocks that users may have in all: `user_block_count`.
@@ -257,6 +267,7 @@ impl Promise {
         self.left -= blocks;
         let mut state = self.space.state.lock();
         state.promised -= blocks;
+        state.taken += blocks;
         state.counts.valid_blocks += blocks;
         also(&mut state.counts);
         state.dirty = true;

@@ -80,8 +80,6 @@ pub struct Volume {
     pub cleaner: Cleaner,
     /// What fsyncs share.
     pub fsyncs: Fsyncs,
-    /// A checkpoint's version, and the blocks placed until somebody first looked after it.
-    pub(crate) placed: Mutex<(u64, u64)>,
 }
 
 /// What [`Volume::new`] wires together.
@@ -125,7 +123,6 @@ impl Volume {
             recovering: AtomicBool::new(false),
             cleaner: Cleaner::default(),
             fsyncs: Fsyncs::default(),
-            placed: Mutex::new(Rank::LEAF, (0, 0)),
         }
     }
 

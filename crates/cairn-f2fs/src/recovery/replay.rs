@@ -33,6 +33,9 @@ use crate::op::Op;
 use crate::store::Store;
 use crate::volume::Volume;
 
+/// Nodes that may be missing on the way to a block.
+const MAX_NODES: u64 = 3;
+
 /// What the chain holds.
 pub struct Roll {
     /// Its nodes, in order.
@@ -170,6 +173,8 @@ impl Replay<'_> {
     /// The pointers of one node become those of the chain.
     fn apply_pointers(&self, inode: &Arc<Inode>, first: u64, wanted: &[BlockAddr]) -> Result<()> {
         let found = tree::find(self.store, inode, first)?.ok();
+        // No more than is needed: the volume may be full.
+        let nodes = if found.is_some() { 0 } else { MAX_NODES };
         let count = u32::try_from(wanted.len()).expect("pointers of a node");
         let now = found.map_or_else(|| vec![BlockAddr::NULL; wanted.len()], |pointer| pointer.get_run(count));
         let new = now.iter().zip(wanted).filter(|(now, wanted)| **now == BlockAddr::NULL && now != wanted).count();
@@ -177,7 +182,7 @@ impl Replay<'_> {
             return self.grow(inode, first, wanted);
         }
         drop_hint(self.volume, inode);
-        let mut op = self.op(new as u64 + 3)?;
+        let mut op = self.op(new as u64 + nodes)?;
         let pointer = tree::make(&mut op, inode, first)?;
         for (index, wanted) in (0..).zip(wanted) {
             self.apply_pointer(&mut op, inode, &pointer.after(index), *wanted)?;

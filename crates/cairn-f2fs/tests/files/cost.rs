@@ -30,7 +30,7 @@ fn costs(options: &str, in_place: bool) {
     let fs = open(device, options);
     let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let far = 1500 * 4096;
-    let write = |at: u64| drop(fs.write(ino, at, &[7; 4096], IoFlags::empty()).unwrap());
+    let write = |at: u64| assert_eq!(fs.write(ino, at, &[7; 4096], IoFlags::empty()).unwrap(), 4096);
     write(far);
     // A new file: its inode and its node, with the mark that makes the entry.
     assert_eq!(spent(&fs, || fs.fsync(ino, 0, false).unwrap()), (2, 1, 0), "{options}: new");
