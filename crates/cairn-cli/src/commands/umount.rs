@@ -40,12 +40,20 @@ pub fn run(args: &Args) -> Outcome {
     // The daemon's own words about its end, where it has a control channel.
     let ending = Client::connect(&mount.device, mount.owner).and_then(Client::wait_for_end).ok();
     detach(&mount.point, false)?;
-    let last = ending.and_then(Ending::wait);
+    let last = ending.map(Ending::wait);
     wait(&mount)?;
     match last {
-        Some(last) => {
+        Some(Some(last)) => {
             stats::print_messages(&mount.source, &last);
             stats::check_end(&mount.source, &last)
+        }
+        Some(None) => {
+            let message = format!(
+                "{}: unmounted, but its daemon ended without a word (it was killed, or has a fault): what was not fsynced may be \
+                 missing; check the volume",
+                mount.source
+            );
+            Err(Failure::new(Status::Io, message))
         }
         None => Ok(()),
     }
