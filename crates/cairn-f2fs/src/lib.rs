@@ -33,8 +33,8 @@ pub mod remount;
 pub mod segment;
 pub mod space;
 pub mod store;
-mod vfs;
 pub mod trim;
+mod vfs;
 pub mod volume;
 pub mod xattr;
 

@@ -14,7 +14,7 @@ use super::chain::{self, ChainNode, Recovered};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::checkpoint::Checkpoint;
-use crate::format::inode::{Advise, Inode, InlineFlags, NIDS};
+use crate::format::inode::{Advise, InlineFlags, Inode, NIDS};
 use crate::format::layout::Layout;
 use crate::format::node::{self, NodeFooter};
 use crate::format::path::NodeKind;
@@ -57,12 +57,7 @@ impl Overlay {
     ///
     /// # Errors
     /// The chain or what it changes is damaged, or the device failed.
-    pub fn build(
-        buffers: &BufferCache,
-        layout: &Layout,
-        checkpoint: &Checkpoint,
-        nat: &NatTable,
-    ) -> Result<Self> {
+    pub fn build(buffers: &BufferCache, layout: &Layout, checkpoint: &Checkpoint, nat: &NatTable) -> Result<Self> {
         let chain = chain::scan(buffers, layout, checkpoint)?;
         let mut overlay = Self { next_synthetic: layout.max_nid(), ..Self::default() };
         if chain.is_empty() {
@@ -180,7 +175,8 @@ impl Overlay {
         let mut fields = *self.fields(ino);
         fields.size = inode.size;
         if !inode.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY) && has_blocks(&inode) {
-            let last = (0..inode.address_slots()).rev().find(|slot| inode.data_pointer(image, *slot) != BlockAddr::NULL);
+            let last =
+                (0..inode.address_slots()).rev().find(|slot| inode.data_pointer(image, *slot) != BlockAddr::NULL);
             fields.grow(&inode, last.map(u64::from));
         }
         self.nodes.insert(ino, Change::Inode { block: entry.addr, fields });
