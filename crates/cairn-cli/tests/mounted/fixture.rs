@@ -23,16 +23,28 @@ pub fn deep() -> bool {
 pub struct Volume {
     dir: tempfile::TempDir,
     daemon: Option<Child>,
+    /// The format's own checker.
+    assert_clean: fn(&Path),
 }
 
 impl Volume {
     /// An unmounted volume made by mke2fs.
     pub fn make(size: u64, arguments: &[&str]) -> Self {
         require_mounting();
-        let volume = Self { dir: directory(), daemon: None };
+        let volume = Self { dir: directory(), daemon: None, assert_clean: judge::assert_clean };
         fs::create_dir(volume.root()).unwrap();
         let arguments = [&["-t", "ext4"], arguments].concat();
         judge::mke2fs(&volume.image(), size, &arguments);
+        volume
+    }
+
+    /// A mounted F2FS volume made by mkfs.f2fs.
+    pub fn f2fs(size: u64, options: &str) -> Self {
+        require_mounting();
+        let mut volume = Self { dir: directory(), daemon: None, assert_clean: judge::assert_f2fs_clean };
+        fs::create_dir(volume.root()).unwrap();
+        judge::mkfs_f2fs(&volume.image(), size, &[]);
+        volume.mount(options);
         volume
     }
 
@@ -87,11 +99,11 @@ impl Volume {
         fs::read_to_string(self.outside("log")).unwrap_or_default()
     }
 
-    /// Unmounts; when that returns, e2fsck must find nothing, although the daemon's process may still be ending.
+    /// Unmounts; when that returns, the checker must find nothing, although the daemon's process may still be ending.
     pub fn unmount(&mut self) {
         assert!(self.daemon.is_some(), "it is not mounted");
         self.detach();
-        judge::assert_clean(&self.image());
+        (self.assert_clean)(&self.image());
         let status = self.daemon.take().expect("asserted above").wait().unwrap();
         assert!(status.success() && self.log().is_empty(), "the daemon ended with {status}: {}", self.log());
     }

@@ -146,11 +146,19 @@ impl Writer {
 
 #[test]
 fn synced_files_survive_killed_daemons() {
-    let mut volume = Volume::mounted(256 << 20, "");
+    survive(Volume::mounted(256 << 20, ""), KILLS);
+}
+
+#[test]
+fn synced_files_of_f2fs_survive_killed_daemons() {
+    survive(Volume::f2fs(256 << 20, ""), KILLS);
+}
+
+fn survive(mut volume: Volume, kills: u64) {
     let mut random = fastrand::Rng::with_seed(1);
     let mut writers: Vec<_> = (0..WRITERS).map(|seed| Writer::new(&volume.root(), seed)).collect();
     let mut total = 0;
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let done = AtomicU64::new(0);
         let enough = random.u64(1..200);
         std::thread::scope(|scope| {
@@ -178,7 +186,7 @@ fn synced_files_survive_killed_daemons() {
         volume.unmount();
         volume.mount("");
     }
-    assert!(total > KILLS * 20, "{total} operations");
+    assert!(total > kills * 20, "{total} operations");
     volume.unmount();
 }
 

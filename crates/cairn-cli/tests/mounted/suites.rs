@@ -18,6 +18,27 @@ fn pjdfstest_agrees_with_the_kernel() {
     assert!(worse.is_empty(), "pass on the kernel's ext4, not here: {worse:#?}");
 }
 
+#[test]
+fn pjdfstest_finds_nothing_on_f2fs_that_the_kernels_ext4_does_not_fail() {
+    let judged = Volume::make(64 << 20, &[]);
+    let kernel = KernelMount::new(&judged.image(), "");
+    let expected = pjdfstest(kernel.path());
+    kernel.unmount();
+    let mut volume = Volume::f2fs(256 << 20, "");
+    let found = pjdfstest(&volume.root());
+    volume.unmount();
+    let worse = worse(&expected, &found);
+    assert!(worse.is_empty(), "pass on the kernel's ext4, not here: {worse:#?}");
+}
+
+#[test]
+fn fsx_finds_no_difference_on_f2fs() {
+    let operations = if deep() { 500_000 } else { 50_000 };
+    let mut volume = Volume::f2fs(256 << 20, "");
+    fsx(&volume.path("fsx"), operations, 5);
+    volume.unmount();
+}
+
 /// Two files at once on each mount, with and without the kernel's write-back cache.
 #[test]
 fn fsx_finds_no_difference() {
