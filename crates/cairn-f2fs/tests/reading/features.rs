@@ -93,7 +93,8 @@ fn what_the_superblock_says_is_shown() {
     assert_eq!(info.uuid, "11111111-2222-3333-4444-555555555555");
     let volume = open(device).unwrap();
     assert_eq!(volume.label().unwrap(), "lábel".as_bytes());
-    assert!(volume.remount("cache=1M").is_err() && volume.remount("ro").is_ok());
+    assert!(volume.remount("cache=1M").is_ok() && volume.remount("ro").is_ok());
+    assert!(volume.remount("norecovery").is_err() && volume.remount("mode=lfs").is_err());
     assert!(MountOptions::parse("norecovery").is_err());
 }
 
