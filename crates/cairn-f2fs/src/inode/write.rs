@@ -197,7 +197,7 @@ pub(super) fn spill(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
 /// Copies within the volume, through the cache.
 ///
 /// # Errors
-/// As [`write`] and [`data::read`]; or the ranges overlap.
+/// As [`write()`] and [`data::read`]; or the ranges overlap.
 pub fn copy_range(
     volume: &Arc<Volume>,
     from: &Arc<Inode>,
