@@ -1,10 +1,10 @@
 //! [`IoBuf`]: memory that any device can read into, direct I/O included.
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::{fmt, io};
 
 use bytes::Bytes;
-use rustix::mm::{Advice, madvise};
+use memmap2::{Advice, MmapMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// Alignment of every [`IoBuf`], in bytes.
@@ -14,17 +14,15 @@ pub const ALIGNMENT: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; ALIGNMENT]);
 
-/// Buffers of this many bytes are huge pages, where the system has them.
+/// Buffers of this many bytes and more are mappings of their own. The allocator would keep what is freed, and for one aligned
+/// buffer spend the memory of two: the process would outgrow a budget that counts buffers.
+const MAPPED: usize = 128 << 10;
+/// Buffers of multiples of this are huge pages, where the system has them: one fault instead of 512 when touched first.
 const HUGE: usize = 2 << 20;
-
-#[derive(FromBytes, IntoBytes, Immutable)]
-#[repr(C, align(2097152))]
-struct HugePage([u8; HUGE]);
 
 enum Memory {
     Pages(Vec<Page>),
-    /// One fault instead of 512 when it is touched first.
-    Huge(Vec<HugePage>),
+    Mapped(MmapMut),
 }
 
 /// An owned, mutable buffer, aligned to 4096 bytes; its memory is whole pages, its length is exactly what was asked for.
@@ -40,10 +38,10 @@ impl IoBuf {
     /// If there is no memory, as every allocation: bound lengths that come from a disk first.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let memory = if len >= HUGE && len.is_multiple_of(HUGE) {
-            Memory::Huge(huge_pages(len / HUGE))
-        } else {
+        let memory = if len < MAPPED {
             Memory::Pages(Page::new_vec_zeroed(len.div_ceil(ALIGNMENT)).expect("memory for a buffer"))
+        } else {
+            Memory::Mapped(mapping(len).expect("memory for a buffer"))
         };
         Self { memory, len }
     }
@@ -63,15 +61,13 @@ impl IoBuf {
     }
 }
 
-/// Zeroed memory for which the system was asked for huge pages before it was touched.
-fn huge_pages(count: usize) -> Vec<HugePage> {
-    let mut pages: Vec<HugePage> = Vec::with_capacity(count);
-    let spare = pages.spare_capacity_mut();
-    // SAFETY: the range is memory of this vector that nobody else knows. The advice changes how it is backed, not what
-    // it holds; where it is refused, small pages will do.
-    let _ = unsafe { madvise(spare.as_mut_ptr().cast(), size_of_val(spare), Advice::LinuxHugepage) };
-    HugePage::extend_vec_zeroed(&mut pages, count).expect("the capacity is there");
-    pages
+fn mapping(len: usize) -> io::Result<MmapMut> {
+    let pages = MmapMut::map_anon(len.next_multiple_of(ALIGNMENT))?;
+    if len.is_multiple_of(HUGE) {
+        // Where it is refused, small pages will do.
+        let _ = pages.advise(Advice::HugePage);
+    }
+    Ok(pages)
 }
 
 impl Deref for IoBuf {
@@ -80,7 +76,7 @@ impl Deref for IoBuf {
     fn deref(&self) -> &[u8] {
         match &self.memory {
             Memory::Pages(pages) => &pages.as_bytes()[..self.len],
-            Memory::Huge(pages) => &pages.as_bytes()[..self.len],
+            Memory::Mapped(pages) => &pages[..self.len],
         }
     }
 }
@@ -89,7 +85,7 @@ impl DerefMut for IoBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Pages(pages) => &mut pages.as_mut_bytes()[..self.len],
-            Memory::Huge(pages) => &mut pages.as_mut_bytes()[..self.len],
+            Memory::Mapped(pages) => &mut pages[..self.len],
         }
     }
 }
@@ -124,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_length_is_aligned_zeroed_and_kept() {
-        for len in [0, 1, 512, 4095, 4096, 4097, 1 << 20, HUGE, HUGE + 1, 2 * HUGE] {
+        for len in [0, 1, 512, 4095, 4096, 4097, MAPPED - 1, MAPPED, MAPPED + 1, 1 << 20, HUGE, HUGE + 1, 2 * HUGE] {
             let mut buf = IoBuf::zeroed(len);
             assert_eq!((buf.len(), buf.as_ptr().addr() % ALIGNMENT), (len, 0));
             assert!(buf.iter().all(|byte| *byte == 0));

@@ -7,6 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::buffer::IoBuf;
 use crate::error::Result;
+use crate::zoned::ZonedDevice;
 
 /// Size and units of a device. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,11 @@ pub trait BlockDevice: Send + Sync {
 
     /// Everything completed so far is on the medium when this returns.
     fn flush(&self) -> Result<()>;
+
+    /// The device's zones, if it has some that cannot be written anywhere at any time.
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        None
+    }
 }
 
 type Outcome = Result<Vec<IoBuf>>;
@@ -239,5 +245,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
 
     fn flush(&self) -> Result<()> {
         (**self).flush()
+    }
+
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        (**self).as_zoned()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::zoned::ZoneViolation;
+
 /// Device result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -25,6 +27,8 @@ pub enum ErrorKind {
     PermissionDenied,
     /// The device cannot do this.
     Unsupported,
+    /// A request that the device's zones do not allow.
+    ZoneRule(ZoneViolation),
 }
 
 /// A device error: kind, what was attempted, where, and the underlying cause.
@@ -45,6 +49,13 @@ pub struct Error {
 }
 
 impl Error {
+    /// Did the device fail to take what it was given? (One that accepts no writes at all did not fail.)
+    #[must_use]
+    pub fn is_write_failure(&self) -> bool {
+        let writing = ["write", "flush"].iter().any(|word| self.operation.contains(word));
+        writing && self.kind != ErrorKind::ReadOnly
+    }
+
     /// An error without an underlying system error.
     #[must_use]
     pub fn new(kind: ErrorKind, operation: impl Into<String>, detail: impl Into<String>) -> Self {

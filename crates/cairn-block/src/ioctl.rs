@@ -1,8 +1,9 @@
-//! The one device control that has no safe binding.
+//! Device controls that have no safe binding: discarding, and zones.
 
 use std::fs::File;
 
-use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
+use zerocopy::FromZeros;
 
 /// `BLKDISCARD` of `linux/fs.h`: `_IO(0x12, 119)`.
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
@@ -13,4 +14,91 @@ pub(crate) fn discard(file: &File, offset: u64, len: u64) -> rustix::io::Result<
     // passes a pointer to an array of exactly these, alive during the call. On a file that is no block device the
     // kernel answers ENOTTY.
     unsafe { ioctl(file, Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }
+}
+
+/// `struct blk_zone` of `linux/blkzoned.h`; places and lengths are sectors of 512 bytes.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(crate) struct BlkZone {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) wp: u64,
+    pub(crate) kind: u8,
+    pub(crate) cond: u8,
+    pub(crate) non_seq: u8,
+    pub(crate) reset: u8,
+    pub(crate) resv: [u8; 4],
+    pub(crate) capacity: u64,
+    pub(crate) reserved: [u8; 24],
+}
+
+/// The head of `struct blk_zone_report`.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(crate) struct BlkZoneReportHead {
+    pub(crate) sector: u64,
+    pub(crate) nr_zones: u32,
+    pub(crate) flags: u32,
+}
+
+/// Zones asked for at once.
+pub(crate) const ZONES_AT_ONCE: usize = 128;
+
+/// `struct blk_zone_report` with room for [`ZONES_AT_ONCE`] zones.
+#[derive(Clone, Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct BlkZoneReport {
+    pub(crate) head: BlkZoneReportHead,
+    pub(crate) zones: [BlkZone; ZONES_AT_ONCE],
+}
+
+const _: () = assert!(size_of::<BlkZone>() == 64 && size_of::<BlkZoneReportHead>() == 16);
+const _: () = assert!(size_of::<BlkZoneReport>() == 16 + 64 * ZONES_AT_ONCE);
+
+/// `BLKREPORTZONE`: `_IOWR(0x12, 130, struct blk_zone_report)`.
+const BLKREPORTZONE: Opcode = opcode::read_write::<BlkZoneReportHead>(0x12, 130);
+/// `BLKRESETZONE`: `_IOW(0x12, 131, struct blk_zone_range)`.
+const BLKRESETZONE: Opcode = opcode::write::<[u64; 2]>(0x12, 131);
+/// `BLKFINISHZONE`: `_IOW(0x12, 136, struct blk_zone_range)`.
+const BLKFINISHZONE: Opcode = opcode::write::<[u64; 2]>(0x12, 136);
+
+/// Zones from the one that holds `sector` on; the head says how many were found.
+pub(crate) fn report_zones(file: &File, sector: u64) -> rustix::io::Result<Box<BlkZoneReport>> {
+    let mut report = BlkZoneReport::new_box_zeroed().expect("memory for a report");
+    report.head = BlkZoneReportHead { sector, nr_zones: ZONES_AT_ONCE as u32, flags: 0 };
+    // SAFETY: BLKREPORTZONE reads the head and writes the head and at most `nr_zones` zones behind it, for which the
+    // structure has room; all bit patterns are valid values of its integers.
+    unsafe { ioctl(file, Updater::<BLKREPORTZONE, BlkZoneReport>::new(&mut report))? };
+    Ok(report)
+}
+
+/// Resets the zones in a range of sectors.
+pub(crate) fn reset_zones(file: &File, sector: u64, sectors: u64) -> rustix::io::Result<()> {
+    // SAFETY: BLKRESETZONE reads `struct blk_zone_range`, two u64, through its pointer argument and writes no memory.
+    unsafe { ioctl(file, Setter::<BLKRESETZONE, [u64; 2]>::new([sector, sectors])) }
+}
+
+/// Finishes the zones in a range of sectors.
+pub(crate) fn finish_zones(file: &File, sector: u64, sectors: u64) -> rustix::io::Result<()> {
+    // SAFETY: as for BLKRESETZONE.
+    unsafe { ioctl(file, Setter::<BLKFINISHZONE, [u64; 2]>::new([sector, sectors])) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_linux() {
+        // From `linux/blkzoned.h` with the encoding of `asm-generic/ioctl.h`.
+        let numbers = [BLKREPORTZONE, BLKRESETZONE, BLKFINISHZONE].map(u64::from);
+        assert_eq!(numbers, [0xc010_1282, 0x4010_1283, 0x4010_1288]);
+    }
+
+    #[test]
+    fn what_is_no_zoned_device_says_so() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(report_zones(&file, 0).is_err());
+        assert!(reset_zones(&file, 0, 8).is_err() && finish_zones(&file, 0, 8).is_err());
+    }
 }

@@ -11,8 +11,11 @@ pub mod device;
 pub mod error;
 pub mod file;
 mod ioctl;
+mod join;
 pub mod memory;
+pub mod tagged;
 pub mod wrap;
+pub mod zoned;
 
 pub use buffer::IoBuf;
 pub use bytes::Bytes;

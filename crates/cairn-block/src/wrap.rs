@@ -1,6 +1,7 @@
-//! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), observe ([`Stats`], [`Record`]) or disturb
+//! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]), observe ([`Stats`], [`Record`]) or disturb
 //! ([`Latency`], [`Fault`]) the one inside.
 
+mod concat;
 mod fault;
 mod latency;
 mod partition;
@@ -8,6 +9,7 @@ mod read_only;
 pub mod record;
 mod stats;
 
+pub use concat::Concat;
 pub use fault::{Fault, Lasting, Operation};
 pub use latency::{Latency, LatencyProfile};
 pub use partition::Partition;

@@ -44,6 +44,11 @@ impl DirectFile {
         Ok(Self { buffered, direct })
     }
 
+    /// For device controls.
+    pub(crate) fn descriptor(&self) -> &File {
+        &self.direct
+    }
+
     fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {
         let geometry = self.buffered.geometry();
         batch.requests.iter().try_for_each(|request| bounds::check(&geometry, request))?;

@@ -12,6 +12,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use crate::bounds::total_len;
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
 use crate::error::{Error, ErrorKind, Result};
+use crate::zoned::ZonedDevice;
 
 /// The kinds of work that are counted and can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,5 +158,9 @@ impl BlockDevice for Fault {
     fn flush(&self) -> Result<()> {
         self.plan.lock().admit(Operation::Flush, 0, 0)?;
         self.inner.flush()
+    }
+
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        self.inner.as_zoned()
     }
 }

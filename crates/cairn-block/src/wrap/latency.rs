@@ -10,6 +10,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
 use crate::error::Result;
+use crate::zoned::ZonedDevice;
 
 /// Time added to each kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +69,10 @@ impl BlockDevice for Latency {
         let time = self.profile.lock().flush;
         std::thread::sleep(time);
         self.inner.flush()
+    }
+
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        self.inner.as_zoned()
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::bounds;
 use crate::device::{Batch, BlockDevice, Completion, Durability, Geometry};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::zoned::{Zone, ZoneLimits, ZonedDevice};
 
 /// A device that refuses everything but reads.
 pub struct ReadOnly {
@@ -35,5 +36,38 @@ impl BlockDevice for ReadOnly {
 
     fn flush(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        self.inner.as_zoned().map(|_| self as &dyn ZonedDevice)
+    }
+}
+
+impl ReadOnly {
+    fn zoned(&self) -> &dyn ZonedDevice {
+        self.inner.as_zoned().expect("a device does not lose its zones")
+    }
+
+    fn refuse(&self, operation: &str, start: u64) -> Result<()> {
+        let len = self.zoned().limits().zone_size;
+        Err(Error::new(ErrorKind::ReadOnly, operation, "the device is read-only").at(start, len))
+    }
+}
+
+impl ZonedDevice for ReadOnly {
+    fn limits(&self) -> ZoneLimits {
+        self.zoned().limits()
+    }
+
+    fn report(&self, offset: u64, most: usize) -> Result<Vec<Zone>> {
+        self.zoned().report(offset, most)
+    }
+
+    fn reset(&self, start: u64) -> Result<()> {
+        self.refuse("reset zone", start)
+    }
+
+    fn finish(&self, start: u64) -> Result<()> {
+        self.refuse("finish zone", start)
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::bounds::total_len;
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
 use crate::error::Result;
+use crate::zoned::ZonedDevice;
 
 /// Counts requests, bytes, barriers and time.
 pub struct Stats {
@@ -143,6 +144,10 @@ impl BlockDevice for Stats {
         self.counters.flush_ns.add(nanoseconds_since(start));
         self.counters.errors.add(u64::from(outcome.is_err()));
         outcome
+    }
+
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        self.inner.as_zoned()
     }
 }
 

@@ -1,0 +1,254 @@
+//! [`ZoneOrder`]: writes to sequential zones in the order of their places, whoever sends them first.
+//!
+//! Several threads take places in one zone one after the other and then write at the same time. A write that comes before its turn
+//! waits as a pending [`Completion`], no thread is held; it goes out together with what else follows when the gap before it is filled.
+//! One write of a zone is under way at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]), everything behind it in
+//! its zone fails until the zone is reset or finished: the zone cannot be written there any more.
+//!
+//! Locking: a leaf lock around each zone's lane, not held while the device works.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::ranked_lock::{Mutex, Rank};
+
+use super::{Zone, ZoneLimits, ZonedDevice};
+use crate::bounds::total_len;
+use crate::device::{Batch, BlockDevice, Completer, Completion, Durability, Geometry, Request};
+use crate::error::{Error, ErrorKind, Result};
+use crate::join::join;
+
+/// Bytes from which on no more waiting writes are put into one.
+const MERGED: u64 = 4 << 20;
+
+/// See the module.
+pub struct ZoneOrder {
+    lanes: Arc<Lanes>,
+}
+
+struct Lanes {
+    inner: Arc<dyn BlockDevice>,
+    /// First bytes of the sequential zones, ascending.
+    starts: Vec<u64>,
+    /// The bytes behind them.
+    ends: Vec<u64>,
+    lanes: Vec<Mutex<Lane>>,
+}
+
+/// What waits for its turn in one zone.
+struct Lane {
+    /// Where the next write goes.
+    next: u64,
+    busy: bool,
+    broken: Option<Error>,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+struct Waiting {
+    bufs: Vec<Bytes>,
+    len: u64,
+    fua: bool,
+    completer: Completer,
+}
+
+impl Lane {
+    fn new(zone: &Zone) -> Self {
+        Self { next: zone.write_pointer, busy: false, broken: None, waiting: BTreeMap::new() }
+    }
+
+    /// Nothing more is written: everything that waits fails.
+    fn break_off(&mut self, error: Error) -> Vec<(Waiting, Error)> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.broken = Some(error.clone());
+        waiting.into_values().map(|waiting| (waiting, error.clone())).collect()
+    }
+
+    /// What has its turn, up to about [`MERGED`] bytes.
+    fn take_ready(&mut self) -> Option<(u64, Vec<Waiting>)> {
+        if self.busy || self.broken.is_some() {
+            return None;
+        }
+        let (start, mut at, mut ready) = (self.next, self.next, Vec::new());
+        while at - start < MERGED
+            && let Some(waiting) = self.waiting.remove(&at)
+        {
+            at += waiting.len;
+            ready.push(waiting);
+        }
+        self.busy = !ready.is_empty();
+        self.busy.then_some((start, ready))
+    }
+}
+
+impl ZoneOrder {
+    /// Around a device with zones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`]: it has none; or it failed.
+    pub fn new(inner: Arc<dyn BlockDevice>) -> Result<Self> {
+        let Some(zoned) = inner.as_zoned() else {
+            return Err(Error::new(ErrorKind::Unsupported, "order writes", "the device has no zones"));
+        };
+        let zones: Vec<Zone> = zoned.report(0, usize::MAX)?.into_iter().filter(Zone::is_sequential).collect();
+        let starts = zones.iter().map(|zone| zone.start).collect();
+        let ends = zones.iter().map(|zone| zone.start + zone.len).collect();
+        let lanes = zones.iter().map(|zone| Mutex::new(Rank::LEAF, Lane::new(zone))).collect();
+        Ok(Self { lanes: Arc::new(Lanes { inner, starts, ends, lanes }) })
+    }
+
+    /// The place at byte `offset` will never be written: whoever waits behind it in its zone, now or later, is told.
+    pub fn give_up(&self, offset: u64) {
+        let Some(lane) = self.lanes.find(offset) else { return };
+        let error = Error::new(ErrorKind::Io, "write", "a write before it in the same zone was given up").at(offset, 0);
+        let failed = self.lanes.lanes[lane].lock().break_off(error);
+        failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+    }
+
+    fn split(&self, batch: Batch) -> Completion {
+        let fua = batch.durability.fua;
+        let ordered = |request: &Request| match request {
+            Request::Write { offset, bufs } => !bufs.is_empty() && self.lanes.find(*offset).is_some(),
+            _ => false,
+        };
+        if !batch.requests.iter().any(ordered) {
+            return self.lanes.inner.submit(batch);
+        }
+        if batch.durability.preflush
+            && let Err(error) = self.lanes.inner.flush()
+        {
+            return Completion::ready(Err(error));
+        }
+        let (ordered, rest): (Vec<_>, Vec<_>) = batch.requests.into_iter().partition(ordered);
+        let mut parts = Vec::with_capacity(ordered.len() + 1);
+        if !rest.is_empty() {
+            let durability = Durability { preflush: false, fua };
+            parts.push(self.lanes.inner.submit(Batch { requests: rest, durability }));
+        }
+        for request in ordered {
+            if let Request::Write { offset, bufs } = request {
+                parts.push(self.lanes.offer(offset, bufs, fua));
+            }
+        }
+        join(parts)
+    }
+}
+
+impl Lanes {
+    /// The lane of the sequential zone that holds a byte.
+    fn find(&self, offset: u64) -> Option<usize> {
+        let after = self.starts.partition_point(|start| *start <= offset);
+        let lane = after.checked_sub(1)?;
+        (offset < self.ends[lane]).then_some(lane)
+    }
+
+    fn offer(self: &Arc<Self>, offset: u64, bufs: Vec<Bytes>, fua: bool) -> Completion {
+        let Some(index) = self.find(offset) else {
+            let detail = "the write is in no sequential zone";
+            return Completion::ready(Err(Error::new(ErrorKind::OutOfRange, "write", detail).at(offset, 0)));
+        };
+        let len = total_len(&bufs);
+        let (completion, completer) = Completion::pending();
+        {
+            let mut lane = self.lanes[index].lock();
+            if let Some(error) = &lane.broken {
+                return Completion::ready(Err(error.clone()));
+            }
+            if offset < lane.next || lane.waiting.contains_key(&offset) {
+                // The device below says what is wrong with it.
+                drop(lane);
+                let requests = vec![Request::Write { offset, bufs }];
+                return self.inner.submit(Batch { requests, durability: Durability { preflush: false, fua } });
+            }
+            lane.waiting.insert(offset, Waiting { bufs, len, fua, completer });
+        }
+        self.pump(index);
+        completion
+    }
+
+    /// Sends what has its turn.
+    fn pump(self: &Arc<Self>, index: usize) {
+        let Some((offset, ready)) = self.lanes[index].lock().take_ready() else { return };
+        let fua = ready.iter().any(|waiting| waiting.fua);
+        let len: u64 = ready.iter().map(|waiting| waiting.len).sum();
+        let (bufs, completers): (Vec<Vec<Bytes>>, Vec<Completer>) =
+            ready.into_iter().map(|waiting| (waiting.bufs, waiting.completer)).unzip();
+        let requests = vec![Request::Write { offset, bufs: bufs.into_iter().flatten().collect() }];
+        let lanes = self.clone();
+        self.inner.submit(Batch { requests, durability: Durability { preflush: false, fua } }).then(move |outcome| {
+            let outcome = outcome.map(drop);
+            let failed = {
+                let mut lane = lanes.lanes[index].lock();
+                lane.busy = false;
+                match &outcome {
+                    Ok(()) => {
+                        lane.next = offset + len;
+                        Vec::new()
+                    }
+                    Err(error) => lane.break_off(error.clone()),
+                }
+            };
+            for completer in completers {
+                completer.complete(outcome.clone().map(|()| Vec::new()));
+            }
+            failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+            lanes.pump(index);
+        });
+    }
+
+    fn zoned(&self) -> &dyn ZonedDevice {
+        self.inner.as_zoned().expect("a device does not lose its zones")
+    }
+
+    /// The zone is new: what was broken is mended.
+    fn renew(&self, start: u64) -> Result<()> {
+        let Ok(index) = self.starts.binary_search(&start) else { return Ok(()) };
+        if let Some(zone) = self.zoned().report(start, 1)?.first() {
+            *self.lanes[index].lock() = Lane::new(zone);
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for ZoneOrder {
+    fn geometry(&self) -> Geometry {
+        self.lanes.inner.geometry()
+    }
+
+    fn submit(&self, batch: Batch) -> Completion {
+        self.split(batch)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.lanes.inner.flush()
+    }
+
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        Some(self)
+    }
+}
+
+/// Reset and finish a zone only while nobody writes there.
+impl ZonedDevice for ZoneOrder {
+    fn limits(&self) -> ZoneLimits {
+        self.lanes.zoned().limits()
+    }
+
+    fn report(&self, offset: u64, most: usize) -> Result<Vec<Zone>> {
+        self.lanes.zoned().report(offset, most)
+    }
+
+    fn reset(&self, start: u64) -> Result<()> {
+        self.lanes.zoned().reset(start)?;
+        self.lanes.renew(start)
+    }
+
+    fn finish(&self, start: u64) -> Result<()> {
+        self.lanes.zoned().finish(start)?;
+        self.lanes.renew(start)
+    }
+}
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod tests;

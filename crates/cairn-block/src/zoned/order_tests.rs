@@ -1,0 +1,125 @@
+//! Writes that come in any order, from any thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::device::BlockDeviceExt;
+use crate::memory::MemoryDevice;
+use crate::wrap::{Fault, Stats};
+use crate::zoned::{Emulated, ZoneLayout, ZoneRule};
+
+const ZONE: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+
+fn emulated() -> Arc<Emulated> {
+    let layout = ZoneLayout::new(ZONE, 1, 8);
+    Arc::new(Emulated::new(Arc::new(MemoryDevice::new(layout.size())), layout).unwrap())
+}
+
+fn write(device: &dyn BlockDevice, offset: u64, byte: u8) -> Completion {
+    let requests = vec![Request::Write { offset, bufs: vec![vec![byte; BLOCK as usize].into()] }];
+    device.submit(Batch { requests, ..Batch::default() })
+}
+
+#[test]
+fn what_comes_early_waits_without_a_thread() {
+    let stats = Arc::new(Stats::new(emulated()));
+    let device = ZoneOrder::new(stats.clone()).unwrap();
+    let late: Vec<Completion> = (1..10).rev().map(|block| write(&device, ZONE + block * BLOCK, block as u8)).collect();
+    assert_eq!(stats.snapshot().writes, 0);
+    write(&device, ZONE, 0).wait().unwrap();
+    late.into_iter().for_each(|completion| drop(completion.wait().unwrap()));
+    assert_eq!(stats.snapshot().writes, 1, "what waited goes out with it");
+    let bytes = device.read_at(ZONE, 10 * BLOCK as usize).unwrap();
+    assert!((0..10).all(|block| bytes[block * BLOCK as usize] == block as u8));
+}
+
+#[test]
+fn a_batch_may_mix_everything() {
+    let device = ZoneOrder::new(emulated()).unwrap();
+    device.write_at(100, vec![9; 50]).unwrap();
+    let bufs = || vec![vec![1; BLOCK as usize].into()];
+    let requests = vec![
+        Request::Read { offset: 100, buf: crate::IoBuf::zeroed(50) },
+        Request::Write { offset: ZONE + BLOCK, bufs: bufs() },
+        Request::Write { offset: 0, bufs: vec![vec![2; 7].into()] },
+        Request::Write { offset: ZONE, bufs: bufs() },
+        Request::Read { offset: 0, buf: crate::IoBuf::zeroed(1) },
+    ];
+    let durability = Durability { preflush: true, fua: true };
+    let bufs = device.submit(Batch { requests, durability }).wait().unwrap();
+    assert_eq!((bufs.len(), &bufs[0][..]), (2, &[9; 50][..]));
+    assert_eq!(device.as_zoned().unwrap().report(ZONE, 1).unwrap()[0].written(), 2 * BLOCK);
+}
+
+#[test]
+fn threads_share_a_zone() {
+    let device = Arc::new(ZoneOrder::new(emulated()).unwrap());
+    // Places are taken in order, writes are not sent in it: as logs are filled.
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (device, next) = (&device, &next);
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= 7 * ZONE / BLOCK {
+                        break;
+                    }
+                    held.push(at);
+                    if (at + thread).is_multiple_of(3) {
+                        let sent: Vec<_> =
+                            held.drain(..).rev().map(|at| write(&**device, ZONE + at * BLOCK, at as u8)).collect();
+                        sent.into_iter().for_each(|completion| drop(completion.wait().unwrap()));
+                    }
+                }
+                held.into_iter().for_each(|at| drop(write(&**device, ZONE + at * BLOCK, at as u8).wait().unwrap()));
+            });
+        }
+    });
+    let bytes = device.read_at(ZONE, 7 * ZONE as usize).unwrap();
+    assert!(
+        bytes.chunks_exact(BLOCK as usize).enumerate().all(|(at, block)| block.iter().all(|byte| *byte == at as u8))
+    );
+}
+
+#[test]
+fn what_waits_behind_a_gap_that_stays_is_told() {
+    let device = ZoneOrder::new(emulated()).unwrap();
+    let behind = write(&device, ZONE + 2 * BLOCK, 1);
+    let other_zone = write(&device, 2 * ZONE + BLOCK, 1);
+    device.give_up(ZONE + BLOCK);
+    assert!(behind.wait().is_err());
+    assert!(write(&device, ZONE, 1).wait().is_err(), "the zone is lost until its reset");
+    write(&device, 2 * ZONE, 1).wait().unwrap();
+    other_zone.wait().unwrap();
+    let view = device.as_zoned().unwrap();
+    view.finish(2 * ZONE).unwrap();
+    view.reset(ZONE).unwrap();
+    write(&device, ZONE, 1).wait().unwrap();
+    device.give_up(0);
+    device.write_at(0, vec![1]).unwrap();
+}
+
+#[test]
+fn a_failed_write_fails_what_is_behind_it() {
+    let fault = Arc::new(Fault::new(emulated()));
+    let device = ZoneOrder::new(fault.clone()).unwrap();
+    write(&device, ZONE, 1).wait().unwrap();
+    let behind = write(&device, ZONE + 2 * BLOCK, 1);
+    fault.fail_range(crate::wrap::Operation::Write, ZONE + BLOCK..ZONE + 2 * BLOCK);
+    assert!(write(&device, ZONE + BLOCK, 1).wait().is_err());
+    assert!(behind.wait().is_err());
+    device.as_zoned().unwrap().reset(ZONE).unwrap();
+    write(&device, ZONE, 1).wait().unwrap();
+}
+
+#[test]
+fn rules_are_still_the_devices() {
+    let device = ZoneOrder::new(emulated()).unwrap();
+    write(&device, ZONE, 1).wait().unwrap();
+    let error = write(&device, ZONE, 1).wait().unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::WritePointer));
+    assert_eq!(ZoneOrder::new(Arc::new(MemoryDevice::new(1))).err().unwrap().kind, ErrorKind::Unsupported);
+}
