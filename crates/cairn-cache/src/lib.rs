@@ -1,4 +1,4 @@
-//! The cache: metadata buffers ([`block`]), file folios ([`mod@file`]), mappings ([`mapper`]), write-back ([`writeback`]),
+//! The cache: metadata buffers ([`block`]), file folios ([`mod@file`]), mappings ([`mapper`], [`status`]), write-back ([`writeback`]),
 //! and one memory [`budget`] for all of them.
 
 #![forbid(unsafe_code)]
@@ -7,4 +7,5 @@ pub mod block;
 pub mod budget;
 pub mod file;
 pub mod mapper;
+pub mod status;
 pub mod writeback;

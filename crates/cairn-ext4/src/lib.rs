@@ -31,7 +31,6 @@ pub mod recovery;
 mod remount;
 mod report;
 pub mod space;
-pub mod status;
 pub mod superblock;
 pub mod symlink;
 pub mod txn;

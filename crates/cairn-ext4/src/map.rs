@@ -12,6 +12,7 @@ use std::sync::Arc;
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_cache::block::BufferCache;
 use cairn_cache::mapper::Run;
+use cairn_cache::status::Extent;
 
 use crate::checksum::InodeSeed;
 use crate::error::Result;
@@ -20,7 +21,6 @@ use crate::format::extent::{Bounds, MAX_FILE_BLOCKS, ROOT_BYTES, Site};
 use crate::format::indirect;
 use crate::format::layout::Layout;
 use crate::space::{BlockSource, Freed};
-use crate::status::Extent;
 use crate::txn::Handle;
 
 /// What a block map needs to know of its file and its volume.

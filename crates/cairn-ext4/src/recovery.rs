@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_cache::block::BufferCache;
 use cairn_cache::mapper::Run;
+use cairn_cache::status::State as Mapped;
 use cairn_jbd2::{Error as JournalError, FastCommit, JournalArea};
 
 use crate::corrupt::Corrupt;
@@ -15,7 +16,6 @@ use crate::format::layout::Layout;
 use crate::inode::truncate;
 use crate::map::{BlockMap, MapContext, NoSource};
 use crate::orphan::Slot;
-use crate::status::State as Mapped;
 use crate::superblock::LiveSuperblock;
 use crate::volume::Volume;
 

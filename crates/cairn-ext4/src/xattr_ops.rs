@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::BlockDeviceExt;
+use cairn_cache::status::State as Mapped;
 use cairn_vfs::acl::Acl;
 use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 
@@ -14,7 +15,6 @@ use crate::format::inode::InodeFlags;
 use crate::inode::attributes::{self, Ownership};
 use crate::inode::{Inode, State};
 use crate::map::{BlockMap, MapContext, NoSource};
-use crate::status::State as Mapped;
 use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr::{ValueInodes, XattrEdit, XattrStore, XattrView, names};

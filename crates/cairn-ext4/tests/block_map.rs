@@ -12,13 +12,13 @@ use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::mapper::Run;
+use cairn_cache::status::State;
 use cairn_ext4::Result;
 use cairn_ext4::format::inode::{Inode, InodeFlags};
 use cairn_ext4::format::layout::Layout;
 use cairn_ext4::format::superblock::Superblock;
 use cairn_ext4::map::{BlockMap, MapContext, Progress};
 use cairn_ext4::space::{BlockSource, Freed};
-use cairn_ext4::status::State;
 use cairn_ext4::txn::{Handle, Txn};
 use cairn_testkit::judge::{self, KernelMount};
 

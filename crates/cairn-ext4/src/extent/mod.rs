@@ -11,11 +11,11 @@ mod shift;
 mod store;
 
 use cairn_base::{FileBlock, Pba};
+use cairn_cache::status::{Extent as Known, State};
 
 use crate::error::Result;
 use crate::format::extent::{Found, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN, Node, NodeView, ROOT_BYTES};
 use crate::map::MapContext;
-use crate::status::{Extent as Known, State};
 
 pub use edit::{insert, remove, set_unwritten};
 pub use shift::Shift;

@@ -5,6 +5,7 @@
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::Run;
+use cairn_cache::status::State;
 
 use super::path::Path;
 use super::store::{Edit, coalesce};
@@ -12,7 +13,6 @@ use super::{insert_credits, lookup};
 use crate::error::Result;
 use crate::format::extent::{Extent, MAX_FILE_BLOCKS, ROOT_BYTES};
 use crate::map::{MapContext, Progress};
-use crate::status::State;
 use crate::txn::Handle;
 
 /// A move on its way. Nothing else may change the map before it is done.

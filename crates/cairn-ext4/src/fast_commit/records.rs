@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_cache::mapper::Run;
+use cairn_cache::status::{ExtentStatus, State as Mapped};
 use cairn_vfs::FileKind;
 
 use super::{Replay, misfit};
@@ -12,7 +13,6 @@ use crate::format::extent::MAX_FILE_BLOCKS;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::inode::{Inode, State, delete, has_block_map, inline};
 use crate::map::Progress;
-use crate::status::{ExtentStatus, State as Mapped};
 use crate::txn::Handle;
 
 /// Flags that say how contents are stored.

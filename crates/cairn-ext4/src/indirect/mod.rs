@@ -10,12 +10,12 @@ mod remove;
 use std::ops::Range;
 
 use cairn_base::{FileBlock, Pba};
+use cairn_cache::status::{Extent as Known, State};
 
 use crate::error::Result;
 use crate::format::extent::ROOT_BYTES;
 use crate::format::indirect::{DIRECT, SLOTS, decode, decode_inode, max_blocks, slot_range, span};
 use crate::map::MapContext;
-use crate::status::{Extent as Known, State};
 
 pub use insert::insert;
 pub use remove::remove;

@@ -103,7 +103,7 @@ pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_si
         return;
     }
     let mut state = inode.state.write();
-    let on_disk = state.status.find(block).is_some_and(|known| matches!(known.state, crate::status::State::Mapped(_)));
+    let on_disk = state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
     if on_disk && state.pending_tail.is_none() && state.record.size.div_ceil(block_size) == block.get() + 1 {
         state.pending_tail = Some(block);
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Pba};
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, WriteTicket};
+use cairn_cache::status::Extent as Known;
 
 use crate::alloc::Claim;
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
 use crate::map::Progress;
-use crate::status::Extent as Known;
 use crate::txn::Handle;
 use crate::volume::Volume;
 

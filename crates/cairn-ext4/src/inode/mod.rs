@@ -24,13 +24,13 @@ use std::sync::{Arc, OnceLock};
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::{FileBlock, Ino, Pba, Tid};
 use cairn_cache::file::FileCache;
+use cairn_cache::status::ExtentStatus;
 use cairn_cache::writeback::ErrorCursor;
 use cairn_vfs::FileKind;
 
 use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::format::inode::{Inode as Record, InodeFlags};
-use crate::status::ExtentStatus;
 use crate::txn::Handle;
 use crate::volume::Volume;
 

@@ -8,6 +8,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::mapper::Run;
+use cairn_cache::status::State;
 use parking_lot::Mutex;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
@@ -19,7 +20,6 @@ use crate::format::features::Features;
 use crate::format::layout::Layout;
 use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
 use crate::space::{BlockSource, Freed};
-use crate::status::State;
 use crate::txn::{Handle, Txn};
 
 /// Blocks of the volume.

@@ -1,4 +1,4 @@
-//! What is known of a file's block map without asking the disk: the extent status cache of one inode.
+//! What is known of a file's block map without asking the disk: the extent status cache of one inode, whatever the format.
 //!
 //! Ranges are disjoint and sorted; neighbours that continue each other are one. `Delayed` ranges exist only here (space
 //! is promised, no address chosen), so they are never dropped to save memory; everything else can be read again.
@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::mapper::{Mapping, Place, Run};
 use cairn_base::{FileBlock, Pba};
-use cairn_cache::mapper::{Mapping, Place, Run};
 
 /// Ranges kept per inode before the ones that can be read again are dropped.
 const MOST_RANGES: usize = 4096;
@@ -131,6 +131,12 @@ impl ExtentStatus {
             .filter_map(|range| range.clip(start, end))
             .map(|range| range.len)
             .sum()
+    }
+
+    /// The delayed ranges, in order.
+    pub fn delayed_ranges(&self) -> impl Iterator<Item = Run> + '_ {
+        let delayed = self.ranges.iter().filter(|(_, (_, state))| *state == State::Delayed);
+        delayed.map(|(start, (len, _))| Run { start: FileBlock(*start), len: *len })
     }
 
     /// Takes in what the map on disk says. Delayed blocks stay delayed: the disk does not know of them.
