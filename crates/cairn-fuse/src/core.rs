@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_base::Ino;
-use cairn_vfs::walk::NAME_MAX;
+use cairn_vfs::namespace::NAME_MAX;
 use cairn_vfs::{Attributes, Error, FileSystem, Result};
 use fuser::{INodeNo, Notifier};
 use rustix::io::Errno;

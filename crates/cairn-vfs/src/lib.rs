@@ -1,11 +1,16 @@
-//! The filesystem seam: what every front-end (FUSE, command line, library) asks, and every format answers.
+//! The filesystem seam: what every front-end (FUSE, command line, library) asks, and every format answers; and what the
+//! formats answer alike: [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`].
 
 #![forbid(unsafe_code)]
 
 pub mod acl;
+pub mod copy;
 pub mod error;
 pub mod filesystem;
 pub mod inode_table;
+pub mod namespace;
+pub mod new_inode;
+pub mod protection;
 pub mod types;
 pub mod walk;
 

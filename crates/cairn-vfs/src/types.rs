@@ -4,6 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cairn_base::Ino;
 
+use crate::error::{Error, Result};
+
 bitflags::bitflags! {
     /// Inode flags of `FS_IOC_GETFLAGS` (`chattr`) that Cairn knows; the bits are Linux's.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +82,26 @@ impl FileKind {
             0o140_000 => Self::Socket,
             _ => return None,
         })
+    }
+
+    /// Fails unless it is a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`].
+    pub fn check_directory(self) -> Result<()> {
+        if self == Self::Directory { Ok(()) } else { Err(Error::NotDirectory) }
+    }
+
+    /// Fails unless it is a regular file: operations on contents are for these alone.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`] or [`Error::Invalid`].
+    pub fn check_regular(self) -> Result<()> {
+        match self {
+            Self::Regular => Ok(()),
+            Self::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid("not a regular file")),
+        }
     }
 }
 
@@ -177,6 +199,18 @@ pub enum SetTime {
     Now,
     /// This.
     To(Timestamp),
+}
+
+impl SetTime {
+    /// A time after a change that may name it.
+    #[must_use]
+    pub const fn apply(change: Option<Self>, old: Timestamp, now: Timestamp) -> Timestamp {
+        match change {
+            None => old,
+            Some(Self::Now) => now,
+            Some(Self::To(time)) => time,
+        }
+    }
 }
 
 /// Who asks: decides ownership of what is created, and permission checks where the front-end leaves them to us.

@@ -11,14 +11,13 @@ use cairn_base::Ino;
 
 use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
+use crate::namespace::NAME_MAX;
 use crate::types::{Attributes, DirEntry, FileKind};
 
 /// Symbolic links followed in one resolution, as in Linux.
 const MAX_SYMLINKS: u32 = 40;
 /// Longest path after symbolic links were put in; stops links that grow without end.
 const MAX_PATH: usize = 64 * 1024;
-/// Longest name.
-pub const NAME_MAX: usize = 255;
 /// Deepest tree that [`walk`] goes into unless told otherwise.
 pub const DEFAULT_DEPTH: usize = 4096;
 /// Entries read from a directory at a time.

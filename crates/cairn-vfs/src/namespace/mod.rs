@@ -1,0 +1,243 @@
+//! Operations on names, as far as all file systems do them alike: what is checked, in the order in which Linux answers,
+//! and which locks are held meanwhile. A file system says how it finds entries ([`Namespace`]) and makes the change itself.
+//!
+//! Everything that can be refused is refused before the change begins. An operation that removes a name gives the inode
+//! behind it: the file system deletes it, if that was its last, with no lock of names held.
+//!
+//! Locking: every directory has a lock of its names, shared to search and alone to change. Several are taken by inode
+//! number ([`locks`]); [`Namespace::moves`] comes before all of them.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_base::ranked_lock::{Mutex, RwLock};
+
+use crate::error::{Error, Result};
+use crate::types::{FileKind, InodeFlags, NewInode};
+
+pub mod locks;
+mod rename;
+#[cfg(test)]
+mod tests;
+
+pub use rename::{Side, rename};
+
+/// Longest name, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// An inode in memory, as far as names concern it.
+pub trait NamedInode {
+    /// Its number.
+    fn ino(&self) -> Ino;
+
+    /// Its kind, which never changes.
+    fn kind(&self) -> FileKind;
+
+    /// The lock of a directory's names, ordered by inode number.
+    fn names(&self) -> &RwLock<()>;
+
+    /// Its names, and for directories what Linux counts besides; 0 once it has been removed.
+    fn links(&self) -> u32;
+
+    /// Its `chattr` flags.
+    fn flags(&self) -> InodeFlags;
+}
+
+/// How a file system finds and moves names. The names of the directories given are locked by the caller.
+pub trait Namespace {
+    /// An inode in memory.
+    type Inode: NamedInode;
+    /// What a search finds: at least the number that the name stands for.
+    type Entry: Copy + Into<Ino>;
+    /// The file system's error.
+    type Error: From<Error>;
+    /// Names that an inode other than a directory can have.
+    const LINK_MAX: u32;
+
+    /// Finds a name.
+    ///
+    /// # Errors
+    /// The directory is damaged, or the device failed.
+    fn locate(&self, parent: &Arc<Self::Inode>, name: &[u8]) -> Result<Option<Self::Entry>, Self::Error>;
+
+    /// The inode of a number.
+    ///
+    /// # Errors
+    /// There is none, it is damaged, or the device failed.
+    fn inode(&self, ino: Ino) -> Result<Arc<Self::Inode>, Self::Error>;
+
+    /// Does a directory hold nothing but `.` and `..`?
+    ///
+    /// # Errors
+    /// As [`Namespace::locate`].
+    fn is_empty(&self, directory: &Arc<Self::Inode>) -> Result<bool, Self::Error>;
+
+    /// The root directory.
+    fn root(&self) -> Ino;
+
+    /// No more inodes than these exist: the bound of a walk from a directory to the root.
+    fn most_inodes(&self) -> u64;
+
+    /// Held while a name moves from one directory to another.
+    fn moves(&self) -> &Mutex<()>;
+
+    /// Moves `inode` to another name, in the place of `target`, all at once. Everything but limits of the format is checked.
+    ///
+    /// # Errors
+    /// No space, too many links; the volume is damaged, or the device failed.
+    fn replace(
+        &self,
+        from: &Side<'_, Self>,
+        inode: &Arc<Self::Inode>,
+        to: &Side<'_, Self>,
+        target: Option<&Arc<Self::Inode>>,
+    ) -> Result<(), Self::Error>;
+
+    /// Lets two names swap what they stand for, all at once. Everything but limits of the format is checked.
+    ///
+    /// # Errors
+    /// As [`Namespace::replace`].
+    fn exchange(
+        &self,
+        from: &Side<'_, Self>,
+        inode: &Arc<Self::Inode>,
+        to: &Side<'_, Self>,
+        other: &Arc<Self::Inode>,
+    ) -> Result<(), Self::Error>;
+}
+
+/// Checks a name that is to be made or removed. Every system call has an answer of its own to `.` and `..`.
+///
+/// # Errors
+/// The name cannot be.
+pub fn check_name(name: &[u8], dots: Error) -> Result<()> {
+    match name {
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(dots),
+        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
+        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => {
+            Err(Error::Invalid("a name holds neither NUL nor slash"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails if the directory's own flags or its removal forbid changing its names.
+///
+/// # Errors
+/// That, or it is no directory.
+pub fn check_parent(parent: &impl NamedInode, removing: bool) -> Result<()> {
+    parent.kind().check_directory()?;
+    if parent.links() == 0 {
+        return Err(Error::NotFound);
+    }
+    parent.flags().check_entries(removing)
+}
+
+/// Runs `make` with the names of `parent` locked, where `new` can be made under a name that is not there yet.
+///
+/// # Errors
+/// The name exists or cannot be, `parent` takes none; those of `make`.
+pub fn create<N: Namespace + ?Sized, R>(
+    names: &N,
+    parent: &Arc<N::Inode>,
+    name: &[u8],
+    new: &NewInode<'_>,
+    make: impl FnOnce() -> Result<R, N::Error>,
+) -> Result<R, N::Error> {
+    parent.kind().check_directory()?;
+    check_name(name, Error::Exists)?;
+    new.check()?;
+    let _names = parent.names().write();
+    check_parent(&**parent, false)?;
+    check_vacant(names, parent, name)?;
+    make()
+}
+
+/// Runs `add` with the names of `parent` locked, where `inode` can have one more name.
+///
+/// # Errors
+/// The name exists or cannot be, `parent` takes none, `inode` can have no other; those of `add`.
+pub fn link<N: Namespace + ?Sized, R>(
+    names: &N,
+    inode: &Arc<N::Inode>,
+    parent: &Arc<N::Inode>,
+    name: &[u8],
+    add: impl FnOnce() -> Result<R, N::Error>,
+) -> Result<R, N::Error> {
+    parent.kind().check_directory()?;
+    check_name(name, Error::Exists)?;
+    if inode.kind() == FileKind::Directory {
+        return Err(Error::NotPermitted.into());
+    }
+    let _names = parent.names().write();
+    check_parent(&**parent, false)?;
+    inode.flags().check_links()?;
+    check_vacant(names, parent, name)?;
+    if inode.links() >= N::LINK_MAX {
+        return Err(Error::TooManyLinks.into());
+    }
+    add()
+}
+
+/// Runs `remove` with the names of `parent` locked, where a name that is no directory's can be removed. Gives the inode that
+/// lost the name.
+///
+/// # Errors
+/// There is no such name, or it stays for its own or its directory's sake; those of `remove`.
+pub fn unlink<N: Namespace + ?Sized>(
+    names: &N,
+    parent: &Arc<N::Inode>,
+    name: &[u8],
+    remove: impl FnOnce(&N::Entry, &Arc<N::Inode>) -> Result<(), N::Error>,
+) -> Result<Arc<N::Inode>, N::Error> {
+    parent.kind().check_directory()?;
+    check_name(name, Error::IsDirectory)?;
+    let _names = parent.names().write();
+    check_parent(&**parent, true)?;
+    let entry = names.locate(parent, name)?.ok_or(Error::NotFound)?;
+    let inode = names.inode(entry.into())?;
+    if inode.kind() == FileKind::Directory {
+        return Err(Error::IsDirectory.into());
+    }
+    inode.flags().check_links()?;
+    remove(&entry, &inode)?;
+    Ok(inode)
+}
+
+/// Runs `remove` with the names of `parent` and of the directory locked, where an empty directory can be removed. Gives the
+/// directory.
+///
+/// # Errors
+/// As [`unlink`]; or it is no directory, or not empty.
+pub fn rmdir<N: Namespace + ?Sized>(
+    names: &N,
+    parent: &Arc<N::Inode>,
+    name: &[u8],
+    remove: impl FnOnce(&N::Entry, &Arc<N::Inode>) -> Result<(), N::Error>,
+) -> Result<Arc<N::Inode>, N::Error> {
+    parent.kind().check_directory()?;
+    let dots = if name == b".." { Error::NotEmpty } else { Error::Invalid("`.` cannot be removed") };
+    check_name(name, dots)?;
+    loop {
+        let inode = locks::peek(names, parent, name)?.ok_or(Error::NotFound)?;
+        let locks = locks::lock_names(&[parent, &inode]);
+        let Some(Some(entry)) = locks::still(names, parent, name, Some(&inode))? else { continue };
+        check_parent(&**parent, true)?;
+        inode.kind().check_directory()?;
+        inode.flags().check_links()?;
+        if !names.is_empty(&inode)? {
+            return Err(Error::NotEmpty.into());
+        }
+        remove(&entry, &inode)?;
+        drop(locks);
+        return Ok(inode);
+    }
+}
+
+fn check_vacant<N: Namespace + ?Sized>(names: &N, parent: &Arc<N::Inode>, name: &[u8]) -> Result<(), N::Error> {
+    match names.locate(parent, name)? {
+        Some(_) => Err(Error::Exists.into()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,128 @@
+//! `rename`, in its three modes.
+
+use std::sync::Arc;
+
+use super::locks::{lock_names, peek, still};
+use super::{NamedInode, Namespace, check_name, check_parent};
+use crate::error::Error;
+use crate::types::{FileKind, RenameMode};
+
+/// One side of a rename.
+pub struct Side<'a, N: Namespace + ?Sized> {
+    /// The directory.
+    pub parent: &'a Arc<N::Inode>,
+    /// The name in it.
+    pub name: &'a [u8],
+    /// Its entry, if there is one.
+    pub entry: Option<N::Entry>,
+}
+
+/// Renames; see [`RenameMode`]. Gives the inode that lost its name.
+///
+/// # Errors
+/// A name is missing, exists or cannot be; the move would make a loop; those of the file system.
+pub fn rename<N: Namespace + ?Sized>(
+    names: &N,
+    (parent, name): (&Arc<N::Inode>, &[u8]),
+    (new_parent, new_name): (&Arc<N::Inode>, &[u8]),
+    mode: RenameMode,
+) -> Result<Option<Arc<N::Inode>>, N::Error> {
+    parent.kind().check_directory()?;
+    new_parent.kind().check_directory()?;
+    check_name(name, Error::Busy)?;
+    check_name(new_name, if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy })?;
+    // Only moves between directories can make a loop; they exclude each other while ancestors are walked.
+    let _moving = (parent.ino() != new_parent.ino()).then(|| names.moves().lock());
+    loop {
+        let inode = peek(names, parent, name)?.ok_or(Error::NotFound)?;
+        let other = peek(names, new_parent, new_name)?;
+        let mut concerned = vec![parent, new_parent, &inode];
+        concerned.extend(&other);
+        let _locks = lock_names(&concerned);
+        let Some(entry) = still(names, parent, name, Some(&inode))? else { continue };
+        let from = Side { parent, name, entry };
+        let Some(entry) = still(names, new_parent, new_name, other.as_ref())? else { continue };
+        let to = Side { parent: new_parent, name: new_name, entry };
+        return rename_locked(names, &from, &inode, &to, other.as_ref(), mode);
+    }
+}
+
+/// The rename itself, with the names of all directories concerned locked.
+fn rename_locked<N: Namespace + ?Sized>(
+    names: &N,
+    from: &Side<'_, N>,
+    inode: &Arc<N::Inode>,
+    to: &Side<'_, N>,
+    other: Option<&Arc<N::Inode>>,
+    mode: RenameMode,
+) -> Result<Option<Arc<N::Inode>>, N::Error> {
+    match (mode, other) {
+        (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists.into()),
+        (RenameMode::Exchange, None) => return Err(Error::NotFound.into()),
+        // Two names of one inode: nothing to do, and so nothing that the directories could forbid.
+        (_, Some(other)) if other.ino() == inode.ino() => return Ok(None),
+        _ => {}
+    }
+    check_parent(&**from.parent, true)?;
+    // A target goes from its directory as well.
+    check_parent(&**to.parent, other.is_some())?;
+    inode.flags().check_links()?;
+    if from.parent.ino() != to.parent.ino() {
+        check_no_loop(names, inode, to.parent)?;
+        if let (RenameMode::Exchange, Some(other)) = (mode, other) {
+            check_no_loop(names, other, from.parent)?;
+        }
+    }
+    if let Some(other) = other {
+        other.flags().check_links()?;
+    }
+    match (mode, other) {
+        (RenameMode::Exchange, Some(other)) => {
+            names.exchange(from, inode, to, other)?;
+            Ok(None)
+        }
+        (_, target) => {
+            check_target(names, inode, target)?;
+            names.replace(from, inode, to, target)?;
+            Ok(target.cloned())
+        }
+    }
+}
+
+/// Fails if `inode` is `directory` or one of the directories above it.
+fn check_no_loop<N: Namespace + ?Sized>(
+    names: &N,
+    inode: &Arc<N::Inode>,
+    directory: &Arc<N::Inode>,
+) -> Result<(), N::Error> {
+    if inode.kind() != FileKind::Directory {
+        return Ok(());
+    }
+    let mut at = directory.clone();
+    // A path is shorter than the number of inodes; a longer walk has met a loop that is already on disk.
+    for _ in 0..names.most_inodes() {
+        if at.ino() == inode.ino() {
+            return Err(Error::Invalid("a directory cannot be moved into itself").into());
+        }
+        if at.ino() == names.root() {
+            return Ok(());
+        }
+        let above = names.locate(&at, b"..")?.ok_or(Error::NotFound)?;
+        at = names.inode(above.into())?;
+    }
+    Err(Error::Loop.into())
+}
+
+fn check_target<N: Namespace + ?Sized>(
+    names: &N,
+    inode: &Arc<N::Inode>,
+    target: Option<&Arc<N::Inode>>,
+) -> Result<(), N::Error> {
+    let Some(target) = target else { return Ok(()) };
+    match (inode.kind() == FileKind::Directory, target.kind() == FileKind::Directory) {
+        (true, false) => Err(Error::NotDirectory.into()),
+        (false, true) => Err(Error::IsDirectory.into()),
+        (true, true) if !names.is_empty(target)? => Err(Error::NotEmpty.into()),
+        _ => Ok(()),
+    }
+}
