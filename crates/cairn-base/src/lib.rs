@@ -1,4 +1,4 @@
-//! What every layer needs: units, checksums, bitmaps, ranked locks, the runtime, counters.
+//! What every layer needs: units, checksums, bitmaps, ranked locks, the runtime, counters, lists of options.
 //!
 //! Nothing here knows a device or a filesystem.
 
@@ -6,6 +6,7 @@
 
 pub mod bitmap;
 pub mod checksum;
+pub mod options;
 pub mod ranked_lock;
 pub mod runtime;
 pub mod stats;

@@ -8,6 +8,8 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use cairn_base::options::parse_size;
+
 use crate::error::{Cause, Error};
 
 /// Which part of a file or device holds the volume.
@@ -104,23 +106,6 @@ fn parse_part(selector: &str) -> Result<Part, String> {
         .ok_or_else(|| format!("'{offset}' is not a number of bytes, as in ?offset=1048576 or ?offset=1M"))
 }
 
-/// Parses a number of bytes with an optional binary suffix (`K`, `M`, `G`, `T`; `1G` is 2^30).
-#[must_use]
-pub fn parse_size(text: &str) -> Option<u64> {
-    let text = text.strip_suffix("iB").unwrap_or(text);
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, suffix) = text.split_at(split);
-    let shift = match suffix {
-        "" => 0,
-        "k" | "K" => 10,
-        "m" | "M" => 20,
-        "g" | "G" => 30,
-        "t" | "T" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 impl fmt::Display for ImageSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.to_os_string().display())
@@ -169,15 +154,5 @@ mod tests {
             let error = parse(name).expect_err(name);
             assert!(matches!(error.cause(), Cause::Address(_)), "{name}: {error}");
         }
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_size("4096"), Some(4096));
-        assert_eq!(parse_size("2k"), Some(2048));
-        assert_eq!(parse_size("1GiB"), Some(1 << 30));
-        assert_eq!(parse_size("17T"), Some(17 << 40));
-        assert_eq!(parse_size("G"), None);
-        assert_eq!(parse_size("1.5G"), None);
     }
 }

@@ -56,7 +56,7 @@ fn parse_format(name: &str) -> Result<Format, String> {
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
-    cairn::image::parse_size(text).ok_or_else(|| "give bytes, or a number with K, M, G or T".into())
+    cairn_base::options::parse_size(text).ok_or_else(|| "give bytes, or a number with K, M, G or T".into())
 }
 
 /// Makes the filesystem.
