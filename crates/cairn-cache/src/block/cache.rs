@@ -15,6 +15,8 @@ use crate::budget::{Budget, Reclaim};
 const SHARDS: usize = 64;
 /// Longest single write when buffers go home, in blocks.
 const MAX_RUN: usize = 256;
+/// Before buffers, which are locked one by one while they are written.
+const GOING_HOME: Rank = Rank(Rank::BUFFER.0 - 1);
 
 enum Slot {
     /// Somebody is reading it.
@@ -43,6 +45,9 @@ pub struct BufferCache {
     overlay: HashMap<u64, Image>,
     /// Next shard to evict from.
     hand: AtomicUsize,
+    /// Held while buffers go home: two writes of one buffer under way at once could arrive in either order, and who finds a
+    /// buffer clean must find it on the device.
+    going_home: Mutex<()>,
 }
 
 impl BufferCache {
@@ -68,6 +73,7 @@ impl BufferCache {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             overlay: overlay.into_iter().map(|(pba, image)| (pba.get(), image)).collect(),
             hand: AtomicUsize::new(0),
+            going_home: Mutex::new(GOING_HOME, ()),
         });
         let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
         budget.add_reclaim(weak);
@@ -239,11 +245,13 @@ impl BufferCache {
         self.budget.uncharge(u64::from(self.block_size));
     }
 
-    /// Writes all directly dirtied buffers home, in order of address. Does not flush the device.
+    /// Writes all directly dirtied buffers home, in order of address. Does not flush the device. What others are writing is
+    /// written, too, when this returns.
     ///
     /// # Errors
     /// The first failed write; its buffers stay dirty.
     pub fn write_back(&self) -> Result<()> {
+        let _alone = self.going_home.lock();
         let mut dirty: Vec<Arc<Buffer>> = Vec::new();
         for shard in &self.shards {
             let locked = shard.shard.lock();

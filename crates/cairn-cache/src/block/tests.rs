@@ -1,10 +1,13 @@
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use cairn_base::Pba;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation, Stats};
-use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Completion, Geometry, Result};
+use parking_lot::{Condvar, Mutex};
 
 use super::{BufferCache, Image};
 use crate::budget::Budget;
@@ -70,6 +73,61 @@ fn writers_in_many_threads_lose_nothing_while_others_pin_and_evict() {
         .map(|block| u64::from_le_bytes(*memory.read_at(block * u64::from(BLOCK), 8).unwrap().first_chunk().unwrap()))
         .sum();
     assert_eq!(total, 4 * 2_000);
+}
+
+/// A device whose first write takes place after the second one, if a second one comes while it waits.
+struct Overtaken {
+    memory: MemoryDevice,
+    writes: AtomicU32,
+    begun: Barrier,
+    overtaken: (Mutex<bool>, Condvar),
+}
+
+impl BlockDevice for Overtaken {
+    fn geometry(&self) -> Geometry {
+        self.memory.geometry()
+    }
+
+    fn submit(&self, batch: Batch) -> Completion {
+        let order = self.writes.fetch_add(1, Ordering::SeqCst);
+        let (overtaken, changed) = &self.overtaken;
+        if order == 0 {
+            self.begun.wait();
+            let wait = Duration::from_millis(200);
+            let _ = changed.wait_while_for(&mut overtaken.lock(), |overtaken| !*overtaken, wait);
+        }
+        let done = self.memory.submit(batch);
+        if order == 1 {
+            *overtaken.lock() = true;
+            changed.notify_all();
+        }
+        done
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.memory.flush()
+    }
+}
+
+/// Two who write back at once left the older image on the device and the newer one marked clean.
+#[test]
+fn an_older_image_never_overtakes_a_newer_one() {
+    let device = Arc::new(Overtaken {
+        memory: MemoryDevice::new(1 << 20),
+        writes: AtomicU32::new(0),
+        begun: Barrier::new(2),
+        overtaken: (Mutex::new(false), Condvar::new()),
+    });
+    let cache = cache(device.clone(), 16);
+    let buffer = cache.create(Pba(3));
+    buffer.modify_direct()[0] = 1;
+    std::thread::scope(|scope| {
+        scope.spawn(|| cache.write_back().unwrap());
+        device.begun.wait();
+        buffer.modify_direct()[0] = 2;
+        cache.write_back().unwrap();
+    });
+    assert_eq!(device.memory.read_at(3 * u64::from(BLOCK), 1).unwrap()[0], 2);
 }
 
 #[test]
