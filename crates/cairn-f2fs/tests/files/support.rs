@@ -7,24 +7,17 @@ use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs, sload_f2fs};
+use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
 
 /// Extra attributes, inode checksums and the rest of what mkfs.f2fs can switch on and Cairn maintains.
 pub const FEATURES: &[&str] =
     &["-O", "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum"];
 
-/// A fresh volume with an empty file `f` in it.
+/// A fresh volume.
 pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("image");
-    mkfs_f2fs(&path, size, args);
-    if !args.iter().any(|arg| arg.contains("flexible_inline_xattr")) {
-        let tree = directory.path().join("tree");
-        std::fs::create_dir(&tree).unwrap();
-        std::fs::write(tree.join("f"), b"").unwrap();
-        sload_f2fs(&path, &tree);
-    }
-    Arc::new(read_image(&path).unwrap())
+    let file = tempfile::NamedTempFile::new().unwrap();
+    mkfs_f2fs(file.path(), size, args);
+    Arc::new(read_image(file.path()).unwrap())
 }
 
 /// Opens a volume that must open.

@@ -4,6 +4,7 @@
 
 mod attributes;
 mod data;
+pub mod fsx;
 mod listing;
 mod names;
 
