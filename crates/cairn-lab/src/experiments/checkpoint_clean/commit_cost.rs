@@ -1,5 +1,6 @@
 //! The cost of one commit against the number of listed transactions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,6 +25,8 @@ pub(super) const NS: &str = "commit_ns";
 pub(super) const LOOKS: &str = "looks_per_commit";
 
 const BLOCK: u32 = 1024;
+/// Bursts of a repetition.
+const BURSTS: u32 = 5;
 /// A descriptor, a block, a commit record.
 const LOG_BLOCKS: u32 = 3;
 
@@ -42,25 +45,37 @@ pub(super) fn row(listed: u32) -> String {
 }
 
 pub(super) fn measure(context: &Context) -> Result<Section> {
-    let commits = context.scale.pick(50, 500, 2000);
+    let commits = context.scale.pick(10, 100, 400);
     let metrics = vec![
         Metric::lower(NS, "ns a commit"),
         Metric::lower(LOOKS, "looks a commit"),
         Metric::lower("freed_per_commit", "freed a commit"),
     ];
     let mut builder = Builder::new(ID, "Cost of a commit", &MODES, metrics);
-    let more = commits * 3 * u32::try_from(context.repetitions).unwrap_or(u32::MAX) + 64;
+    let more = (commits + 1) * BURSTS * 3 * u32::try_from(context.repetitions).unwrap_or(u32::MAX) + 64;
     let lengths = lengths(context);
     context.progress.show("listing transactions");
     let benches: Vec<Bench> = lengths.iter().map(|listed| Bench::new(*listed, more)).collect::<Result<_>>()?;
     context.progress.expect(context.repetitions);
     for repetition in 0..context.repetitions {
-        // Lengths are compared, too: they are as close to each other as the modes are.
-        for (listed, bench) in lengths.iter().zip(&benches) {
-            context.progress.show(&row(*listed));
-            for mode in context.order(repetition, MODES.len()).map(|index| MODES[index]) {
-                builder.add(&row(*listed), mode, &bench.measure(mode, commits)?);
+        let order: Vec<&str> = context.order(repetition, MODES.len()).map(|index| MODES[index]).collect();
+        let mut best = BTreeMap::new();
+        // Lengths are compared, too: all take turns in short bursts, and of each the quickest counts, since what else the machine
+        // does can only add to it.
+        for _ in 0..BURSTS {
+            for (listed, bench) in lengths.iter().zip(&benches) {
+                context.progress.show(&row(*listed));
+                for mode in &order {
+                    let burst = bench.measure(mode, commits)?;
+                    let kept = best.entry((listed, *mode)).or_insert(burst);
+                    if burst[0].1 < kept[0].1 {
+                        *kept = burst;
+                    }
+                }
             }
+        }
+        for ((listed, mode), values) in &best {
+            builder.add(&row(**listed), mode, values);
         }
         context.progress.step();
     }
