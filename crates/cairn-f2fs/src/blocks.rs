@@ -66,6 +66,25 @@ impl Writes {
         Batch { requests: requests.into_iter().map(request).collect(), durability }
     }
 
+    /// Writes them, about `most` blocks at once, and waits; does not flush the device.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write_in_parts(mut self, most: u64, device: &dyn BlockDevice) -> Result<()> {
+        self.0.sort_by_key(|(at, _)| *at);
+        let mut part = Self::new();
+        let mut count = 0;
+        for (at, blocks) in self.0 {
+            count += (blocks.len() / BLOCK_SIZE) as u64;
+            part.0.push((at, blocks));
+            if count >= most {
+                std::mem::take(&mut part).write(device)?;
+                count = 0;
+            }
+        }
+        part.write(device)
+    }
+
     /// Writes them and waits; does not flush the device.
     ///
     /// # Errors
@@ -95,6 +114,9 @@ mod tests {
         assert_eq!(batch.requests.len(), 3);
         let device = MemoryDevice::new(64 * BLOCK_BYTES);
         device.submit(batch).wait().unwrap();
+        let mut again = Writes::new();
+        [7_u64, 3, 9].into_iter().for_each(|at| again.push(Pba(at), vec![at as u8; BLOCK_SIZE]));
+        again.write_in_parts(2, &device).unwrap();
         let back = read(&device, Pba(3), 7).unwrap();
         let firsts: Vec<u8> = back.chunks_exact(BLOCK_SIZE).map(|block| block[0]).collect();
         assert_eq!(firsts, [3, 4, 5, 0, 7, 0, 9]);

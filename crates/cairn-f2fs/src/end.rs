@@ -42,7 +42,8 @@ impl Volume {
         })
     }
 
-    /// Ends the mount: unlinked files are deleted, everything is written, the checkpoint is marked as a clean end.
+    /// Ends the mount: unlinked files are deleted, everything is written, the checkpoint is marked as a clean end. While
+    /// checkpoints are disabled none is written: the volume is as it was when they were.
     ///
     /// # Errors
     /// The volume had stopped, or a write failed: the last checkpoint counts.
@@ -53,6 +54,9 @@ impl Volume {
         self.runtime.drain_deferred();
         let daemons = std::mem::take(&mut *self.daemons.lock());
         daemons.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
+        if let Some(store) = &self.store {
+            store.checkpoints.stop_merging();
+        }
         let outcome = if self.read_only_reason().is_none() { self.write_all() } else { self.stopped_by_error() };
         self.closed.store(true, Ordering::Release);
         if let Some(store) = &self.store {

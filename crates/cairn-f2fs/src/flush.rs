@@ -1,7 +1,8 @@
 //! What a checkpoint has to fetch from inodes and directories, and the daemon that asks for one now and then.
 //!
 //! With the gate closed nobody changes entries or records, so dirty blocks of directories get their places, and the
-//! records go into their nodes, without any lock of an inode but `state`.
+//! records go into their nodes, without any lock of an inode but `state`. The blocks are written when the gate is open again:
+//! until then they stay in memory, and so do their inodes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,13 +10,12 @@ use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Daemon, Progress};
-use cairn_block::{BlockDevice, Bytes, Durability};
+use cairn_cache::block::Image;
 use cairn_vfs::FileKind;
 
-use crate::blocks::Writes;
 use crate::checkpoint::{Hook, Reason};
 use crate::error::Result;
-use crate::format::Log;
+use crate::format::{BlockAddr, Log};
 use crate::gate::Cut;
 use crate::inode::{Inode, tree};
 use crate::segment;
@@ -23,34 +23,44 @@ use crate::store::Store;
 use crate::volume::Volume;
 
 impl Hook for Volume {
-    fn prepare(&self) -> Result<()> {
-        Ok(())
+    fn prepare(&self) {
+        let Ok(store) = self.store() else { return };
+        for inode in self.dirty.list() {
+            // An inode may be on its way out: what matters now is only what gets into memory.
+            let found = store.nodes.inode(inode.nid).is_ok()
+                && inode.entries.dirty().iter().all(|(block, _)| tree::find(store, &inode, *block).is_ok());
+            if !found {
+                tracing::trace!(nid = %inode.nid, "not all nodes of a dirty inode could be read ahead");
+            }
+        }
     }
 
-    fn cut(&self, _cut: &Cut<'_>) -> Result<()> {
+    fn cut(&self, _cut: &Cut<'_>) -> Result<Vec<(BlockAddr, Image)>> {
         let store = self.store()?.clone();
-        let mut writes = Writes::new();
-        let inodes = self.dirty.list();
+        let mut placed = Vec::new();
+        let mut inodes = self.dirty.list();
         for inode in &inodes {
-            write_entries(self, &store, inode, &mut writes)?;
+            place_entries(self, &store, inode, &mut placed)?;
             inode.store(self)?;
         }
-        if !writes.is_empty() {
-            let submitted = store.device.submit(writes.into_batch(Durability::default()));
-            submitted.wait()?;
-        }
-        Ok(())
+        inodes.retain(|inode| inode.kind == FileKind::Directory || inode.kind == FileKind::Symlink);
+        *self.placed_entries.lock() = inodes;
+        Ok(placed)
     }
 
-    fn settle(&self) -> Result<()> {
-        Ok(())
+    fn written(&self) {
+        let inodes = std::mem::take(&mut *self.placed_entries.lock());
+        inodes.iter().for_each(|inode| inode.entries.written());
     }
-
-    fn committed(&self, _version: u64) {}
 }
 
 /// Gives the changed blocks of a directory their places.
-fn write_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, writes: &mut Writes) -> Result<()> {
+fn place_entries(
+    volume: &Volume,
+    store: &Store,
+    inode: &Arc<Inode>,
+    all: &mut Vec<(BlockAddr, Image)>,
+) -> Result<()> {
     let dirty = inode.entries.dirty();
     let mut pointers = Vec::with_capacity(dirty.len());
     for (block, _) in &dirty {
@@ -64,11 +74,11 @@ fn write_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, writes: &mu
     while at < dirty.len() {
         let placed = store.segments.place(log, &owners[at..])?;
         for index in 0..placed.count {
-            let addr = crate::format::BlockAddr(placed.address.get() + index as u32);
+            let addr = BlockAddr(placed.address.get() + index as u32);
             let (block, image) = &dirty[at + index];
             pointers[at + index].moved(store, addr)?;
-            writes.push(addr.pba(), Bytes::from_owner(image.clone()));
-            inode.entries.written(*block, &volume.dirty_entries);
+            all.push((addr, image.clone()));
+            inode.entries.placed(*block, &volume.dirty_entries);
         }
         at += placed.count;
     }

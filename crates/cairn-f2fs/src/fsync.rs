@@ -1,5 +1,8 @@
 //! Making one file durable: its data, then its nodes where roll-forward finds them, then one flush. A checkpoint only where
 //! Linux needs one, too.
+//!
+//! While a checkpoint is under way, nodes are written behind it: they count once it is on the medium, so the fsync waits for
+//! that. So does one that finds nothing to write: what it would write may be part of that checkpoint.
 
 use std::sync::Arc;
 
@@ -116,7 +119,8 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
         let _data = inode.data.read();
         sync::write_back(volume, inode, 0..u64::MAX, WritebackMode::Sync)?;
     }
-    if inode.state.read().deleted {
+    // Without checkpoints nothing is to survive a crash.
+    if inode.state.read().deleted || store.checkpoints.is_disabled() {
         return Ok(());
     }
     if must_checkpoint(store, inode)? {
@@ -131,13 +135,13 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
     if wrote || unflushed {
         volume.fsyncs.flush(&*store.device).inspect_err(|_| inode.sync.note_written())?;
     }
-    Ok(())
+    store.checkpoints.wait_for_flight()
 }
 
 fn checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<()> {
     volume.fsyncs.stats.checkpoints.add(1);
     let unflushed = inode.sync.take_unflushed();
-    let written = store.checkpoints.write(Reason::Fsync).inspect_err(|_| inode.sync.note_written())?;
+    let written = store.checkpoints.request(Reason::Fsync).inspect_err(|_| inode.sync.note_written())?;
     if unflushed && !written {
         volume.fsyncs.flush(&*store.device).inspect_err(|_| inode.sync.note_written())?;
     }
@@ -204,5 +208,5 @@ fn must_checkpoint(store: &Store, inode: &Inode) -> Result<bool> {
 
 /// Roll-forward adds to the checkpoint's blocks what came into use since, and takes nothing away first.
 fn has_roll_forward_space(store: &Store) -> bool {
-    store.checkpoints.last().valid_block_count + store.space.taken() <= store.space.user_blocks()
+    store.checkpoints.valid_blocks() + store.space.taken() <= store.space.user_blocks()
 }

@@ -8,12 +8,15 @@
 //! address that it looked up holds [`Gate::reading`]; only cleaning, which moves blocks, waits for readers
 //! ([`Gate::close_to_move`]).
 //!
+//! A checkpoint is under way ([`Gate::is_flying`]) from its cut until it is on the medium; the gate is open meanwhile. Blocks
+//! do not move with the gate closed while one is.
+//!
 //! Locking: readers, then data, then rank GATE, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
 //! checkpoint inside the gate, and nobody enters it twice.
 
 use std::sync::Arc;
 
-use cairn_base::ranked_lock::{Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use cairn_base::ranked_lock::{Condvar, Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use cairn_base::stats::Counter;
 
 use crate::error::{Error, Result};
@@ -29,6 +32,9 @@ pub struct Gate {
     data: RwLock<()>,
     lock: RwLock<()>,
     stopped: Mutex<Option<Arc<str>>>,
+    /// A checkpoint is under way.
+    flying: Mutex<bool>,
+    landed: Condvar,
     entered: Counter,
     closed: Counter,
 }
@@ -68,6 +74,8 @@ impl Gate {
             data: RwLock::new(DATA, ()),
             lock: RwLock::new(Rank::GATE, ()),
             stopped: Mutex::new(Rank::LEAF, None),
+            flying: Mutex::new(Rank::LEAF, false),
+            landed: Condvar::new(),
             entered: Counter::new(),
             closed: Counter::new(),
         }
@@ -105,9 +113,37 @@ impl Gate {
         self.close_with(None)
     }
 
-    /// As [`Gate::close`], and nobody reads file data either.
+    /// As [`Gate::close`], and nobody reads file data either, nor is a checkpoint under way.
     pub fn close_to_move(&self) -> Cut<'_> {
-        self.close_with(Some(self.reading.write()))
+        self.wait_for_landing();
+        let cut = self.close_with(Some(self.reading.write()));
+        // One that was cut just before; no other can be.
+        self.wait_for_landing();
+        cut
+    }
+
+    /// A checkpoint has been cut and is under way. The gate is closed.
+    pub fn depart(&self) {
+        *self.flying.lock() = true;
+    }
+
+    /// No checkpoint is under way any more.
+    pub fn land(&self) {
+        *self.flying.lock() = false;
+        self.landed.notify_all();
+    }
+
+    /// Is a checkpoint under way?
+    #[must_use]
+    pub fn is_flying(&self) -> bool {
+        *self.flying.lock()
+    }
+
+    fn wait_for_landing(&self) {
+        let mut flying = self.flying.lock();
+        while *flying {
+            self.landed.wait(&mut flying);
+        }
     }
 
     fn close_with<'g>(&'g self, reading: Option<RwLockWriteGuard<'g, ()>>) -> Cut<'g> {

@@ -13,6 +13,7 @@ pub mod compress;
 pub mod corrupt;
 pub mod dir;
 pub mod dirty;
+pub mod disable;
 pub mod end;
 pub mod error;
 pub mod flush;

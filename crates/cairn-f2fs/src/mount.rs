@@ -1,5 +1,6 @@
 //! Opening a volume: superblock (either copy) → layout → checkpoint (either pack) → journals → roll-forward.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -107,7 +108,7 @@ pub(crate) fn open(
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
     let nat = Arc::new(NatTable::new(layout.clone(), buffers.clone(), &checkpoint.checkpoint, &journals.nat));
     let chain = Chain::find(&buffers, &layout, &checkpoint, &nat, options)?;
-    let read_only = read_only_reason(&superblock, &*device, options).or_else(|| unwritable(&checkpoint));
+    let read_only = read_only_reason(&superblock, &*device, options);
     let pages = PageCacheOptions {
         mode: options.buffered,
         max_folio: options.max_folio,
@@ -120,7 +121,7 @@ pub(crate) fn open(
             Store::with_pack(buffers.clone(), budget, *layout, &checkpoint, settings, runtime.clone()).map(Arc::new)?;
         (store.nat.clone(), NodeCache::live(&store), Some(store))
     } else {
-        let overlay = match options.no_recovery {
+        let overlay = match options.no_recovery || was_disabled(&checkpoint) {
             true => Overlay::default(),
             false => Overlay::build(&buffers, &layout, &checkpoint.checkpoint, &nat)?,
         };
@@ -169,7 +170,7 @@ impl Chain {
             return Ok(Self::Empty);
         }
         let chain = chain::scan(buffers, layout, &checkpoint.checkpoint)?;
-        let selected = chain::select(&chain, nat)?;
+        let selected = if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
         Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
             (false, true) => Self::Remains,
@@ -203,16 +204,18 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);
     let daemons = [handle, volume.pages.start_writeback(), volume.pages.start_readahead()];
     volume.daemons.lock().extend(daemons);
+    match volume.options().checkpoint_disabled {
+        Some(cap) => volume.disable_checkpoints(cap)?,
+        None if was_disabled(&volume.checkpoint) => volume.enable_checkpoints()?,
+        None => {}
+    }
+    volume.switch_merging();
     Ok(())
 }
 
-/// Why this checkpoint cannot be gone on from.
-fn unwritable(checkpoint: &Loaded) -> Option<Arc<str>> {
-    let flags = checkpoint.checkpoint.flags;
-    if flags.intersects(CheckpointFlags::DISABLED | CheckpointFlags::DISABLED_QUICK) {
-        return Some("checkpoints of this volume are disabled: mount it once with Linux to enable them".into());
-    }
-    None
+/// Nothing behind this checkpoint counts.
+fn was_disabled(checkpoint: &Loaded) -> bool {
+    checkpoint.checkpoint.flags.contains(CheckpointFlags::DISABLED)
 }
 
 fn read_only_reason(superblock: &Superblock, device: &dyn BlockDevice, options: &MountOptions) -> Option<Arc<str>> {

@@ -96,7 +96,11 @@ impl Volume {
     }
 
     fn promise(&self, blocks: u64) -> Result<Promise> {
-        self.store()?.space.reserve(blocks)
+        let store = self.store()?;
+        if store.checkpoints.is_disabled() {
+            store.space.set_unusable(self.unusable());
+        }
+        store.space.reserve(blocks)
     }
 
     /// Sees to it that there are free sections for what is dirty, and not too much of it.
@@ -115,6 +119,10 @@ impl Volume {
             // "Tight" leaves the reserved sections alone: less than one section is pending.
             if store.space.room(store.segments.free_sections(), pending) != Room::Short {
                 return Ok(());
+            }
+            if store.checkpoints.is_disabled() {
+                // Nothing that is cleaned could be used before checkpoints are enabled again.
+                return Err(Error::NO_SPACE);
             }
             let before = store.segments.free_sections();
             self.clean(store.space.reserved_sections())?;
@@ -157,6 +165,6 @@ impl Volume {
     /// The volume is read-only or has stopped, or stops now.
     pub fn checkpoint(&self, reason: Reason) -> Result<bool> {
         self.check_writable()?;
-        self.store()?.checkpoints.write(reason)
+        self.store()?.checkpoints.request(reason)
     }
 }

@@ -3,6 +3,7 @@
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO, MIN_FOLIO};
 
+use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
 use crate::segment::Mode;
 
@@ -28,6 +29,10 @@ pub struct MountOptions {
     pub discard: bool,
     /// Seconds between checkpoints of a volume that changes (`checkpoint_interval=SECONDS`).
     pub checkpoint_interval: u32,
+    /// One daemon writes one checkpoint for all who ask at the same time (`checkpoint_merge`, `nocheckpoint_merge`).
+    pub checkpoint_merge: bool,
+    /// No checkpoints are written (`checkpoint=disable`), and how much space that may cost; `None`: `checkpoint=enable`.
+    pub checkpoint_disabled: Option<UnusableCap>,
 }
 
 impl Default for MountOptions {
@@ -41,6 +46,8 @@ impl Default for MountOptions {
             mode: Mode::Adaptive,
             discard: true,
             checkpoint_interval: 60,
+            checkpoint_merge: true,
+            checkpoint_disabled: None,
         }
     }
 }
@@ -63,6 +70,17 @@ impl MountOptions {
         for word in list.split(',').filter(|word| !word.is_empty()) {
             options.apply(word)?;
         }
+        let merges = |word: &str| matches!(word, "checkpoint_merge" | "checkpoint=merge");
+        if options.checkpoint_disabled.is_some() && list.split(',').rfind(|word| merges(word)).is_some() {
+            return Err(Error::Option(
+                "checkpoint=merge cannot be used with checkpoint=disable: leave one of them out".to_owned(),
+            ));
+        }
+        if options.checkpoint_disabled.is_some() && options.read_only {
+            return Err(Error::Option(
+                "checkpoint=disable needs a volume that is written: say checkpoint=enable, or rw".to_owned(),
+            ));
+        }
         if options.no_recovery && !options.read_only {
             return Err(Error::Option(
                 "norecovery leaves fsynced data behind and is only safe read-only: add ro".to_owned(),
@@ -83,6 +101,12 @@ impl MountOptions {
             .with("mode", if self.mode == Mode::Lfs { "lfs" } else { "adaptive" })
             .with("discard", self.discard)
             .with("checkpoint_interval", self.checkpoint_interval)
+            .with("checkpoint_merge", self.checkpoint_merge)
+            .with("checkpoint", self.checkpoint_word())
+    }
+
+    fn checkpoint_word(&self) -> String {
+        self.checkpoint_disabled.map_or_else(|| "enable".to_owned(), |cap| format!("disable{cap}"))
     }
 
     fn apply(&mut self, word: &str) -> Result<()> {
@@ -110,6 +134,10 @@ impl MountOptions {
             ("discard", None) => self.discard = true,
             ("nodiscard", None) => self.discard = false,
             ("checkpoint_interval", Some(seconds)) => self.checkpoint_interval = seconds_of_option(word, seconds)?,
+            ("checkpoint_merge", None) | ("checkpoint", Some("merge")) => self.checkpoint_merge = true,
+            ("nocheckpoint_merge", None) => self.checkpoint_merge = false,
+            ("checkpoint", Some("enable")) => self.checkpoint_disabled = None,
+            ("checkpoint", Some(value)) => self.checkpoint_disabled = Some(cap_of_option(word, value)?),
             // What Cairn always does, so that lines of fstab can stay as they are.
             (
                 "defaults" | "acl" | "user_xattr" | "inline_xattr" | "inline_data" | "inline_dentry" | "noatime",
@@ -119,12 +147,31 @@ impl MountOptions {
                 return Err(Error::Option(format!(
                     "unknown option `{word}`; f2fs takes ro, rw, norecovery, cache=SIZE, buffered_iomap, \
                      nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, discard, nodiscard, \
-                     checkpoint_interval=SECONDS"
+                     checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \
+                     checkpoint=disable[:BLOCKS|:N%], checkpoint=enable"
                 )));
             }
         }
         Ok(())
     }
+}
+
+/// What follows `checkpoint=` if checkpoints are to be disabled.
+fn cap_of_option(word: &str, value: &str) -> Result<UnusableCap> {
+    let malformed = || {
+        Error::Option(format!(
+            "`{word}`: checkpoint takes merge, enable, disable, disable:BLOCKS or disable:N% (0 to 100)"
+        ))
+    };
+    let cap = match value.strip_prefix("disable") {
+        Some("") => Some(UnusableCap::Blocks(0)),
+        Some(rest) => rest.strip_prefix(':').and_then(|amount| match amount.strip_suffix('%') {
+            Some(percent) => percent.parse().ok().filter(|percent| *percent <= 100).map(UnusableCap::Percent),
+            None => amount.parse().ok().map(UnusableCap::Blocks),
+        }),
+        None => None,
+    };
+    cap.ok_or_else(malformed)
 }
 
 fn seconds_of_option(word: &str, text: &str) -> Result<u32> {
@@ -165,7 +212,36 @@ mod tests {
     }
 
     #[test]
+    fn checkpoints_are_merged_disabled_and_enabled() {
+        let shown = |list: &str| MountOptions::parse(list).unwrap().report().text("checkpoint").unwrap().to_owned();
+        for (list, word) in [
+            ("", "enable"),
+            ("checkpoint=disable", "disable"),
+            ("checkpoint=disable:10%", "disable:10%"),
+            ("checkpoint=disable:4096", "disable:4096"),
+            ("nocheckpoint_merge,checkpoint=disable,checkpoint=enable", "enable"),
+        ] {
+            assert_eq!(shown(list), word);
+        }
+        let merges = |list| MountOptions::parse(list).map(|options| options.checkpoint_merge);
+        assert!(merges("").unwrap() && !merges("nocheckpoint_merge").unwrap());
+        assert!(merges("nocheckpoint_merge,checkpoint=merge").unwrap());
+        for list in ["checkpoint=merge,checkpoint=disable", "checkpoint=disable:5%,checkpoint_merge"] {
+            let refused = merges(list).unwrap_err().to_string();
+            assert!(refused.contains("checkpoint=merge cannot be used with checkpoint=disable"), "{refused}");
+        }
+        let disabled = MountOptions::parse("checkpoint=disable").unwrap();
+        assert!(disabled.changed("checkpoint_merge").is_err() && disabled.changed("ro").is_err());
+        assert!(disabled.changed("checkpoint=enable,checkpoint_merge").unwrap().checkpoint_merge);
+    }
+
+    #[test]
     fn mistakes_are_named() {
+        for bad in ["checkpoint=off", "checkpoint=disable:", "checkpoint=disable:101%", "checkpoint=disable:-1", "checkpoint"]
+        {
+            let error = MountOptions::parse(bad).unwrap_err().to_string();
+            assert!(error.contains(bad), "{error}");
+        }
         for bad in ["norecovery", "cache=1", "cache=xM", "cache=1MM", "max_folio=5000", "max_folio=8M", "ro=1", "what"]
         {
             let error = MountOptions::parse(bad).unwrap_err().to_string();

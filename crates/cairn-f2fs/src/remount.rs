@@ -21,15 +21,32 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     let old = volume.options();
     let new = old.changed(list)?;
     check(volume, &old, &new)?;
+    let is_disabled = volume.store.as_ref().is_some_and(|store| store.checkpoints.is_disabled());
+    if is_disabled && new.checkpoint_disabled.is_none() {
+        volume.enable_checkpoints()?;
+    }
     if new.read_only && !old.read_only {
         make_read_only(volume)?;
+    }
+    let turns_writable = old.read_only && !new.read_only;
+    if turns_writable {
+        make_writable(volume)?;
+    }
+    if let Some(cap) = new.checkpoint_disabled.filter(|_| !is_disabled)
+        && let Err(refused) = volume.disable_checkpoints(cap)
+    {
+        if turns_writable {
+            make_read_only(volume)?;
+        }
+        volume.switch_merging();
+        return Err(refused);
     }
     volume.pages.budget().set_limit(new.cache_bytes as u64);
     volume.pages.set_mode(new.buffered);
     volume.pages.set_max_folio(new.max_folio);
-    let turns_writable = old.read_only && !new.read_only;
     *volume.options.lock() = Arc::new(new);
-    if turns_writable { make_writable(volume) } else { Ok(()) }
+    volume.switch_merging();
+    Ok(())
 }
 
 /// What [`remount`] would refuse.
@@ -55,12 +72,17 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         buffered: new.buffered,
         max_folio: new.max_folio,
         checkpoint_interval: new.checkpoint_interval,
+        checkpoint_merge: new.checkpoint_merge,
+        checkpoint_disabled: new.checkpoint_disabled,
         ..old.clone()
     };
     if kept == *new {
         return Ok(());
     }
-    refused("of an F2FS volume only ro, rw, cache, buffered_iomap, max_folio and checkpoint_interval can be changed")
+    refused(
+        "of an F2FS volume only ro, rw, cache, buffered_iomap, max_folio, checkpoint_interval, checkpoint_merge and \
+         checkpoint can be changed",
+    )
 }
 
 /// Nobody else changes the volume.
@@ -69,6 +91,7 @@ fn make_read_only(volume: &Volume) -> Result<()> {
         return Ok(());
     }
     volume.write_data()?;
+    volume.store()?.checkpoints.stop_merging();
     volume.checkpoint(Reason::Umount)?;
     *volume.read_only.lock() = Some("remounted with ro".into());
     Ok(())

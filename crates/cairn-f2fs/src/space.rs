@@ -1,6 +1,6 @@
 //! How much is in use and how much may still be promised.
 //!
-//! Invariant: `valid_blocks + promised <= user_blocks`. A block counts as valid from the moment it has a place in a tree: a
+//! Invariant: `valid_blocks + promised <= user_blocks`; what is unusable while checkpoints are disabled is not promised. A block counts as valid from the moment it has a place in a tree: a
 //! node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. Whoever is about to make such places
 //! asks for a [`Promise`] first, before entering the gate; taking from a promise cannot fail.
 //!
@@ -52,6 +52,8 @@ pub enum Room {
 struct State {
     counts: Counts,
     promised: u64,
+    /// Blocks that nobody can have while checkpoints are disabled.
+    unusable: u64,
     /// Promised blocks that came into use since the last checkpoint.
     taken: u64,
     /// Counters differ from the last checkpoint's.
@@ -103,7 +105,7 @@ impl Space {
     /// There are not as many left.
     pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Promise> {
         let mut state = self.state.lock();
-        let wanted = (state.counts.valid_blocks + state.promised).checked_add(blocks);
+        let wanted = (state.counts.valid_blocks + state.promised + state.unusable).checked_add(blocks);
         if wanted.is_none_or(|wanted| wanted > self.user_blocks) {
             return Err(Error::NO_SPACE);
         }
@@ -173,7 +175,12 @@ impl Space {
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         let state = self.state.lock();
-        self.user_blocks.saturating_sub(state.counts.valid_blocks + state.promised)
+        self.user_blocks.saturating_sub(state.counts.valid_blocks + state.promised + state.unusable)
+    }
+
+    /// Nobody can have so many blocks, because checkpoints are disabled.
+    pub fn set_unusable(&self, blocks: u64) {
+        self.state.lock().unusable = blocks.min(self.user_blocks);
     }
 
     /// Nodes that could still be made, as far as nids go.

@@ -68,6 +68,10 @@ pub struct Volume {
     pub dirty: DirtyInodes,
     /// Dirty blocks of directories.
     pub dirty_entries: AtomicU64,
+    /// Blocks that were unusable when checkpoints were disabled.
+    pub(crate) unusable_at_first: AtomicU64,
+    /// Inodes with blocks of entries that have their places and are not on the device yet.
+    pub(crate) placed_entries: Mutex<Vec<Arc<Inode>>>,
     /// Moving a directory to another parent: one at a time, so that no loop can form.
     pub moves: Mutex<()>,
     pub(crate) daemons: Mutex<Vec<DaemonHandle>>,
@@ -115,6 +119,8 @@ impl Volume {
             store: parts.store,
             dirty: DirtyInodes::default(),
             dirty_entries: AtomicU64::new(0),
+            unusable_at_first: AtomicU64::new(0),
+            placed_entries: Mutex::new(Rank::LEAF, Vec::new()),
             // Before every directory's lock: numbers start at 3.
             moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
             daemons: Mutex::new(Rank::LEAF, Vec::new()),
@@ -174,7 +180,10 @@ impl Volume {
         let checkpoint = &self.checkpoint.checkpoint;
         let counts = self.counts();
         let free = match &self.store {
-            Some(store) => store.space.free_blocks(),
+            Some(store) => {
+                store.space.set_unusable(self.unusable());
+                store.space.free_blocks()
+            }
             None => checkpoint.user_block_count.saturating_sub(counts.valid_blocks),
         };
         // Numbers 0 to 2 are no inodes; every inode needs a block.
@@ -212,6 +221,7 @@ impl Volume {
         match &self.store {
             Some(store) => report
                 .with("store", store.report())
+                .with("checkpoint", self.disabled_report())
                 .with("fsync", self.fsyncs.stats.report())
                 .with("cleaning", self.cleaner.stats.report()),
             None => report,
@@ -221,6 +231,6 @@ impl Volume {
     /// Version of the last checkpoint.
     fn version(&self) -> u64 {
         let found = self.checkpoint.checkpoint.version;
-        self.store.as_ref().map_or(found, |store| store.checkpoints.version())
+        self.store.as_ref().map_or(found, |store| store.checkpoints.last().version)
     }
 }

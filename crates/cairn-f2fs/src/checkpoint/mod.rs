@@ -1,36 +1,48 @@
 //! Checkpoints: the whole volume consistent on the medium, at once.
 //!
-//! [`Checkpoints::write`] closes the gate, writes everything dirty to places that the last checkpoint does not use, then the
-//! pack that it does not use, and last that pack's closing block, behind a flush and forced through. Until that block is on
-//! the medium the last checkpoint counts, whatever happened; from then on the new one does. Only then do the parts take the new
-//! state for the present one (`committed`): blocks freed before it may be written again.
+//! [`Checkpoints::write`] closes the gate, gives everything dirty a place that the last checkpoint does not use, and opens it
+//! again; then it writes all that, the pack that the last checkpoint does not use, and last that pack's closing block, behind
+//! a flush and forced through. Until that block is on the medium the last checkpoint counts, whatever happened; from then on
+//! the new one does. Only then do the parts take the new state for the last one (`committed`): blocks freed before the gate
+//! closed may be written again.
 //!
-//! A write that fails stops the volume ([`crate::gate::Gate::stop`]): memory is ahead of the medium then, and what the last
-//! checkpoint holds must stay.
+//! A write that fails stops the volume ([`crate::gate::Gate::stop`]): memory is ahead of the medium then, what the last
+//! checkpoint holds must stay, and no later one is written.
 //!
-//! Locking: none of its own while the device works but the gate, closed.
+//! Invariants: at most one checkpoint is under way. A block is given out only if it is free now, in the checkpoint under
+//! way, and in the last one.
+//!
+//! Locking: `writing` (before the gate) from the call to the landing; the gate, closed, during the cut.
 
+mod gather;
+mod merge;
 mod orphans;
+mod plan;
+mod queue;
 mod read;
 pub mod summaries;
+mod sync;
 mod write;
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_base::runtime::Runtime;
+use cairn_base::runtime::{Event, Runtime};
 use cairn_base::stats::{Counter, Histogram};
 use cairn_block::BlockDevice;
+use cairn_cache::block::Image;
 
 use crate::error::Result;
 use crate::format::layout::Side;
-use crate::format::{Checkpoint, CheckpointFlags, Features, Layout, Nid};
+use crate::format::{BlockAddr, Checkpoint, CheckpointFlags, Features, Layout, Nid};
 use crate::gate::{Cut, Gate};
 use crate::nat::Nat;
 use crate::node::Nodes;
 use crate::segment::Segments;
 use crate::space::Space;
 
+pub use merge::{Merge, MergeStats};
 pub use orphans::Orphans;
 pub use read::{Loaded, load};
 
@@ -50,11 +62,27 @@ pub enum Reason {
     Recovery,
     /// The volume is closed: the pack gets node summaries and the mark of a clean end.
     Umount,
+    /// The last one before checkpoints are disabled; the pack says so.
+    Pause,
+    /// Checkpoints are enabled again.
+    Resume,
 }
+
+/// After inodes and cleaning, before the gate.
+const WRITING: Rank = Rank(235);
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 6] = [Self::Sync, Self::Fsync, Self::Cleaning, Self::Memory, Self::Recovery, Self::Umount];
+    pub const ALL: [Self; 8] = [
+        Self::Sync,
+        Self::Fsync,
+        Self::Cleaning,
+        Self::Memory,
+        Self::Recovery,
+        Self::Umount,
+        Self::Pause,
+        Self::Resume,
+    ];
 
     /// Its name in statistics.
     #[must_use]
@@ -66,33 +94,27 @@ impl Reason {
             Self::Memory => "memory",
             Self::Recovery => "recovery",
             Self::Umount => "umount",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
         }
     }
 }
 
 /// Who has more in memory than nodes: inodes and directory data.
 pub trait Hook: Send + Sync {
-    /// Writes what can be written while operations go on (directory data), so that the gate is closed for less time.
+    /// Reads what [`Hook::cut`] is going to need, while operations go on. What cannot be read is found again there.
+    fn prepare(&self);
+
+    /// Gives all changed blocks of directories their places and puts all inodes' fields into their nodes. The gate is closed:
+    /// use `cut` instead of entering it. Returns the blocks, to be written; until [`Hook::written`] nobody may look for them
+    /// on the device.
     ///
     /// # Errors
-    /// A write failed.
-    fn prepare(&self) -> Result<()>;
+    /// A node cannot be read, or no segment has room: the volume stops.
+    fn cut(&self, cut: &Cut<'_>) -> Result<Vec<(BlockAddr, Image)>>;
 
-    /// Writes all directory data that is still dirty and puts all inodes' fields into their nodes. The gate is closed: use
-    /// `cut` instead of entering it.
-    ///
-    /// # Errors
-    /// A write failed: the volume stops.
-    fn cut(&self, cut: &Cut<'_>) -> Result<()>;
-
-    /// Waits for the data writes under way whose blocks this checkpoint makes reachable.
-    ///
-    /// # Errors
-    /// One of them failed.
-    fn settle(&self) -> Result<()>;
-
-    /// The checkpoint is on the medium; the gate is still closed.
-    fn committed(&self, version: u64);
+    /// The blocks of the last [`Hook::cut`] are on the device.
+    fn written(&self);
 }
 
 /// What the checkpoint is made of.
@@ -121,7 +143,14 @@ pub struct Parts {
 pub struct Checkpoints {
     parts: Parts,
     hook: OnceLock<Weak<dyn Hook>>,
+    /// Held while a checkpoint is cut and under way.
+    writing: Mutex<()>,
     state: Mutex<State>,
+    /// A checkpoint has landed, or failed.
+    landed: Event,
+    /// Blocks of entries that have their places and may not be on the device yet.
+    entries: Mutex<HashMap<BlockAddr, Image>>,
+    merge: Merge,
     /// Inodes without links that are open.
     pub orphans: Orphans,
     /// Counters.
@@ -131,7 +160,11 @@ pub struct Checkpoints {
 struct State {
     /// The last checkpoint on the medium.
     last: Checkpoint,
+    /// The last one that was cut: under way, or the same.
+    newest: Checkpoint,
     side: Side,
+    /// None is written: what happens meanwhile can be thrown away.
+    disabled: bool,
     /// Flags to be raised by the next one.
     raise: CheckpointFlags,
 }
@@ -149,8 +182,12 @@ pub struct CheckpointStats {
     pub pack_blocks: Counter,
     /// Blocks discarded after checkpoints.
     pub discarded_blocks: Counter,
+    /// How long closing the gate took: operations under way had to end.
+    pub closing_ns: Histogram,
     /// How long the gate was closed.
     pub closed_ns: Histogram,
+    /// How long checkpoints took in all, from closing the gate to the landing.
+    pub whole_ns: Histogram,
 }
 
 impl Checkpoints {
@@ -162,12 +199,17 @@ impl Checkpoints {
             // Usage is not kept: whoever keeps it must count anew.
             raise |= CheckpointFlags::QUOTA_NEED_FSCK;
         }
-        let state = State { last: pack.checkpoint.clone(), side: pack.side, raise };
+        let last = pack.checkpoint.clone();
+        let state = State { newest: last.clone(), last, side: pack.side, disabled: false, raise };
         Arc::new(Self {
             orphans: Orphans::new(&parts.layout, orphans),
             parts,
             hook: OnceLock::new(),
+            writing: Mutex::new(WRITING, ()),
             state: Mutex::new(Rank::LEAF, state),
+            landed: Event::new(),
+            entries: Mutex::new(Rank::LEAF, HashMap::new()),
+            merge: Merge::default(),
             stats: CheckpointStats::default(),
         })
     }
@@ -187,10 +229,28 @@ impl Checkpoints {
         self.state.lock().last.clone()
     }
 
-    /// Version of the last checkpoint.
+    /// Version of the last checkpoint that was cut: what happens now, inside the gate, comes after it.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.state.lock().last.version
+        self.state.lock().newest.version
+    }
+
+    /// Valid blocks in the last checkpoint that was cut.
+    #[must_use]
+    pub fn valid_blocks(&self) -> u64 {
+        self.state.lock().newest.valid_block_count
+    }
+
+    /// Are checkpoints disabled?
+    #[must_use]
+    pub fn is_disabled(&self) -> bool {
+        self.state.lock().disabled
+    }
+
+    /// What the daemon did.
+    #[must_use]
+    pub const fn merge_stats(&self) -> &MergeStats {
+        &self.merge.stats
     }
 
     /// All checkpoints from the next one on carry these flags, too: `FSCK`, `ERROR`, `QUOTA_NEED_FSCK`.
@@ -198,7 +258,7 @@ impl Checkpoints {
         self.state.lock().raise |= flags;
     }
 
-    /// Is there anything that the last checkpoint does not hold? Inodes and directories that only the [`Hook`] knows are
+    /// Is there anything that the last checkpoint that was cut does not hold? Inodes and directories that only the [`Hook`] knows are
     /// not counted.
     #[must_use]
     pub fn is_dirty(&self) -> bool {

@@ -8,6 +8,7 @@ use cairn_cache::block::Image;
 
 use super::{Nat, State};
 use crate::error::Result;
+use crate::format::layout::Side;
 use crate::format::summary::{NAT_JOURNAL_ENTRIES, NatJournal};
 use crate::format::{Layout, NatEntry, Nid, bits, nat};
 
@@ -24,13 +25,34 @@ pub struct NatPlan {
 }
 
 impl Nat {
-    /// Decides what goes to the journal and what to NAT blocks. Changes nothing; called with the gate closed.
+    /// Reads the NAT blocks that a checkpoint will have to change if, besides what has changed already, these nids do. What
+    /// cannot be read is found again by [`Nat::plan`].
+    pub fn read_ahead(&self, nids: &[Nid]) {
+        let blocks: BTreeMap<u32, Side> = {
+            let state = self.state.lock();
+            if state.changed.len() + state.journal.len() + nids.len() <= NAT_JOURNAL_ENTRIES {
+                return;
+            }
+            let all = state.changed.keys().chain(state.journal.keys()).chain(nids);
+            let blocks = all.map(|nid| Layout::nat_place(*nid).0);
+            blocks.map(|block| (block, state.side(block))).collect()
+        };
+        for (block, side) in blocks {
+            if self.block(block, side).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Decides what goes to the journal and what to NAT blocks; from then on the changes are those of the checkpoint under
+    /// way. Called with the gate closed, and only when the last plan has been committed.
     ///
     /// # Errors
     /// A NAT block cannot be read.
     pub fn plan(&self) -> Result<NatPlan> {
         let (merged, old_bitmap) = {
             let state = self.state.lock();
+            assert!(state.flying.is_empty(), "one checkpoint at a time");
             let mut merged = state.journal.clone();
             merged.extend(&state.changed);
             (merged, state.bitmap.clone())
@@ -38,17 +60,20 @@ impl Nat {
         let (journal, overflow) = split(merged);
         let mut plan = NatPlan { journal, bitmap: old_bitmap.clone(), blocks: Vec::new() };
         for (block, entries) in overflow {
-            let side = crate::format::layout::Side::of_bit(bits::test(&old_bitmap, block as usize));
+            let side = Side::of_bit(bits::test(&old_bitmap, block as usize));
             let mut image = self.block(block, side)?;
             let bytes = Arc::make_mut(&mut image);
             entries.iter().for_each(|(nid, entry)| nat::set_entry(bytes, Layout::nat_place(*nid).1, *entry));
             plan.blocks.push((self.layout.nat_address(block, side.other()), image));
             bits::flip(&mut plan.bitmap, block as usize);
         }
+        let mut state = self.state.lock();
+        state.flying = std::mem::take(&mut state.changed);
+        drop(state);
         Ok(plan)
     }
 
-    /// The planned checkpoint is on the medium: its NAT is the present one. Called with the gate still closed.
+    /// The planned checkpoint is on the medium: its NAT is the last one.
     pub fn committed(&self, plan: NatPlan) {
         self.stats.blocks_written.add(plan.blocks.len() as u64);
         // Nobody reads these copies before the bitmap says so.
@@ -56,8 +81,9 @@ impl Nat {
             self.cache.create(at).modify().copy_from_slice(&image);
         }
         let mut state = self.state.lock();
-        let State { changed, journal, bitmap, generation, free } = &mut *state;
-        for (nid, entry) in std::mem::take(changed) {
+        let State { flying, journal, bitmap, generation, free, .. } = &mut *state;
+        for (nid, entry) in std::mem::take(flying) {
+            // Nobody could take it meanwhile: it has not changed since.
             if entry.is_free() {
                 free.add(nid, entry.version);
             }

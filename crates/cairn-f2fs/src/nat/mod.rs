@@ -1,11 +1,12 @@
 //! The NAT in memory: where each node is, and which nids are free.
 //!
-//! An entry is looked for in the entries changed since the last checkpoint, then in that checkpoint's journal, then in the
-//! current copy of its NAT block. Nothing of the last checkpoint is touched before the next one is on the medium:
-//! [`Nat::plan`] says what to write, [`Nat::committed`] makes it the present once it is there.
+//! An entry is looked for in the entries changed since the last cut, then in those that the checkpoint under way holds, then in
+//! the last checkpoint's journal, then in the current copy of its NAT block. Nothing of the last checkpoint is touched before
+//! the next one is on the medium: [`Nat::plan`] says what to write and makes what has changed part of the checkpoint under way,
+//! [`Nat::committed`] makes that one the last.
 //!
-//! Invariants: an nid is in at most one of *pool* (known to be free), *allocated* (given out, no address yet) and *changed*;
-//! an nid that had an address is not given out again before a checkpoint knows it is free.
+//! Invariants: an nid is in at most one of *pool* (known to be free), *allocated* (given out, no address yet) and *changed* or
+//! *flying*; an nid that had an address is not given out again before a checkpoint on the medium knows it is free.
 //!
 //! Locking: one lock of rank ALLOCATOR (before the segments'), never held while a NAT block is read. A reader that finds
 //! that a checkpoint was committed meanwhile looks again.
@@ -56,8 +57,10 @@ pub struct NatStats {
 }
 
 struct State {
-    /// Changed since the last checkpoint.
+    /// Changed since the last cut.
     changed: BTreeMap<Nid, NatEntry>,
+    /// Changed by the checkpoint that is under way.
+    flying: BTreeMap<Nid, NatEntry>,
     /// The last checkpoint's journal.
     journal: BTreeMap<Nid, NatEntry>,
     /// Which copy of each block is current.
@@ -69,7 +72,12 @@ struct State {
 
 impl State {
     fn known(&self, nid: Nid) -> Option<NatEntry> {
-        self.changed.get(&nid).or_else(|| self.journal.get(&nid)).copied()
+        self.changed.get(&nid).copied().or_else(|| self.cut(nid))
+    }
+
+    /// As the last cut has it.
+    fn cut(&self, nid: Nid) -> Option<NatEntry> {
+        self.flying.get(&nid).or_else(|| self.journal.get(&nid)).copied()
     }
 
     fn side(&self, block: u32) -> Side {
@@ -83,6 +91,7 @@ impl Nat {
     pub fn new(layout: Arc<Layout>, cache: Arc<BufferCache>, checkpoint: &Checkpoint, journal: &NatJournal) -> Self {
         let state = State {
             changed: BTreeMap::new(),
+            flying: BTreeMap::new(),
             journal: journal.0.iter().copied().collect(),
             bitmap: checkpoint.nat_bitmap.clone(),
             generation: 0,
@@ -113,7 +122,7 @@ impl Nat {
         Ok((!entry.is_free()).then_some(entry.block_addr))
     }
 
-    /// Does the last checkpoint know a node of this nid?
+    /// Does the last checkpoint that was cut know a node of this nid?
     ///
     /// # Errors
     /// As [`Nat::lookup`].
@@ -121,7 +130,7 @@ impl Nat {
         if !self.layout.is_nid(nid) || nid < Nid::ROOT {
             return Ok(false);
         }
-        Ok(!self.entry_of(nid, |state| state.journal.get(&nid).copied())?.is_free())
+        Ok(!self.entry_of(nid, |state| state.cut(nid))?.is_free())
     }
 
     fn entry(&self, nid: Nid) -> Result<NatEntry> {
@@ -183,12 +192,12 @@ impl Nat {
             self.stats.blocks_scanned.add(1);
             let mut state = self.state.lock();
             if state.generation == generation {
-                let State { changed, journal, free, .. } = &mut *state;
+                let State { changed, flying, journal, free, .. } = &mut *state;
                 free.scan(
                     block,
                     &image,
-                    |nid| changed.get(&nid).or_else(|| journal.get(&nid)).copied(),
-                    |nid| changed.contains_key(&nid),
+                    |nid| journal.get(&nid).copied(),
+                    |nid| changed.contains_key(&nid) || flying.contains_key(&nid),
                 );
             }
         }
@@ -257,7 +266,7 @@ impl Nat {
         Ok(old.block_addr)
     }
 
-    /// Has an entry changed since the last checkpoint?
+    /// Has an entry changed since the last cut?
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         !self.state.lock().changed.is_empty()

@@ -27,6 +27,7 @@ use crate::recovery::overlay::Overlay;
 
 pub use block::{Node, NodeGuard};
 pub use nodes::{NodeStats, Nodes, Owner, Room};
+pub use write::PlacedNodes;
 
 /// See the module.
 pub struct NodeCache {

@@ -275,13 +275,19 @@ impl Nodes {
         self.dirty.lock().values().filter(|node| node.log() == log).cloned().collect()
     }
 
+    /// Numbers of the dirty nodes.
+    #[must_use]
+    pub fn dirty_nids(&self) -> Vec<Nid> {
+        self.dirty.lock().keys().map(|(_, nid)| *nid).collect()
+    }
+
     /// `cp_ver` of nodes written now.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version.load(Relaxed)
     }
 
-    /// A checkpoint was committed: nodes written from now on carry its version. Called with the gate closed.
+    /// A checkpoint was cut: nodes written from now on carry its version. Called with the gate closed.
     pub fn set_version(&self, version: u64) {
         self.version.store(version, Relaxed);
     }

@@ -19,8 +19,16 @@ use crate::format::path::NodeKind;
 use crate::format::{BlockAddr, Layout, Log, NatEntry, Nid, NodeFooter, inode};
 use crate::segment;
 
-/// Nodes of a checkpoint that are written at once.
+/// Nodes that are written at once when memory is short.
 const BATCH: usize = 512;
+
+/// Nodes that have their places and are on their way to the device.
+#[must_use = "fsyncs wait until these are written"]
+pub struct PlacedNodes {
+    number: u64,
+    /// Held: what is read from the device before they are written is not they.
+    _nodes: Vec<Arc<Node>>,
+}
 
 /// Which batches of nodes are under way.
 pub(super) struct Chain {
@@ -72,22 +80,52 @@ impl Nodes {
         if nodes.is_empty() {
             return Ok(());
         }
+        let mut writes = Writes::new();
         let (number, placed) = {
             let mut order = self.chain.order.lock();
             let number = *order;
             *order += 1;
             self.chain.under_way.lock().batches.insert(number);
-            (number, self.place_all(nodes))
+            (number, self.place_all(nodes, &mut writes))
         };
         let in_order = nodes.iter().any(|(_, marks)| marks.contains(Marks::FSYNC));
-        let outcome = placed.and_then(|writes| writes.write(&*self.device));
+        let outcome = placed.and_then(|()| writes.write(&*self.device));
         let chain = self.chain.finish(number, outcome.is_ok(), in_order);
         outcome?;
         self.stats.chain_waits.add(chain?.into());
         Ok(())
     }
 
-    /// Writes nodes without marks, a bounded number at a time: what a checkpoint does with all that are dirty.
+    /// Gives nodes their places without marks, as [`Nodes::write`] does, and adds them to `writes`: what a checkpoint does with
+    /// all that are dirty. They stay in memory as long as the result does; say so when they are written
+    /// ([`Nodes::written`]).
+    ///
+    /// # Errors
+    /// No segment has room: the volume must stop.
+    pub fn place_plain(&self, nodes: &[Arc<Node>], writes: &mut Writes) -> Result<PlacedNodes> {
+        let mut order = self.chain.order.lock();
+        let number = *order;
+        *order += 1;
+        self.chain.under_way.lock().batches.insert(number);
+        let marked: Vec<_> = nodes.iter().map(|node| (node.clone(), Marks::empty())).collect();
+        let placed = PlacedNodes { number, _nodes: nodes.to_vec() };
+        match self.place_all(&marked, writes) {
+            Ok(()) => Ok(placed),
+            Err(error) => {
+                drop(order);
+                self.written(placed, false);
+                Err(error)
+            }
+        }
+    }
+
+    /// Nodes of [`Nodes::place_plain`] are on the device, or never will be: then the chain is broken.
+    pub fn written(&self, placed: PlacedNodes, good: bool) {
+        // Whoever waits for this batch learns of a failure; the caller knows it already.
+        let _reported = self.chain.finish(placed.number, good, false);
+    }
+
+    /// Writes nodes without marks, a bounded number at a time.
     ///
     /// # Errors
     /// As [`Nodes::write`].
@@ -99,17 +137,16 @@ impl Nodes {
     }
 
     /// Gives all nodes their places; the chain is held.
-    fn place_all(&self, nodes: &[(Arc<Node>, Marks)]) -> Result<Writes> {
-        let mut writes = Writes::new();
+    fn place_all(&self, nodes: &[(Arc<Node>, Marks)], writes: &mut Writes) -> Result<()> {
         let mut rest = nodes;
         while let Some((first, _)) = rest.first() {
             let log = first.log();
             let same = rest.iter().take_while(|(node, _)| node.log() == log).count();
             let (run, others) = rest.split_at(same);
-            self.place_run(log, run, &mut writes)?;
+            self.place_run(log, run, writes)?;
             rest = others;
         }
-        Ok(writes)
+        Ok(())
     }
 
     /// Nodes of one log.

@@ -37,10 +37,11 @@ pub struct Summaries {
 }
 
 impl Segments {
-    /// Decides what goes to the journal and what to SIT blocks. Changes nothing; called with the gate closed.
+    /// Decides what goes to the journal and what to SIT blocks; from then on the present state is that of the checkpoint under
+    /// way. Called with the gate closed, and only when the last plan has been committed.
     #[must_use]
     pub fn plan(&self) -> SitPlan {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let mut segments = state.table.dirty().clone();
         segments.extend(&state.journal);
         let mut groups: Vec<(u32, Vec<SegNo>)> = Vec::new();
@@ -64,10 +65,12 @@ impl Segments {
                 plan.journal.0.extend(group.into_iter().map(|segno| (segno, state.table.entry(segno))));
             }
         }
+        state.table.cut();
+        state.moved = false;
         plan
     }
 
-    /// The logs for a pack: with the NAT's journal and the SIT's, and with node summaries if `nodes`.
+    /// The logs for a pack, also with the gate closed: with the NAT's journal and the SIT's, and with node summaries if `nodes`.
     #[must_use]
     pub fn summaries(&self, nat: &NatJournal, sit: &SitJournal, nodes: bool, kbytes_written: u64) -> Summaries {
         let state = self.state.lock();
@@ -99,26 +102,25 @@ impl Segments {
         Summaries { logs, data, compact, nodes }
     }
 
-    /// The planned checkpoint is on the medium: its SIT is the present one, and what was freed before it can be written
-    /// again. Called with the gate still closed.
+    /// The planned checkpoint is on the medium: its SIT is the last one, and what was freed before its cut can be written
+    /// again.
     pub fn committed(&self, plan: SitPlan) {
         self.stats.sit_blocks_written.add(plan.blocks.len() as u64);
         let mut state = self.state.lock();
         state.journal = plan.journal.0.into_iter().map(|(segno, _)| segno).collect();
         state.bitmap = plan.bitmap;
-        state.moved = false;
         state.table.committed();
         // A summary of a segment that has become free says nothing any more.
         let State { table, closed, .. } = &mut *state;
         closed.retain(|segno, _| table.valid(*segno) > 0);
     }
 
-    /// The runs of blocks (first, number) that the next [`Segments::committed`] gives up: what can be discarded once that
-    /// checkpoint is on the medium, and before anything is placed again.
+    /// The runs of blocks (first, number) that the next [`Segments::committed`] gives up: what can be discarded once the
+    /// checkpoint under way is on the medium, and before it is committed.
     #[must_use]
     pub fn freed_runs(&self) -> Vec<(BlockAddr, u32)> {
         let state = self.state.lock();
-        let mut freed: Vec<_> = state.table.freed().map(|(segno, map)| (segno, *map)).collect();
+        let mut freed: Vec<_> = state.table.flying().map(|(segno, map)| (segno, *map)).collect();
         freed.sort_by_key(|(segno, _)| *segno);
         let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
         for (segno, map) in freed {
@@ -131,6 +133,26 @@ impl Segments {
             }
         }
         runs
+    }
+}
+
+impl Segments {
+    /// While checkpoints are disabled (`keep`), what is valid now is held back when it is freed; everything else can be
+    /// written again at once. Called with the gate closed.
+    pub fn keep_all(&self, keep: bool) {
+        self.state.lock().table.keep_all(keep);
+    }
+
+    /// Blocks that can be given out only once a checkpoint has been written.
+    #[must_use]
+    pub fn held_back(&self) -> u64 {
+        self.state.lock().table.held_back()
+    }
+
+    /// Unused blocks in segments that are neither empty nor current: of data, and of nodes.
+    #[must_use]
+    pub fn holes(&self) -> [u64; 2] {
+        self.state.lock().table.holes()
     }
 }
 

@@ -3,7 +3,8 @@
 //! [`Segments::place`] gives the next blocks of a log to their owners, [`Segments::invalidate`] takes a block back. Nothing
 //! of the last checkpoint is overwritten before the next one is on the medium: a block that was valid at any time since
 //! that checkpoint is not given out, segment summaries are written only where that checkpoint does not need them, and
-//! SIT blocks to their other copy ([`Segments::plan`], [`Segments::committed`]).
+//! SIT blocks to their other copy ([`Segments::plan`], [`Segments::committed`]). Between these two a checkpoint is under way: what it
+//! holds is not overwritten either.
 //!
 //! A log appends to a free segment (LFS) or, when free sections are few and the mode allows it, fills the holes of a segment
 //! in use (SSR). When its segment is full it moves on at once, so the address of its next block is always known.
@@ -39,6 +40,7 @@ pub use flush::{SitPlan, Summaries};
 pub use load::{SegmentSources, load};
 pub use place::Placed;
 pub use sections::{SectionInfo, SegmentInfo};
+pub use summaries::QueuedSummary;
 
 use log::LogState;
 use table::Table;
@@ -106,7 +108,7 @@ struct State {
     victim_cursor: [SegNo; Log::COUNT],
     /// Kilobytes ever written, as the hot node summary keeps it.
     kbytes_written: u64,
-    /// A log has moved or a summary changed since the last checkpoint.
+    /// A log has moved or a summary changed since the last cut.
     moved: bool,
 }
 

@@ -1,11 +1,22 @@
 //! Owners of blocks: the summaries of the six current segments, those waiting to be written, and the summary area.
 
+use cairn_base::Pba;
+use cairn_block::Bytes;
+
 use super::{Owner, Segments};
-use crate::blocks::Writes;
 use crate::error::Result;
 use crate::format::summary::SummaryBlock;
-use crate::format::units::BLOCK_SIZE;
 use crate::format::{BlockAddr, SegNo};
+
+/// The summary of a segment that no log is in, on its way to the summary area.
+pub struct QueuedSummary {
+    segno: SegNo,
+    number: u64,
+    /// Where it goes.
+    pub at: Pba,
+    /// The block.
+    pub block: Bytes,
+}
 
 impl Segments {
     /// Who points to a block, as far as its segment's summary knows. Meaningful only if the block is in use, and to be
@@ -56,32 +67,31 @@ impl Segments {
         self.state.lock().closed.len()
     }
 
-    /// Writes the summaries of all segments that logs have left. May be called at any time: the last checkpoint finds its
-    /// entries in them, too.
-    ///
-    /// # Errors
-    /// The device's; what was not written stays queued.
-    pub fn write_summaries(&self) -> Result<()> {
-        let queued: Vec<(SegNo, u64, Vec<u8>)> = {
-            let state = self.state.lock();
-            state.closed.iter().map(|(segno, closed)| (*segno, closed.number, closed.summary.encode())).collect()
-        };
-        let mut writes = Writes::new();
-        for (segno, _, block) in &queued {
-            debug_assert_eq!(block.len(), BLOCK_SIZE);
-            writes.push(self.layout.summary_address(*segno), block.clone());
-        }
-        writes.write(&**self.cache.device())?;
-        self.stats.summaries_written.add(queued.len() as u64);
-        for (segno, number, block) in queued {
+    /// The summaries of all segments that logs have left, to be written. May be written at any time: the last checkpoint finds
+    /// its entries in them, too. They stay queued until [`Segments::summaries_written`].
+    #[must_use]
+    pub fn queued_summaries(&self) -> Vec<QueuedSummary> {
+        let state = self.state.lock();
+        let queued = state.closed.iter().map(|(segno, closed)| QueuedSummary {
+            segno: *segno,
+            number: closed.number,
+            at: self.layout.summary_address(*segno),
+            block: closed.summary.encode().into(),
+        });
+        queued.collect()
+    }
+
+    /// These summaries are on the device.
+    pub fn summaries_written(&self, written: Vec<QueuedSummary>) {
+        self.stats.summaries_written.add(written.len() as u64);
+        for QueuedSummary { segno, number, at, block } in written {
             // Whoever looks for it meanwhile finds the queued one.
-            self.cache.create(self.layout.summary_address(segno)).modify().copy_from_slice(&block);
+            self.cache.create(at).modify().copy_from_slice(&block);
             let mut state = self.state.lock();
             state.summary_generation += 1;
             if state.closed.get(&segno).is_some_and(|closed| closed.number == number) {
                 state.closed.remove(&segno);
             }
         }
-        Ok(())
     }
 }

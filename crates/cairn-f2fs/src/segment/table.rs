@@ -1,7 +1,9 @@
 //! The SIT in memory: which blocks of each segment are valid, and which may not be written yet.
 //!
-//! A block may be written if it is free both now and in the last checkpoint; `freed` holds those that were valid at any time
-//! since that checkpoint and are not now (also blocks placed and freed in between: a roll-forward chain may name them).
+//! A block may be written if it is free now, in the checkpoint under way, and in the last one; `freed` holds those that were
+//! valid at any time since the last cut and are not now (also blocks placed and freed in between: a roll-forward chain may
+//! name them), `flying` those that were in `freed` when the checkpoint under way was cut. While checkpoints are disabled
+//! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back.
 //! Full and empty segments have no bitmap of their own.
 //!
 //! Invariants: `valid` is the number of set bits; `freed` and the valid map are disjoint; a segment is free only if it has
@@ -48,7 +50,15 @@ pub(super) struct Table {
     freed: HashMap<SegNo, Box<Map>>,
     /// Without valid blocks, and no log is in them any more: free after the next checkpoint.
     left: BTreeSet<SegNo>,
-    /// Differ from the last checkpoint's entries.
+    /// Blocks in `freed`.
+    freed_blocks: u64,
+    /// The same three as they were cut: until the checkpoint under way has landed.
+    flying: HashMap<SegNo, Box<Map>>,
+    flying_left: BTreeSet<SegNo>,
+    flying_blocks: u64,
+    /// Valid blocks of the last checkpoint, by segment, while checkpoints are disabled.
+    kept: Option<Vec<Map>>,
+    /// Differ from the entries of the last cut.
     dirty: BTreeSet<SegNo>,
     /// Segments with both valid and other blocks that no log is in, by the log that filled them.
     partial: [BTreeSet<SegNo>; Log::COUNT],
@@ -66,6 +76,11 @@ impl Table {
             segments: Vec::with_capacity(entries.len()),
             freed: HashMap::new(),
             left: BTreeSet::new(),
+            flying: HashMap::new(),
+            flying_left: BTreeSet::new(),
+            freed_blocks: 0,
+            flying_blocks: 0,
+            kept: None,
             dirty: BTreeSet::new(),
             partial: Default::default(),
             current: current.map(Some),
@@ -127,7 +142,7 @@ impl Table {
     /// The blocks that may not be written: valid now, or since the last checkpoint.
     pub(super) fn blocked_map(&self, segno: SegNo) -> Map {
         let mut map = self.valid_map(segno);
-        if let Some(freed) = self.freed.get(&segno) {
+        for freed in [&self.freed, &self.flying].into_iter().filter_map(|freed| freed.get(&segno)) {
             map.iter_mut().zip(freed.iter()).for_each(|(byte, freed)| *byte |= freed);
         }
         map
@@ -135,8 +150,9 @@ impl Table {
 
     /// Blocks that may be written.
     pub(super) fn usable(&self, segno: SegNo) -> u32 {
-        let freed = self.freed.get(&segno).map_or(0, |map| bits::count(&**map));
-        BLOCKS_PER_SEGMENT - u32::from(self.valid(segno)) - freed
+        // The two are disjoint: a block that is held back cannot become valid, nor be freed again.
+        let freed = |held: &HashMap<SegNo, Box<Map>>| held.get(&segno).map_or(0, |map| bits::count(&**map));
+        BLOCKS_PER_SEGMENT - u32::from(self.valid(segno)) - freed(&self.freed) - freed(&self.flying)
     }
 
     pub(super) fn entry(&self, segno: SegNo) -> SitEntry {
@@ -170,9 +186,14 @@ impl Table {
         !self.dirty.is_empty() || !self.left.is_empty()
     }
 
-    /// Blocks freed since the last checkpoint, by segment.
-    pub(super) fn freed(&self) -> impl Iterator<Item = (SegNo, &Map)> {
-        self.freed.iter().map(|(segno, map)| (*segno, &**map))
+    /// Blocks that the landing of the checkpoint under way gives up, by segment.
+    pub(super) fn flying(&self) -> impl Iterator<Item = (SegNo, &Map)> {
+        self.flying.iter().map(|(segno, map)| (*segno, &**map))
+    }
+
+    /// Blocks that can be given out only once a checkpoint has been written.
+    pub(super) const fn held_back(&self) -> u64 {
+        self.freed_blocks + self.flying_blocks
     }
 
     // --- changing ---
@@ -211,8 +232,17 @@ impl Table {
 
     /// A block may not be written before the next checkpoint, although it is not valid.
     pub(super) fn block(&mut self, segno: SegNo, block: u16) {
+        if self.kept.as_ref().is_some_and(|kept| !bits::test(&kept[segno.index()], block.into())) {
+            if self.is_untouched(segno) {
+                self.free.release(segno);
+            }
+            return;
+        }
+        if self.flying.get(&segno).is_some_and(|map| bits::test(&**map, block.into())) {
+            return;
+        }
         let map = self.freed.entry(segno).or_insert_with(|| Box::new([0; VALID_MAP_SIZE]));
-        bits::set(&mut **map, block.into());
+        self.freed_blocks += u64::from(!bits::set(&mut **map, block.into()));
         if self.free.is_free(segno) {
             self.free.take(segno);
         }
@@ -234,6 +264,7 @@ impl Table {
             self.free.take(segno);
         }
         self.left.remove(&segno);
+        self.flying_left.remove(&segno);
         let old = self.current[log.index()].replace(segno);
         self.set_log(segno, log);
         self.dirty.insert(segno);
@@ -260,15 +291,45 @@ impl Table {
         }
     }
 
-    /// A checkpoint holds the present state: what was freed before it can be written now.
+    /// A checkpoint has been cut: the present state is under way.
+    pub(super) fn cut(&mut self) {
+        assert!(self.flying.is_empty() && self.flying_left.is_empty(), "one checkpoint at a time");
+        self.flying = std::mem::take(&mut self.freed);
+        self.flying_left = std::mem::take(&mut self.left);
+        self.flying_blocks = std::mem::take(&mut self.freed_blocks);
+        self.dirty.clear();
+    }
+
+    /// The checkpoint under way has landed: what was freed before its cut can be written now.
     pub(super) fn committed(&mut self) {
-        let touched: Vec<SegNo> = self.freed.drain().map(|(segno, _)| segno).collect();
-        for segno in touched.into_iter().chain(std::mem::take(&mut self.left)) {
-            if self.valid(segno) == 0 && !self.is_current(segno) {
+        let touched: Vec<SegNo> = self.flying.drain().map(|(segno, _)| segno).collect();
+        self.flying_blocks = 0;
+        for segno in touched.into_iter().chain(std::mem::take(&mut self.flying_left)) {
+            if self.is_untouched(segno) {
                 self.free.release(segno);
             }
         }
-        self.dirty.clear();
+    }
+
+    /// Nothing is, or was since the last checkpoint, in the segment, and no log is.
+    fn is_untouched(&self, segno: SegNo) -> bool {
+        let held = self.freed.contains_key(&segno) || self.flying.contains_key(&segno);
+        let left = self.left.contains(&segno) || self.flying_left.contains(&segno);
+        self.valid(segno) == 0 && !self.is_current(segno) && !held && !left
+    }
+
+    /// Checkpoints are disabled: all that is valid now stays as it is until they are enabled again.
+    pub(super) fn keep_all(&mut self, keep: bool) {
+        self.kept = keep.then(|| (0..self.len()).map(|segno| self.valid_map(SegNo(segno))).collect());
+    }
+
+    /// Unused blocks in segments that are neither empty nor current: of data, and of nodes.
+    pub(super) fn holes(&self) -> [u64; 2] {
+        let of = |logs: [Log; 3]| {
+            let segments = logs.into_iter().flat_map(|log| self.partial(log));
+            segments.map(|segno| u64::from(BLOCKS_PER_SEGMENT) - u64::from(self.valid(*segno))).sum()
+        };
+        [of(Log::DATA), of(Log::NODE)]
     }
 
     /// Recounts everything: for assertions in tests.
@@ -280,8 +341,9 @@ impl Table {
             let valid = bits::count(&map);
             assert_eq!(u32::from(self.valid(segno)), valid);
             empty += u32::from(valid == 0);
-            let freed = self.freed.get(&segno).map_or([0; VALID_MAP_SIZE], |map| **map);
-            assert!(map.iter().zip(freed).all(|(a, b)| a & b == 0), "{segno}: freed and valid");
+            let blocked = self.blocked_map(segno);
+            assert_eq!(BLOCKS_PER_SEGMENT - bits::count(&blocked), self.usable(segno), "{segno}: freed and valid");
+            let freed: Vec<u8> = blocked.iter().zip(map).map(|(blocked, valid)| blocked & !valid).collect();
             if self.free.is_free(segno) {
                 assert!(valid == 0 && bits::count(&freed) == 0 && !self.is_current(segno), "{segno}");
             }
@@ -290,5 +352,7 @@ impl Table {
             assert_eq!(listed, usize::from(holes), "{segno}");
         }
         assert_eq!(self.empty, empty);
+        let held = self.freed.values().chain(self.flying.values()).map(|map| u64::from(bits::count(&**map)));
+        assert_eq!(self.held_back(), held.sum::<u64>());
     }
 }

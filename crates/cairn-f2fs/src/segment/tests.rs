@@ -44,7 +44,12 @@ fn empty_volume(mode: Mode, main_segments: u32, segs_per_sec: u32) -> Segments {
 
 /// Writes what a plan says and makes it the present.
 fn commit(segments: &Segments) {
-    segments.write_summaries().unwrap();
+    let queued = segments.queued_summaries();
+    for summary in &queued {
+        let bytes = summary.block.to_vec();
+        segments.cache.device().write_at(summary.at.get() * BLOCK_SIZE as u64, bytes).unwrap();
+    }
+    segments.summaries_written(queued);
     let plan = segments.plan();
     for (at, block) in &plan.blocks {
         segments.cache.device().write_at(at.get() * BLOCK_SIZE as u64, block.clone()).unwrap();
@@ -180,8 +185,10 @@ fn a_segment_is_free_only_after_the_checkpoint() {
     assert_eq!((first.count, segments.free_segments()), (512, 41));
     (0..512).for_each(|block| segments.invalidate(BlockAddr(first.address.get() + block)).unwrap());
     assert_eq!((segments.free_segments(), segments.prefree_segments(), segments.free_segment_count()), (41, 1, 42));
+    let plan = segments.plan();
     assert_eq!(segments.freed_runs(), [(first.address, 512)]);
-    commit(&segments);
+    assert_eq!((segments.free_segments(), segments.prefree_segments()), (41, 1));
+    segments.committed(plan);
     assert_eq!((segments.free_segments(), segments.prefree_segments()), (42, 0));
     assert!(segments.freed_runs().is_empty());
 }
@@ -190,7 +197,7 @@ fn a_segment_is_free_only_after_the_checkpoint() {
 fn the_sit_overflows_into_blocks_and_is_read_again() {
     let segments = empty_volume(Mode::Lfs, 240, 1);
     let owner = Owner { nid: Nid(9), ..Owner::default() };
-    let mut bitmap = segments.plan().bitmap;
+    let mut bitmap = segments.state.lock().bitmap.clone();
     for round in 0..5 {
         // Full segments: 20 entries change in all, and two more groups of one or two.
         (0..6 + 7 * round).for_each(|_| assert_eq!(segments.place(Log::WarmData, &[owner; 512]).unwrap().count, 512));

@@ -39,14 +39,19 @@ impl Store {
             reasons.set(reason.name(), &stats.written[reason as usize]);
         }
         let (entered, closed) = self.gate.counts();
-        Report::new()
-            .with("version", self.checkpoints.version())
-            .with("issued", reasons)
+        self.checkpoints
+            .merge_stats()
+            .report(Report::new())
+            .with("merging", self.checkpoints.is_merging())
+            .with("version", self.checkpoints.last().version)
+            .with("written", reasons)
             .with("nothing_to_do", &stats.nothing_to_do)
             .with("failed", &stats.failed)
             .with("pack_blocks", &stats.pack_blocks)
             .with("discarded_blocks", &stats.discarded_blocks)
+            .with("closing_ns", &stats.closing_ns)
             .with("closed_ns", &stats.closed_ns)
+            .with("whole_ns", &stats.whole_ns)
             .with("operations", entered)
             .with("cuts", closed)
             .with("orphans", self.checkpoints.orphans.list().len())

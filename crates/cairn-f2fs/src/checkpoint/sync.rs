@@ -1,0 +1,13 @@
+//! What [`super::queue`] is synchronised with. The model checker compiles the queue with primitives of its own in this
+//! module's place.
+
+use cairn_base::ranked_lock::{self, Rank};
+pub use cairn_base::runtime::Event;
+
+/// A leaf lock: nothing is taken and nobody waits inside.
+pub type Mutex<T> = ranked_lock::Mutex<T>;
+
+/// A lock around `value`.
+pub const fn mutex<T>(value: T) -> Mutex<T> {
+    ranked_lock::Mutex::new(Rank::LEAF, value)
+}
