@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use cairn_base::Ino;
-use cairn_vfs::{FileKind, FileSystem, IoFlags};
+use cairn_vfs::{FileKind, FileSystem, IoFlags, Seek};
 use sha2::{Digest, Sha256};
 
 use super::target::encode_device;
@@ -17,12 +18,16 @@ use super::target::encode_device;
 /// More entries than any test makes: a loop on disk ends here.
 const ENTRIES_MAX: usize = 2_000_000;
 
+/// Larger files are read only where they have data.
+const READ_WHOLE_MAX: u64 = 64 << 20;
+const BLOCK: u64 = 4096;
+
 /// What counts as a difference.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotOptions {
     /// Modification times.
     pub times: bool,
-    /// Allocated 512-byte sectors (equal only for two views of one image).
+    /// Allocated 512-byte sectors, and where files have data between holes (equal only for two views of one image).
     pub sectors: bool,
     /// Link counts of directories.
     pub directory_links: bool,
@@ -64,6 +69,19 @@ impl Snapshot {
     pub fn without(mut self, path: &[u8]) -> Self {
         let below = [path, b"/"].concat();
         self.entries.retain(|entry, _| entry != path && !entry.starts_with(&below));
+        self
+    }
+
+    /// Leaves the modification times of directories out, and of what is below `path`.
+    #[must_use]
+    pub fn without_times_of_directories_and(mut self, path: &[u8]) -> Self {
+        let below = [path, b"/"].concat();
+        for (entry, facts) in &mut self.entries {
+            if facts.starts_with("Directory") || entry.starts_with(&below) {
+                let kept: Vec<_> = facts.split(' ').filter(|fact| !fact.starts_with("mtime=")).collect();
+                *facts = kept.join(" ");
+            }
+        }
         self
     }
 
@@ -135,6 +153,8 @@ struct Facts {
     mtime: (i64, u32),
     device: u32,
     content: String,
+    /// Byte ranges that are no holes; of regular files.
+    data: Vec<Range<u64>>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -150,6 +170,9 @@ impl Facts {
         }
         if options.sectors {
             let _ = write!(line, " sectors={}", self.sectors);
+            for range in &self.data {
+                let _ = write!(line, " data={}..{}", range.start, range.end);
+            }
         }
         if options.times {
             let _ = write!(line, " mtime={}.{:09}", self.mtime.0, self.mtime.1);
@@ -223,8 +246,16 @@ pub fn digest_path(root: &Path, options: SnapshotOptions) -> std::io::Result<Sna
 fn path_facts(path: &Path) -> std::io::Result<Facts> {
     let metadata = fs::symlink_metadata(path)?;
     let kind = FileKind::from_mode(metadata.mode()).expect("the host knows its file types");
+    let mut data = Vec::new();
     let content = match kind {
-        FileKind::Regular => hash_file(path)?,
+        FileKind::Regular => {
+            let mut file = fs::File::open(path)?;
+            data = data_of_file(&file, metadata.size())?;
+            hash(&data, metadata.size(), |offset, buffer| {
+                file.seek(SeekFrom::Start(offset))?;
+                file.read(buffer)
+            })?
+        }
         FileKind::Symlink => format!("-> {}", fs::read_link(path)?.as_os_str().as_bytes().escape_ascii()),
         _ => String::new(),
     };
@@ -247,20 +278,82 @@ fn path_facts(path: &Path) -> std::io::Result<Facts> {
         mtime: (metadata.mtime(), u32::try_from(metadata.mtime_nsec()).expect("below a billion")),
         device,
         content,
+        data,
         xattrs,
     })
 }
 
-fn hash_file(path: &Path) -> std::io::Result<String> {
-    let mut file = fs::File::open(path)?;
+/// The ranges between holes, rounded to blocks of 4096 bytes: where a hole begins inside of the last block is not told
+/// alike by all.
+fn data_of_file(file: &fs::File, size: u64) -> std::io::Result<Vec<Range<u64>>> {
+    ranges(size, |at, data| {
+        let position = if data { rustix::fs::SeekFrom::Data(at) } else { rustix::fs::SeekFrom::Hole(at) };
+        match rustix::fs::seek(file, position) {
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    })
+}
+
+fn data_of_inode(volume: &dyn FileSystem, ino: Ino, size: u64) -> cairn_vfs::Result<Vec<Range<u64>>> {
+    ranges(size, |at, data| match volume.seek(ino, at, if data { Seek::Data } else { Seek::Hole }) {
+        Err(cairn_vfs::Error::NoData) => Ok(None),
+        found => found.map(Some),
+    })
+}
+
+/// Asks `seek` for the next data (`true`) or hole from an offset on, up to a file's end.
+fn ranges<E>(size: u64, seek: impl Fn(u64, bool) -> Result<Option<u64>, E>) -> Result<Vec<Range<u64>>, E> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let Some(start) = seek(at, true)? else { break };
+        at = seek(start, false)?.unwrap_or(size).max(start + 1);
+        let (start, end) = (start / BLOCK * BLOCK, at.next_multiple_of(BLOCK));
+        match ranges.last_mut() {
+            Some(last) if last.end >= start => last.end = end,
+            _ => ranges.push(start..end),
+        }
+    }
+    Ok(ranges)
+}
+
+/// What is read from a whole file; of a very large one, only from where it has data.
+fn hash<E>(
+    data: &[Range<u64>],
+    size: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+) -> Result<String, E> {
+    let whole = [0..size];
+    let large = size > READ_WHOLE_MAX;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(hex(&hash.finalize()));
+    for range in if large { data } else { &whole } {
+        let mut at = range.start;
+        while at < range.end {
+            let wanted = buffer.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+            let count = read(at, &mut buffer[..wanted])?;
+            if count == 0 {
+                break;
+            }
+            if large {
+                hash_blocks(&mut hash, at, &buffer[..count]);
+            } else {
+                hash.update(&buffer[..count]);
+            }
+            at += count as u64;
         }
-        hash.update(&buffer[..count]);
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+/// Blocks of zeros do not count: they may be holes.
+fn hash_blocks(hash: &mut Sha256, at: u64, bytes: &[u8]) {
+    for (number, block) in (at / BLOCK..).zip(bytes.chunks(BLOCK as usize)) {
+        if block.iter().any(|byte| *byte != 0) {
+            hash.update(number.to_le_bytes());
+            hash.update(block);
+        }
     }
 }
 
@@ -299,8 +392,12 @@ fn names(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Vec<Vec<u8>>> {
 
 fn volume_facts(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Facts> {
     let attributes = volume.getattr(ino)?;
+    let mut data = Vec::new();
     let content = match attributes.kind {
-        FileKind::Regular => hash_inode(volume, ino)?,
+        FileKind::Regular => {
+            data = data_of_inode(volume, ino, attributes.size)?;
+            hash(&data, attributes.size, |offset, buffer| volume.read(ino, offset, buffer, IoFlags::empty()))?
+        }
         FileKind::Symlink => format!("-> {}", volume.readlink(ino)?.escape_ascii()),
         _ => String::new(),
     };
@@ -321,22 +418,9 @@ fn volume_facts(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Facts> {
         mtime: (attributes.mtime.seconds, attributes.mtime.nanoseconds),
         device: attributes.device,
         content,
+        data,
         xattrs,
     })
-}
-
-fn hash_inode(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<String> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    let mut offset = 0;
-    loop {
-        let count = volume.read(ino, offset, &mut buffer, IoFlags::empty())?;
-        if count == 0 {
-            return Ok(hex(&hash.finalize()));
-        }
-        hash.update(&buffer[..count]);
-        offset += count as u64;
-    }
 }
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use cairn_vfs::Timestamp;
+use cairn_vfs::{AllocateMode, Timestamp};
 
 /// What the tree should hold.
 #[derive(Clone, Debug)]
@@ -74,6 +74,22 @@ pub enum Step {
     Mode(Vec<u8>, u32),
     /// Sets access and modification time.
     Times(Vec<u8>, Timestamp, Timestamp),
+    /// Writes the ranges of a content into a file that exists; nothing is cut off.
+    Write(Vec<u8>, Content),
+    /// Sets the size of a file.
+    Resize(Vec<u8>, u64),
+    /// `fallocate`.
+    Allocate(Vec<u8>, AllocateMode, Range<u64>),
+    /// Renames `.0` to `.1`, which it replaces.
+    Rename(Vec<u8>, Vec<u8>),
+    /// Removes a name that is no directory.
+    Remove(Vec<u8>),
+    /// Removes an extended attribute.
+    RemoveXattr(Vec<u8>, Vec<u8>),
+    /// `fsync` of a file or directory.
+    Sync(Vec<u8>),
+    /// `fdatasync` of a file.
+    SyncData(Vec<u8>),
 }
 
 /// The steps for a tree: things are made first, then attributes are set, bottom-up.

@@ -7,8 +7,13 @@ use std::os::unix::fs::{FileExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime, Timestamp, XattrMode};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
+use cairn_vfs::{
+    AllocateMode, Attributes, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes, SetTime, Timestamp,
+    XattrMode,
+};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Mode, Timespec, Timestamps, fallocate, makedev, mknodat, utimensat,
+};
 
 use super::plan::{Content, Step};
 
@@ -42,6 +47,8 @@ fn describe(step: &Step) -> String {
         }
         Step::Directory(path) => format!("Directory {}", path.escape_ascii()),
         Step::File(path, content) => format!("File {} {content:?}", path.escape_ascii()),
+        Step::Write(path, content) => format!("Write {} {content:?}", path.escape_ascii()),
+        Step::Sync(path) | Step::SyncData(path) => format!("Sync {}", path.escape_ascii()),
         Step::Symlink(path, target) => format!("Symlink {} ({} bytes)", path.escape_ascii(), target.len()),
         other => format!("{other:?}"),
     }
@@ -62,6 +69,26 @@ impl PathTarget {
     fn path(&self, path: &[u8]) -> PathBuf {
         self.root.join(OsStr::from_bytes(path))
     }
+
+    fn writable(&self, path: &[u8]) -> std::io::Result<fs::File> {
+        fs::File::options().write(true).open(self.path(path))
+    }
+}
+
+fn write_ranges(file: &fs::File, content: &Content) -> std::io::Result<()> {
+    content.data.iter().try_for_each(|range| file.write_all_at(&content.bytes(range), range.start))
+}
+
+fn fallocate_flags(mode: AllocateMode) -> FallocateFlags {
+    let keep = |keep| if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+    match mode {
+        AllocateMode::Extend => FallocateFlags::empty(),
+        AllocateMode::KeepSize => FallocateFlags::KEEP_SIZE,
+        AllocateMode::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        AllocateMode::ZeroRange { keep_size } => FallocateFlags::ZERO_RANGE | keep(keep_size),
+        AllocateMode::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
+        AllocateMode::InsertRange => FallocateFlags::INSERT_RANGE,
+    }
 }
 
 impl Target for PathTarget {
@@ -70,11 +97,19 @@ impl Target for PathTarget {
             Step::Directory(path) => fs::create_dir(self.path(path))?,
             Step::File(path, content) => {
                 let file = fs::File::create_new(self.path(path))?;
-                for range in &content.data {
-                    file.write_all_at(&content.bytes(range), range.start)?;
-                }
+                write_ranges(&file, content)?;
                 file.set_len(content.size)?;
             }
+            Step::Write(path, content) => write_ranges(&self.writable(path)?, content)?,
+            Step::Resize(path, size) => self.writable(path)?.set_len(*size)?,
+            Step::Allocate(path, mode, range) => {
+                fallocate(self.writable(path)?, fallocate_flags(*mode), range.start, range.end - range.start)?;
+            }
+            Step::Rename(from, to) => fs::rename(self.path(from), self.path(to))?,
+            Step::Remove(path) => fs::remove_file(self.path(path))?,
+            Step::RemoveXattr(path, name) => xattr::remove(self.path(path), OsStr::from_bytes(name))?,
+            Step::Sync(path) => fs::File::open(self.path(path))?.sync_all()?,
+            Step::SyncData(path) => fs::File::open(self.path(path))?.sync_data()?,
             Step::Symlink(path, target) => symlink(OsStr::from_bytes(target), self.path(path))?,
             Step::HardLink(existing, path) => fs::hard_link(self.path(existing), self.path(path))?,
             Step::Fifo(path) => mknodat(CWD, self.path(path), FileType::Fifo, Mode::from(0o644), 0)?,
@@ -136,7 +171,7 @@ impl<'a> VolumeTarget<'a> {
         Ok(made.ino)
     }
 
-    fn fill(&self, ino: Ino, content: &Content) -> cairn_vfs::Result<()> {
+    fn write(&self, ino: Ino, content: &Content) -> cairn_vfs::Result<()> {
         let handle = self.volume.open(ino, cairn_vfs::OpenMode { write: true, direct: false })?;
         for range in &content.data {
             let bytes = content.bytes(range);
@@ -149,9 +184,16 @@ impl<'a> VolumeTarget<'a> {
                 }
             }
         }
-        self.set(ino, SetAttributes { size: Some(content.size), ..Default::default() })?;
         self.volume.release(ino, handle);
         Ok(())
+    }
+
+    fn resize(&self, ino: Ino, size: u64) -> cairn_vfs::Result<()> {
+        self.set(ino, SetAttributes { size: Some(size), ..Default::default() })
+    }
+
+    fn sync(&self, path: &[u8], data_only: bool) -> cairn_vfs::Result<()> {
+        self.volume.fsync(self.resolve(path)?.ino, 0, data_only)
     }
 
     fn set(&self, ino: Ino, set: SetAttributes) -> cairn_vfs::Result<()> {
@@ -163,7 +205,27 @@ impl Target for VolumeTarget<'_> {
     fn apply(&self, step: &Step) -> Result<(), Box<dyn std::error::Error>> {
         match step {
             Step::Directory(path) => drop(self.make(path, NewInode::Directory, 0o755)?),
-            Step::File(path, content) => self.fill(self.make(path, NewInode::Regular, 0o644)?, content)?,
+            Step::File(path, content) => {
+                let ino = self.make(path, NewInode::Regular, 0o644)?;
+                self.write(ino, content)?;
+                self.resize(ino, content.size)?;
+            }
+            Step::Write(path, content) => self.write(self.resolve(path)?.ino, content)?,
+            Step::Resize(path, size) => self.resize(self.resolve(path)?.ino, *size)?,
+            Step::Allocate(path, mode, range) => {
+                self.volume.allocate(self.resolve(path)?.ino, *mode, range.start, range.end - range.start)?;
+            }
+            Step::Rename(from, to) => {
+                let ((parent, name), (new_parent, new_name)) = (self.parent(from)?, self.parent(to)?);
+                self.volume.rename(parent, name, new_parent, new_name, RenameMode::Replace)?;
+            }
+            Step::Remove(path) => {
+                let (parent, name) = self.parent(path)?;
+                self.volume.unlink(parent, name)?;
+            }
+            Step::RemoveXattr(path, name) => self.volume.removexattr(self.resolve(path)?.ino, name)?,
+            Step::Sync(path) => self.sync(path, false)?,
+            Step::SyncData(path) => self.sync(path, true)?,
             Step::Symlink(path, target) => drop(self.make(path, NewInode::Symlink(target), 0o777)?),
             Step::HardLink(existing, path) => {
                 let (parent, name) = self.parent(path)?;

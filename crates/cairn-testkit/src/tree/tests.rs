@@ -100,3 +100,38 @@ fn a_volume_holds_what_the_kernel_holds() {
         below(kernel).assert_same(&below(volume));
     }
 }
+
+#[test]
+fn synced_changes_are_the_same_on_a_host_and_on_a_volume() {
+    let options = SnapshotOptions { times: false, ..Default::default() };
+    for seed in 0..3 {
+        let Synced { before, changes, loose } = Synced::new(seed);
+        let host = tempfile::tempdir().unwrap();
+        let model = Model::new();
+        for steps in [&before, &changes, &loose] {
+            build(&PathTarget::new(host.path()), steps);
+            build(&VolumeTarget::new(&model), steps);
+        }
+        let left = digest_path(host.path(), options).unwrap().without(b"");
+        left.assert_same(&digest_volume(&model, options).unwrap().without(b""));
+        assert!(left.get(b"dir/second").unwrap().contains("links=2"), "seed {seed}");
+    }
+}
+
+#[test]
+fn times_of_directories_can_be_left_out() {
+    let line =
+        |time: u32, path: &str| Snapshot::parse(&format!("{}\tDirectory 0755 mtime={time}.0\n", hex(path))).unwrap();
+    assert_ne!(line(1, "d"), line(2, "d"));
+    let without = |time, path| line(time, path).without_times_of_directories_and(b"x");
+    assert_eq!(without(1, "d"), without(2, "d"));
+    let file =
+        |time: u32, path: &str| Snapshot::parse(&format!("{}\tRegular 0644 mtime={time}.0\n", hex(path))).unwrap();
+    let without = |time, path| file(time, path).without_times_of_directories_and(b"x");
+    assert_eq!(without(1, "x/f"), without(2, "x/f"));
+    assert_ne!(without(1, "xf"), without(2, "xf"));
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::judge::command;
-use crate::tree::{PathTarget, Snapshot, SnapshotOptions, TreeSpec, build, digest_path, plan};
+use crate::tree::{PathTarget, Snapshot, SnapshotOptions, Synced, TreeSpec, build, digest_path, plan};
 
 /// Carries the job from the script to [`serve`].
 const VARIABLE: &str = "CAIRN_VM_JOB";
@@ -21,6 +21,14 @@ pub enum Job {
     Build(TreeSpec, String),
     /// Prints what is in a directory; [`Job::snapshots`] finds it in the output.
     Digest(String),
+    /// [`Job::Digest`], with allocated sectors and holes.
+    DigestAll(String),
+    /// Makes what the changes of a seed start from, in a directory.
+    Before(u64, String),
+    /// Makes the changes of a seed and brings each to the disk.
+    Synced(u64, String),
+    /// Changes things and brings nothing to the disk.
+    Loose(u64, String),
 }
 
 impl Job {
@@ -33,6 +41,10 @@ impl Job {
                 format!("build {seed} {directories} {files} {size_max} {privileged} {xattrs} {directory}")
             }
             Self::Digest(directory) => format!("digest {directory}"),
+            Self::DigestAll(directory) => format!("digest-all {directory}"),
+            Self::Before(seed, directory) => format!("before {seed} {directory}"),
+            Self::Synced(seed, directory) => format!("synced {seed} {directory}"),
+            Self::Loose(seed, directory) => format!("loose {seed} {directory}"),
         };
         format!("{VARIABLE}='{job}' agent --ignored --exact {test} --nocapture --test-threads=1\n")
     }
@@ -68,24 +80,35 @@ impl Job {
                 Some(Self::Build(spec, words.next()?.to_owned()))
             }
             "digest" => Some(Self::Digest(words.next()?.to_owned())),
+            "digest-all" => Some(Self::DigestAll(words.next()?.to_owned())),
+            "before" => Some(Self::Before(words.next()?.parse().ok()?, words.next()?.to_owned())),
+            "synced" => Some(Self::Synced(words.next()?.parse().ok()?, words.next()?.to_owned())),
+            "loose" => Some(Self::Loose(words.next()?.parse().ok()?, words.next()?.to_owned())),
             _ => None,
         }
     }
 }
 
-/// What the ignored test calls: does the job that the script gave.
+/// What the ignored test calls: does the job that the script gave. Outside of a machine (where all ignored tests are
+/// asked for) there is none.
 ///
 /// # Panics
-/// There is none, or it fails.
+/// The job is unknown or fails.
 pub fn serve() {
-    let text = std::env::var(VARIABLE).unwrap_or_else(|_| panic!("{VARIABLE} is not set: this runs in a machine only"));
+    let Ok(text) = std::env::var(VARIABLE) else { return };
     match Job::parse(&text).unwrap_or_else(|| panic!("no such job: {text}")) {
         Job::Build(spec, directory) => build(&PathTarget::new(directory), &plan(&spec)),
-        Job::Digest(directory) => {
-            let snapshot = digest_path(Path::new(&directory), SnapshotOptions::default()).expect("the tree is read");
-            println!("\n{BEGIN}\n{}{END}", snapshot.to_text());
-        }
+        Job::Digest(directory) => print(&directory, SnapshotOptions::default()),
+        Job::DigestAll(directory) => print(&directory, SnapshotOptions { sectors: true, ..SnapshotOptions::default() }),
+        Job::Before(seed, directory) => build(&PathTarget::new(directory), &Synced::new(seed).before),
+        Job::Synced(seed, directory) => build(&PathTarget::new(directory), &Synced::new(seed).changes),
+        Job::Loose(seed, directory) => build(&PathTarget::new(directory), &Synced::new(seed).loose),
     }
+}
+
+fn print(directory: &str, options: SnapshotOptions) {
+    let snapshot = digest_path(Path::new(directory), options).expect("the tree is read");
+    println!("\n{BEGIN}\n{}{END}", snapshot.to_text());
 }
 
 /// The running test program without its debugging information, in `directory`.
