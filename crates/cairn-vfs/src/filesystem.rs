@@ -85,6 +85,19 @@ pub trait FileSystem: Send + Sync {
     /// Reads into `buf`; returns the bytes read, fewer only at the end of the file.
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize>;
 
+    /// As [`FileSystem::read`] of up to `len` bytes, but hands them to `take` where they lie, in order and in one call.
+    /// False if that cannot be had here, without a call: then `read` can.
+    fn read_shared(
+        &self,
+        _ino: Ino,
+        _offset: u64,
+        _len: usize,
+        _flags: IoFlags,
+        _take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Writes all of `data`, or fails; after ENOSPC a shorter count may be returned.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize>;
 

@@ -31,6 +31,7 @@ mod page_cache;
 mod promise;
 mod read;
 mod readahead;
+mod shared;
 mod slab;
 mod truncate;
 mod write;

@@ -26,6 +26,16 @@ struct Piece {
     charge: Option<Charge>,
 }
 
+/// What the head of something missing turned out to be.
+pub(super) enum Served {
+    /// So many bytes were read.
+    Bytes(usize),
+    /// So many zeros, which are still to be written.
+    Zeros(usize),
+    /// All contents of the file.
+    Inline(Arc<[u8]>),
+}
+
 impl FileCache {
     /// Reads into `buf` from byte `offset` of a file of `size` bytes. Returns how much: less than asked only at the end.
     pub fn read(&self, mapper: &dyn FileMapper, size: u64, offset: u64, buf: &mut [u8]) -> Result<usize, CacheError> {
@@ -42,49 +52,59 @@ impl FileCache {
                 done += copied;
             } else if !self.state.wait_reading(self.state.block_of(pos)) {
                 counters.misses.add(1);
-                done += self.read_missing(mapper, size, pos, out)?;
+                done += match self.read_missing(mapper, size, pos, out.len(), out)? {
+                    Served::Bytes(n) => n,
+                    Served::Zeros(n) => {
+                        out[..n].fill(0);
+                        n
+                    }
+                    Served::Inline(bytes) => copy_inline(&bytes, pos, out),
+                };
             }
         }
         counters.read_bytes.add(done as u64);
         Ok(done)
     }
 
-    /// Serves the head of `out`, whose first block is not cached. 0: somebody else has begun to read it.
-    fn read_missing(&self, mapper: &dyn FileMapper, size: u64, pos: u64, out: &mut [u8]) -> Result<usize, CacheError> {
+    /// Serves the head of `len` bytes, whose first block is not cached. No bytes: somebody else has begun to read it.
+    /// What is read goes into `out`, if that is as long, and into the cache.
+    pub(super) fn read_missing(
+        &self,
+        mapper: &dyn FileMapper,
+        size: u64,
+        pos: u64,
+        len: usize,
+        out: &mut [u8],
+    ) -> Result<Served, CacheError> {
         let file = &self.state;
-        let end = pos + out.len() as u64;
+        let end = pos + len as u64;
         let wanted = file.block_of(pos)..file.blocks_for(end);
         let plan = file.streams.lock().miss(&wanted, file.shift, file.window_limit());
         let most = (wanted.end + plan.along).min(file.blocks_for(size));
         let until = file.missing_until(wanted.start..most);
         // Who will read is settled before the mapper is asked: two would ask it for the same, and one in vain.
-        let Some(mut reading) = file.begin_reading(wanted.start..until) else { return Ok(0) };
+        let Some(mut reading) = file.begin_reading(wanted.start..until) else { return Ok(Served::Bytes(0)) };
         if file.cached_until(wanted.start).is_some() {
-            return Ok(0);
+            return Ok(Served::Bytes(0));
         }
         let until = reading.blocks.end;
         let mapping = self.lookup(Via::Cache, mapper, wanted.start, until - wanted.start)?;
         let until = self.extend(mapper, &mapping, until)?;
-        let served = |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(out.len(), |n| n.min(out.len()));
+        let served = |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(len, |n| n.min(len));
         match mapping.place {
-            Place::Hole | Place::Delayed | Place::Unwritten(_) => {
-                drop(reading);
-                let n = served(until);
-                out[..n].fill(0);
-                Ok(n)
-            }
-            Place::Inline(bytes) => Ok(copy_inline(&bytes, pos, out)),
+            Place::Hole | Place::Delayed | Place::Unwritten(_) => Ok(Served::Zeros(served(until))),
+            Place::Inline(bytes) => Ok(Served::Inline(bytes)),
             Place::Mapped(pba) => {
                 reading.end_at(until);
                 file.read_later(plan.later);
                 let blocks = reading.blocks.clone();
-                let n = served(blocks.end);
+                let n = served(blocks.end).min(out.len());
                 file.cache.counters().readahead_bytes.add(blocks.end.saturating_sub(wanted.end) << file.shift);
                 self.read_extent(blocks, pba, size, pos, &mut out[..n])?;
                 if plan.along > 0 {
                     file.mark(wanted.end);
                 }
-                Ok(n)
+                Ok(Served::Bytes(n))
             }
         }
     }
@@ -176,14 +196,22 @@ fn copy_overlap(data: &[u8], start: u64, pos: u64, out: &mut [u8]) {
 
 impl FileState {
     /// Copies from the folio that holds `pos`, as far as it is up to date.
-    pub(super) fn copy_cached(self: &Arc<Self>, pos: u64, out: &mut [u8]) -> usize {
+    fn copy_cached(self: &Arc<Self>, pos: u64, out: &mut [u8]) -> usize {
+        let Some((slab, range)) = self.cached_at(pos, out.len()) else { return 0 };
+        let n = range.len();
+        copy(&mut out[..n], &slab.bytes()[range]);
+        n
+    }
+
+    /// Where the bytes from `pos` on are cached: up to `most` of them, in one folio.
+    pub(super) fn cached_at(self: &Arc<Self>, pos: u64, most: usize) -> Option<(Slab, Range<usize>)> {
         let block = self.block_of(pos);
-        let Some(folio) = self.find(block) else { return 0 };
+        let folio = self.find(block)?;
         let (slab, run) = {
             let state = folio.state.lock();
             let bit = folio.part(&(block..block + 1)).start;
             if state.removed || !state.uptodate.get(bit) {
-                return 0;
+                return None;
             }
             let end = state.uptodate.next_clear(bit..folio.blocks).unwrap_or(folio.blocks);
             (state.slab.clone(), bit..end)
@@ -193,9 +221,8 @@ impl FileState {
             self.reach_mark(&folio);
         }
         let from = usize::try_from(pos - self.byte_of(folio.start)).expect("within a folio");
-        let n = out.len().min(self.bytes(run.end) - from);
-        copy(&mut out[..n], &slab.bytes()[from..from + n]);
-        n
+        let to = self.bytes(run.end).min(from.saturating_add(most));
+        Some((slab, from..to))
     }
 
     /// End of the cached run that holds `block`, within its folio; `None` if the block is not cached.

@@ -46,7 +46,7 @@ impl Reply {
         self.write(Some(error), &[]);
     }
 
-    /// Bytes in up to two pieces.
+    /// Bytes in pieces, in order.
     pub(crate) fn data(mut self, pieces: &[&[u8]]) {
         self.write(None, pieces);
     }
@@ -57,9 +57,9 @@ impl Reply {
         let error = error.map_or(0, |error| -error.raw_os_error());
         // The largest answer is a read of MAX_WRITE bytes.
         let header = OutHeader { len: len as u32, error, unique: self.unique };
-        let empty: &[u8] = &[];
-        let [first, second] = [0, 1].map(|at| pieces.get(at).copied().unwrap_or(empty));
-        let slices = [IoSlice::new(header.as_bytes()), IoSlice::new(first), IoSlice::new(second)];
+        let mut slices = Vec::with_capacity(1 + pieces.len());
+        slices.push(IoSlice::new(header.as_bytes()));
+        slices.extend(pieces.iter().map(|piece| IoSlice::new(piece)));
         if let Err(error) = self.device.write(&slices) {
             // The caller was killed, or the connection has ended.
             tracing::debug!("an answer was not taken: {error}");

@@ -119,8 +119,15 @@ impl<'a> Fsx<'a> {
 
     fn verify(&mut self, offset: u64, len: u64, flags: IoFlags) {
         let mut buf = vec![0xee; usize::try_from(len).unwrap()];
-        let got = self.check(self.fs.read(self.ino, offset, &mut buf, flags));
         let expected = self.part(offset, len).to_vec();
+        if self.rng.bool() {
+            let mut lent = Vec::new();
+            let mut take = |pieces: &[&[u8]]| lent = pieces.concat();
+            if self.check(self.fs.read_shared(self.ino, offset, buf.len(), flags, &mut take)) && lent != expected {
+                self.fail(&format!("what was lent of {offset}+{len} is not what is there"));
+            }
+        }
+        let got = self.check(self.fs.read(self.ino, offset, &mut buf, flags));
         if got != expected.len() {
             self.fail(&format!("read {offset}+{len} gave {got} bytes, not {}; size {}", expected.len(), self.size()));
         }

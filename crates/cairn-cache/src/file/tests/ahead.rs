@@ -169,3 +169,34 @@ fn what_others_are_reading_is_asked_for_once() {
     subject.read(0, 2 << 20);
     assert_eq!(counters.map_lookups.get(), 2);
 }
+
+/// What is lent is what is read, in large pieces, and stays as it was when the file is changed.
+#[test]
+fn what_is_lent_is_read_once_and_never_changes() {
+    let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
+    let (file, mapper, counters) = (&subject.rig.file, &subject.rig.mapper, subject.rig.pages.counters());
+    let mut all = Vec::new();
+    for at in (0..SIZE).step_by(1 << 20) {
+        let _data = subject.data.read();
+        let pieces = file.read_shared(mapper, SIZE, at, 1 << 20).expect("readable");
+        assert_eq!(pieces.iter().map(bytes::Bytes::len).sum::<usize>(), 1 << 20);
+        all.extend(pieces);
+    }
+    daemon.stop();
+    assert!(all.len() < 64, "{} pieces of 16 MiB", all.len());
+    assert!(counters.device_read_bytes.get() <= SIZE + (2 << 20) && counters.map_lookups.get() <= 40);
+    file.write(mapper, SIZE, 0, &vec![0xEE; 8 << 20]).expect("room");
+    assert!(all.concat() == subject.bytes);
+    drop(all);
+    let end = file.read_shared(mapper, SIZE, SIZE - 5, 1 << 20).expect("readable").concat();
+    assert!(end == subject.bytes[subject.bytes.len() - 5..]);
+    assert!(file.read_shared(mapper, SIZE, SIZE, 10).expect("readable").is_empty());
+    // A hole, and what is in memory only.
+    let after = SIZE + (1 << 20);
+    file.write(mapper, SIZE, after, &[7; 100]).expect("room");
+    let tail = file.read_shared(mapper, after + 100, SIZE - 1, 2 << 20).expect("readable").concat();
+    let mut expected = vec![0; (1 << 20) + 101];
+    expected[0] = *subject.bytes.last().expect("not empty");
+    expected[(1 << 20) + 1..].fill(7);
+    assert!(tail == expected);
+}

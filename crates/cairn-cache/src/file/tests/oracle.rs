@@ -104,8 +104,14 @@ impl Pair {
     }
 
     fn check_read(&self, at: u64, len: usize, direct: bool) {
-        let mut buf = vec![0x55; len];
         let (file, mapper) = (&self.rig.file, &self.rig.mapper);
+        if !direct && len.is_multiple_of(2) {
+            let lent = file.read_shared(mapper, self.size(), at, len).expect("only write-back may fail").concat();
+            let end = self.bytes.len().min(usize::try_from(at).expect("small") + len);
+            let expected = self.bytes.get(usize::try_from(at).expect("small")..end).unwrap_or_default();
+            assert!(lent == expected, "{len} bytes lent at {at}");
+        }
+        let mut buf = vec![0x55; len];
         let n = if direct {
             file.direct_read(mapper, self.size(), at, &mut buf)
         } else {
