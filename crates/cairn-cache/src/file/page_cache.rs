@@ -70,11 +70,6 @@ fn valid_folio(bytes: usize) -> usize {
     bytes
 }
 
-#[derive(Default)]
-struct Clock {
-    queue: VecDeque<Weak<Folio>>,
-}
-
 /// The cache of file data of one volume.
 pub struct PageCache {
     pub(crate) device: Arc<dyn BlockDevice>,
@@ -85,7 +80,7 @@ pub struct PageCache {
     pub(crate) dirty: DirtyFiles,
     pub(crate) windows: Windows,
     pub(super) promising: Promising,
-    clock: Mutex<Clock>,
+    clock: Mutex<VecDeque<Weak<Folio>>>,
     /// Folios that exist; what the clock's queue has beyond a multiple of it is dead.
     live: AtomicUsize,
     counters: Arc<CacheCounters>,
@@ -114,7 +109,7 @@ impl PageCache {
             dirty: DirtyFiles::new(),
             windows,
             promising: Promising::new(),
-            clock: Mutex::new(Rank::CACHE, Clock::default()),
+            clock: Mutex::new(Rank::CACHE, VecDeque::new()),
             live: AtomicUsize::new(0),
             counters,
             per_block: AtomicBool::new(options.mode == BufferedMode::PerBlock),
@@ -230,9 +225,9 @@ impl PageCache {
     /// Puts a new folio into the clock's queue.
     pub(crate) fn folio_queued(&self, folio: &Arc<Folio>) {
         let mut clock = self.clock.lock();
-        clock.queue.push_back(Arc::downgrade(folio));
-        if clock.queue.len() > 2 * self.live.load(Ordering::Relaxed) + 1024 {
-            clock.queue.retain(|folio| folio.strong_count() > 0);
+        clock.push_back(Arc::downgrade(folio));
+        if clock.len() > 2 * self.live.load(Ordering::Relaxed) + 1024 {
+            clock.retain(|folio| folio.strong_count() > 0);
         }
     }
 
@@ -245,25 +240,25 @@ impl PageCache {
     pub(crate) fn folio_evictable(&self, folio: &Arc<Folio>, state: &mut FolioState) {
         if !state.clocked && !state.removed {
             state.clocked = true;
-            self.clock.lock().queue.push_back(Arc::downgrade(folio));
+            self.clock.lock().push_back(Arc::downgrade(folio));
         }
     }
 
     /// Throws out one clean folio that was not used lately. Waits for no lock below CACHE.
     pub(crate) fn evict_one(&self) -> bool {
-        let mut left = 2 * self.clock.lock().queue.len() + 1;
+        let mut left = 2 * self.clock.lock().len() + 1;
         while left > 0 {
             left -= 1;
-            let Some(folio) = self.clock.lock().queue.pop_front() else { return false };
+            let Some(folio) = self.clock.lock().pop_front() else { return false };
             let Some(folio) = folio.upgrade() else { continue };
             if folio.referenced.swap(false, Ordering::Relaxed) {
-                self.clock.lock().queue.push_back(Arc::downgrade(&folio));
+                self.clock.lock().push_back(Arc::downgrade(&folio));
                 continue;
             }
             match self.try_evict(&folio) {
                 Some(true) => return true,
                 Some(false) => {}
-                None => self.clock.lock().queue.push_back(Arc::downgrade(&folio)),
+                None => self.clock.lock().push_back(Arc::downgrade(&folio)),
             }
         }
         false
