@@ -7,5 +7,6 @@ pub mod block;
 pub mod budget;
 pub mod file;
 pub mod mapper;
+pub mod options;
 pub mod status;
 pub mod writeback;

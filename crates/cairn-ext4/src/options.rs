@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use cairn_base::options::{Word, words};
 use cairn_base::stats::Report;
-use cairn_cache::file::{BufferedMode, MAX_FOLIO, MIN_FOLIO};
+use cairn_cache::file::{BufferedMode, MAX_FOLIO};
+use cairn_cache::options::{parse_cache, parse_max_folio};
 use cairn_jbd2::{CheckpointClean, DEFAULT_ASYNC_CHECKPOINT};
 
 use crate::error::{Error, Result};
@@ -69,9 +71,7 @@ impl MountOptions {
     /// As [`MountOptions::parse`].
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
-        for word in list.split(',').filter(|word| !word.is_empty()) {
-            options.apply(word)?;
-        }
+        words(list).try_for_each(|word| options.apply(word))?;
         if options.no_load && !options.read_only {
             return Err(Error::Option(
                 "noload leaves an unclean journal unplayed and is only safe read-only: add ro".to_owned(),
@@ -115,11 +115,7 @@ impl MountOptions {
             .with("checkpoint_clean", self.checkpoint_clean.name())
     }
 
-    fn apply(&mut self, word: &str) -> Result<()> {
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (word, None),
-        };
+    fn apply(&mut self, Word { text: word, name, value }: Word<'_>) -> Result<()> {
         match (name, value) {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
@@ -131,10 +127,10 @@ impl MountOptions {
             ("nodiscard", None) => self.discard = false,
             ("grpid" | "bsdgroups", None) => self.group_of_parent = true,
             ("nogrpid" | "sysvgroups", None) => self.group_of_parent = false,
-            ("cache", Some(size)) => self.cache_bytes = parse_size(size)?,
+            ("cache", Some(size)) => self.cache_bytes = parse_cache(size).map_err(Error::Option)?,
             ("buffered_iomap", None) => self.buffered = BufferedMode::Extents,
             ("nobuffered_iomap", None) => self.buffered = BufferedMode::PerBlock,
-            ("max_folio", Some(size)) => self.max_folio = parse_folio(size)?,
+            ("max_folio", Some(size)) => self.max_folio = parse_max_folio(size).map_err(Error::Option)?,
             ("async_checkpoint", None) => self.async_checkpoint = Some(DEFAULT_ASYNC_CHECKPOINT),
             ("async_checkpoint", Some(percent)) => self.async_checkpoint = Some(parse_percent(percent)?),
             ("noasync_checkpoint", None) => self.async_checkpoint = None,
@@ -166,20 +162,6 @@ fn parse_commit(value: &str) -> Result<Duration> {
     }
 }
 
-/// `64M`, `1G`, `262144`: bytes with an optional binary suffix, at least 1 MiB.
-fn parse_size(value: &str) -> Result<usize> {
-    bytes_of(value)
-        .filter(|bytes| *bytes >= 1 << 20)
-        .ok_or_else(|| Error::Option(format!("cache={value}: give a size of at least 1M, such as 64M or 1G")))
-}
-
-/// A power of two from 4K to 2M.
-fn parse_folio(value: &str) -> Result<usize> {
-    bytes_of(value)
-        .filter(|bytes| bytes.is_power_of_two() && (MIN_FOLIO..=MAX_FOLIO).contains(bytes))
-        .ok_or_else(|| Error::Option(format!("max_folio={value}: give a power of two from 4K to 2M, such as 64K")))
-}
-
 /// A percentage from 1 to 99; a trailing `%` may stand there.
 fn parse_percent(value: &str) -> Result<u8> {
     let digits = value.strip_suffix('%').unwrap_or(value);
@@ -193,17 +175,6 @@ fn parse_percent(value: &str) -> Result<u8> {
 fn parse_clean(value: &str) -> Result<CheckpointClean> {
     CheckpointClean::named(value)
         .ok_or_else(|| Error::Option(format!("checkpoint_clean={value}: give counted, bail_out or scan")))
-}
-
-/// A number with an optional binary suffix.
-fn bytes_of(value: &str) -> Option<usize> {
-    let (digits, shift) = match value.as_bytes().last() {
-        Some(b'k' | b'K') => (&value[..value.len() - 1], 10),
-        Some(b'm' | b'M') => (&value[..value.len() - 1], 20),
-        Some(b'g' | b'G') => (&value[..value.len() - 1], 30),
-        _ => (value, 0),
-    };
-    digits.parse::<usize>().ok().and_then(|n| n.checked_mul(1 << shift))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Mount options, with the kernel's names.
 
+use cairn_base::options::{Word, words};
 use cairn_base::stats::Report;
-use cairn_cache::file::{BufferedMode, MAX_FOLIO, MIN_FOLIO};
+use cairn_cache::file::{BufferedMode, MAX_FOLIO};
+use cairn_cache::options::{parse_cache, parse_max_folio};
 
 use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
 use crate::segment::Mode;
-
-/// Least memory for caches.
-const MIN_CACHE: usize = 1 << 20;
 
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,9 +66,7 @@ impl MountOptions {
     /// As [`MountOptions::parse`].
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
-        for word in list.split(',').filter(|word| !word.is_empty()) {
-            options.apply(word)?;
-        }
+        words(list).try_for_each(|word| options.apply(word))?;
         let merges = |word: &str| matches!(word, "checkpoint_merge" | "checkpoint=merge");
         if options.checkpoint_disabled.is_some() && list.split(',').rfind(|word| merges(word)).is_some() {
             return Err(Error::Option(
@@ -109,25 +106,15 @@ impl MountOptions {
         self.checkpoint_disabled.map_or_else(|| "enable".to_owned(), |cap| format!("disable{cap}"))
     }
 
-    fn apply(&mut self, word: &str) -> Result<()> {
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (word, None),
-        };
+    fn apply(&mut self, Word { text: word, name, value }: Word<'_>) -> Result<()> {
         match (name, value) {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("norecovery" | "disable_roll_forward", None) => self.no_recovery = true,
-            ("cache", Some(size)) => self.cache_bytes = size_of_option(word, size, MIN_CACHE..=usize::MAX)?,
+            ("cache", Some(size)) => self.cache_bytes = parse_cache(size).map_err(Error::Option)?,
             ("buffered_iomap", None) => self.buffered = BufferedMode::Extents,
             ("nobuffered_iomap", None) => self.buffered = BufferedMode::PerBlock,
-            ("max_folio", Some(size)) => {
-                let bytes = size_of_option(word, size, MIN_FOLIO..=MAX_FOLIO)?;
-                if !bytes.is_power_of_two() {
-                    return Err(Error::Option(format!("`{word}`: the size must be a power of two")));
-                }
-                self.max_folio = bytes;
-            }
+            ("max_folio", Some(size)) => self.max_folio = parse_max_folio(size).map_err(Error::Option)?,
             ("mode", Some("adaptive")) => self.mode = Mode::Adaptive,
             ("mode", Some("lfs")) => self.mode = Mode::Lfs,
             ("mode", Some(_)) => return Err(Error::Option(format!("`{word}`: the modes are adaptive and lfs"))),
@@ -177,26 +164,6 @@ fn cap_of_option(word: &str, value: &str) -> Result<UnusableCap> {
 fn seconds_of_option(word: &str, text: &str) -> Result<u32> {
     let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
     seconds.ok_or_else(|| Error::Option(format!("`{word}`: the interval must be 1 to 86400 seconds")))
-}
-
-/// A size with an optional suffix K, M or G.
-fn size_of_option(word: &str, text: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize> {
-    let malformed = || Error::Option(format!("`{word}`: a size is a number, perhaps with K, M or G behind it"));
-    let (digits, shift) = match text.trim_end_matches(['K', 'M', 'G', 'k', 'm', 'g']) {
-        digits if digits.len() == text.len() => (digits, 0),
-        digits if digits.len() + 1 == text.len() => match text.as_bytes().last() {
-            Some(b'K' | b'k') => (digits, 10),
-            Some(b'M' | b'm') => (digits, 20),
-            _ => (digits, 30),
-        },
-        _ => return Err(malformed()),
-    };
-    let number: usize = digits.parse().map_err(|_| malformed())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(malformed)?;
-    if range.contains(&bytes) {
-        return Ok(bytes);
-    }
-    Err(Error::Option(format!("`{word}`: the size must be {} to {} bytes", range.start(), range.end())))
 }
 
 #[cfg(test)]
