@@ -1,78 +1,31 @@
 //! Names: create, link, unlink, rmdir, rename.
 //!
-//! Each operation locks its directories (`namespace`, by inode number), checks everything that can fail, and then makes
-//! its changes in one handle, so that a crash shows all of them or none.
+//! What is checked and locked first is what all file systems check and lock ([`cairn_vfs::namespace`]). Then each operation
+//! makes its changes in one handle, so that a crash shows all of them or none.
 
 use std::sync::Arc;
 
-use cairn_base::Ino;
-use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode};
+use cairn_vfs::namespace::{self, NAME_MAX, check_parent};
+use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode, RenameMode};
 
 use crate::error::Result;
-use crate::format::inode::InodeFlags;
-use crate::inode::attributes::{self, Ownership};
+use crate::inode::attributes;
 use crate::inode::{Inode, directory};
 use crate::txn::Handle;
 use crate::volume::Volume;
-use crate::xattr_ops;
 
-mod locks;
 mod make;
+mod names;
 mod rename;
 
-pub use rename::rename;
+use names::Names;
 
-/// Longest name, in bytes.
-pub const NAME_MAX: usize = 255;
-/// Longest symlink target, in bytes; it must fit a block with its terminator.
-pub const SYMLINK_MAX: usize = 4095;
 /// Links a non-directory can have.
 const LINK_MAX: u32 = 65_000;
 
-/// Checks a name that is to be made or removed. Every system call has an answer of its own to `.` and `..`.
-pub fn check_name(name: &[u8], dots: VfsError) -> Result<()> {
-    match name {
-        b"" => Err(VfsError::NotFound.into()),
-        b"." | b".." => Err(dots.into()),
-        _ if name.len() > NAME_MAX => Err(VfsError::NameTooLong.into()),
-        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => {
-            Err(VfsError::Invalid("a name holds neither NUL nor slash").into())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Fails unless `inode` is a directory.
-pub fn check_directory(inode: &Inode) -> Result<()> {
-    if inode.kind == FileKind::Directory { Ok(()) } else { Err(VfsError::NotDirectory.into()) }
-}
-
-/// Fails if the directory's own flags or its removal forbid adding a name.
-fn check_parent(parent: &Inode, removing: bool) -> Result<()> {
-    check_directory(parent)?;
-    let state = parent.state.read();
-    if state.record.links == 0 {
-        return Err(VfsError::NotFound.into());
-    }
-    let flags = state.record.flags;
-    if flags.contains(InodeFlags::IMMUTABLE) || (removing && flags.contains(InodeFlags::APPEND)) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
-}
-
-/// Fails if an inode's flags forbid changing its links.
-fn check_victim(inode: &Inode) -> Result<()> {
-    let flags = inode.state.read().record.flags;
-    if flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
-}
-
 /// Finds a name; `.` and `..` too. Takes a reference.
 pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
-    check_directory(parent)?;
+    parent.kind.check_directory()?;
     if name.len() > NAME_MAX {
         return Err(VfsError::NameTooLong.into());
     }
@@ -94,37 +47,28 @@ pub fn create(
     caller: &Caller,
 ) -> Result<Arc<Inode>> {
     volume.check_writable()?;
-    check_directory(parent)?;
-    check_name(name, VfsError::Exists)?;
-    make::check(new)?;
-    let _names = parent.namespace.write();
-    check_parent(parent, false)?;
-    if directory::lookup(volume, parent, name)?.is_some() {
-        return Err(VfsError::Exists.into());
-    }
-    let kind = make::kind(new);
-    if kind == FileKind::Directory && !volume.may_gain_subdirectory(parent) {
-        return Err(VfsError::TooManyLinks.into());
-    }
-    let default_acl = xattr_ops::default_acl(volume, parent)?;
-    let ownership = Ownership::of_new(volume, &parent.state.read(), default_acl.as_ref(), kind, permissions, caller);
-    let mut handle = volume.begin(volume.credits.create)?;
-    let inode = make::inode(volume, &mut handle, parent, new, &ownership)?;
-    if let Err(error) = directory::add(volume, &handle, parent, name, inode.ino, kind) {
-        make::undo(volume, &mut handle, &inode)?;
-        return Err(error);
-    }
-    touch_parent(volume, &handle, parent, i32::from(kind == FileKind::Directory))?;
-    Ok(inode)
+    namespace::create(&Names(volume), parent, name, new, || {
+        let kind = new.kind();
+        if kind == FileKind::Directory && !volume.may_gain_subdirectory(parent) {
+            return Err(VfsError::TooManyLinks.into());
+        }
+        let ownership = make::ownership(volume, parent, kind, permissions, caller)?;
+        let mut handle = volume.begin(volume.credits.create)?;
+        let inode = make::inode(volume, &mut handle, parent, new, &ownership)?;
+        if let Err(error) = directory::add(volume, &handle, parent, name, inode.ino, kind) {
+            make::undo(volume, &mut handle, &inode)?;
+            return Err(error);
+        }
+        touch_parent(volume, &handle, parent, i32::from(kind == FileKind::Directory))?;
+        Ok(inode)
+    })
 }
 
 /// An unnamed regular file, on the orphan records until it is linked. Takes a reference.
 pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
     volume.check_writable()?;
-    check_parent(parent, false)?;
-    let default_acl = xattr_ops::default_acl(volume, parent)?;
-    let ownership =
-        Ownership::of_new(volume, &parent.state.read(), default_acl.as_ref(), FileKind::Regular, permissions, caller);
+    check_parent(&**parent, false)?;
+    let ownership = make::ownership(volume, parent, FileKind::Regular, permissions, caller)?;
     let mut handle = volume.begin(volume.credits.create)?;
     let inode = make::inode(volume, &mut handle, parent, &NewInode::Regular, &ownership)?;
     let mut state = inode.state.write();
@@ -138,75 +82,56 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
 /// Adds a hard link. Takes a reference.
 pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    check_directory(parent)?;
-    check_name(name, VfsError::Exists)?;
-    if inode.kind == FileKind::Directory {
-        return Err(VfsError::NotPermitted.into());
-    }
-    let _names = parent.namespace.write();
-    check_parent(parent, false)?;
-    check_victim(inode)?;
-    if directory::lookup(volume, parent, name)?.is_some() {
-        return Err(VfsError::Exists.into());
-    }
-    if inode.state.read().record.links >= LINK_MAX {
-        return Err(VfsError::TooManyLinks.into());
-    }
-    let handle = volume.begin(volume.credits.link)?;
-    directory::add(volume, &handle, parent, name, inode.ino, inode.kind)?;
-    touch_parent(volume, &handle, parent, 0)?;
-    let mut state = inode.state.write();
-    if state.record.links == 0 && volume.orphans.remove(volume, &handle, inode.ino)? {
-        state.record.dtime = 0;
-    }
-    state.record.links += 1;
-    state.record.ctime = attributes::now(volume);
-    inode.store(volume, &handle, &mut state)
+    namespace::link(&Names(volume), inode, parent, name, || {
+        let handle = volume.begin(volume.credits.link)?;
+        directory::add(volume, &handle, parent, name, inode.ino, inode.kind)?;
+        touch_parent(volume, &handle, parent, 0)?;
+        let mut state = inode.state.write();
+        if state.record.links == 0 && volume.orphans.remove(volume, &handle, inode.ino)? {
+            state.record.dtime = 0;
+        }
+        state.record.links += 1;
+        state.record.ctime = attributes::now(volume);
+        inode.store(volume, &handle, &mut state)
+    })
 }
 
 /// Removes a name that is not a directory.
 pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    check_directory(parent)?;
-    check_name(name, VfsError::IsDirectory)?;
-    let inode = {
-        let _names = parent.namespace.write();
-        check_parent(parent, true)?;
-        let (ino, _) = directory::lookup(volume, parent, name)?.ok_or(VfsError::NotFound)?;
-        let inode = volume.inode(ino)?;
-        if inode.kind == FileKind::Directory {
-            return Err(VfsError::IsDirectory.into());
-        }
-        check_victim(&inode)?;
+    let inode = namespace::unlink(&Names(volume), parent, name, |_, inode| {
         let handle = volume.begin(volume.credits.unlink)?;
         directory::remove(volume, &handle, parent, name)?;
         touch_parent(volume, &handle, parent, 0)?;
-        drop_link(volume, &handle, &inode)?;
-        inode
-    };
+        drop_link(volume, &handle, inode)
+    })?;
     volume.reap(&inode)
 }
 
 /// Removes an empty directory.
 pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    check_directory(parent)?;
-    let dots = if name == b".." { VfsError::NotEmpty } else { VfsError::Invalid("`.` cannot be removed") };
-    check_name(name, dots)?;
-    let inode = locks::lock_entry(volume, parent, name, |inode| {
-        check_parent(parent, true)?;
-        check_directory(inode)?;
-        check_victim(inode)?;
-        if !directory::is_empty(volume, inode)? {
-            return Err(VfsError::NotEmpty.into());
-        }
+    let inode = namespace::rmdir(&Names(volume), parent, name, |_, inode| {
         let handle = volume.begin(volume.credits.unlink)?;
         directory::remove(volume, &handle, parent, name)?;
         touch_parent(volume, &handle, parent, -1)?;
-        drop_directory(volume, &handle, inode)?;
-        Ok(inode.clone())
+        drop_directory(volume, &handle, inode)
     })?;
     volume.reap(&inode)
+}
+
+/// Renames; see [`RenameMode`].
+pub fn rename(
+    volume: &Arc<Volume>,
+    parent: &Arc<Inode>,
+    name: &[u8],
+    new_parent: &Arc<Inode>,
+    new_name: &[u8],
+    mode: RenameMode,
+) -> Result<()> {
+    volume.check_writable()?;
+    let replaced = namespace::rename(&Names(volume), (parent, name), (new_parent, new_name), mode)?;
+    replaced.map_or(Ok(()), |inode| volume.reap(&inode))
 }
 
 /// One name fewer; without names the inode becomes an orphan.
@@ -239,9 +164,4 @@ pub(crate) fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode
     state.record.version = state.record.version.wrapping_add(1);
     volume.count_subdirectories(&mut state, subdirectories);
     parent.store(volume, handle, &mut state)
-}
-
-/// Number of the directory above `inode`.
-fn parent_of(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Ino> {
-    Ok(directory::lookup(volume, inode, b"..")?.ok_or(VfsError::NotFound)?.0)
 }

@@ -5,22 +5,20 @@ use std::sync::Arc;
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::BlockDeviceExt;
 use cairn_cache::status::State as Mapped;
-use cairn_vfs::acl::Acl;
+use cairn_vfs::acl::{ACCESS, Acl, DEFAULT};
+use cairn_vfs::namespace::NamedInode;
+use cairn_vfs::new_inode::Ownership;
 use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::features::Incompat;
 use crate::format::inode::InodeFlags;
-use crate::inode::attributes::{self, Ownership};
-use crate::inode::{Inode, State};
+use crate::inode::{Inode, State, attributes};
 use crate::map::{BlockMap, MapContext, NoSource};
 use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr::{ValueInodes, XattrEdit, XattrStore, XattrView, names};
-
-const ACCESS: &[u8] = b"system.posix_acl_access";
-const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Values in inodes of their own. Volumes that can have them are opened read-only, so nothing but reading happens.
 struct Values<'v>(&'v Volume);
@@ -121,7 +119,7 @@ pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
 /// Sets one. An access ACL sets the permission bits, too, and is stored only if they do not say it all.
 pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     volume.check_writable()?;
-    check_settable(inode)?;
+    inode.flags().check_links()?;
     check_kind(inode, name)?;
     let acl = match name {
         ACCESS | DEFAULT => {
@@ -164,7 +162,7 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
 /// Removes one.
 pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    check_settable(inode)?;
+    inode.flags().check_links()?;
     check_kind(inode, name)?;
     let handle = volume.begin(volume.credits.xattr)?;
     let mut guard = inode.state.write();
@@ -180,13 +178,6 @@ pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<(
 fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
     names::parse(name)?;
     if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
-}
-
-fn check_settable(inode: &Inode) -> Result<()> {
-    if inode.state.read().record.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
         return Err(VfsError::NotPermitted.into());
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_jbd2::fast_commit::Name;
+use cairn_vfs::namespace::check_name as check_name_of;
 use cairn_vfs::{Error as VfsError, FileKind};
 
 use super::{Replay, misfit};
@@ -105,5 +106,5 @@ impl Replay<'_> {
 }
 
 fn check_name(name: &Name) -> Result<()> {
-    namespace::check_name(&name.name, VfsError::Invalid("a fast commit makes or removes `.` or `..`"))
+    Ok(check_name_of(&name.name, VfsError::Invalid("a fast commit makes or removes `.` or `..`"))?)
 }

@@ -395,6 +395,12 @@ impl Inode {
         self.mode & mode::TYPE
     }
 
+    /// The `chattr` flags that other layers know.
+    #[must_use]
+    pub const fn shown_flags(&self) -> cairn_vfs::InodeFlags {
+        cairn_vfs::InodeFlags::from_bits_truncate(self.flags.bits())
+    }
+
     /// Is a directory.
     #[must_use]
     pub const fn is_directory(&self) -> bool {

@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 
-use cairn_vfs::acl::Acl;
-use cairn_vfs::{Attributes, Error as VfsError, FileKind, IoFlags, SetAttributes, SetTime, Timestamp};
+use cairn_vfs::namespace::NamedInode;
+use cairn_vfs::protection::without_privileges;
+use cairn_vfs::{Attributes, FileKind, IoFlags, SetAttributes, SetTime, Timestamp};
 
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
 use crate::volume::Volume;
-
-/// Set-user-id and set-group-id.
-const SET_UID: u16 = 0o4000;
-const SET_GID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o0010;
 
 /// Access times older than this are renewed by `relatime`.
 const RELATIME_SECONDS: i64 = 24 * 60 * 60;
@@ -49,7 +45,7 @@ pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
         mtime: record.mtime,
         ctime: record.ctime,
         crtime: (record.crtime != Timestamp::default()).then_some(record.crtime),
-        flags: cairn_vfs::InodeFlags::from_bits_truncate(record.flags.bits()),
+        flags: record.shown_flags(),
     }
 }
 
@@ -73,7 +69,7 @@ pub fn decode_device(device: u32) -> (u32, u32) {
 /// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
 pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
     volume.check_writable()?;
-    check_settable(inode, set)?;
+    inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {
         super::truncate::set_size(volume, inode, size)?;
     }
@@ -89,24 +85,6 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
     inode.store(volume, &handle, &mut state)
 }
 
-fn check_settable(inode: &Inode, set: &SetAttributes) -> Result<()> {
-    let flags = inode.state.read().record.flags;
-    let changes_flags_only = SetAttributes { flags: set.flags, ..SetAttributes::default() } == *set;
-    if changes_flags_only {
-        return Ok(());
-    }
-    let touches_time_only = set.permissions.is_none()
-        && set.uid.is_none()
-        && set.gid.is_none()
-        && set.size.is_none()
-        && matches!(set.atime, None | Some(SetTime::Now))
-        && matches!(set.mtime, None | Some(SetTime::Now));
-    if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !touches_time_only) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
-}
-
 fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) {
     let record = &mut state.record;
     if set.kill_privileges {
@@ -118,13 +96,8 @@ fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) 
     }
     record.uid = set.uid.unwrap_or(record.uid);
     record.gid = set.gid.unwrap_or(record.gid);
-    let pick = |time: Option<SetTime>, old: Timestamp| match time {
-        None => old,
-        Some(SetTime::Now) => now,
-        Some(SetTime::To(time)) => time,
-    };
-    record.atime = pick(set.atime, record.atime);
-    record.mtime = pick(set.mtime, record.mtime);
+    record.atime = SetTime::apply(set.atime, record.atime, now);
+    record.mtime = SetTime::apply(set.mtime, record.mtime, now);
     record.ctime = set.ctime.unwrap_or(now);
     if let Some(flags) = set.flags {
         let settable = cairn_vfs::InodeFlags::SYNC
@@ -140,22 +113,9 @@ fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) 
     }
 }
 
-/// Mode after an unprivileged write or chown: no set-user-id; no set-group-id where it means execution.
-fn without_privileges(mode: u16, kind: FileKind) -> u16 {
-    if kind != FileKind::Regular {
-        return mode;
-    }
-    let mode = mode & !SET_UID;
-    if mode & GROUP_EXECUTE == 0 { mode } else { mode & !SET_GID }
-}
-
 /// Refuses writes that the inode's flags forbid.
 pub(super) fn check_write(inode: &Inode, offset: u64, size: u64) -> Result<()> {
-    let flags = inode.state.read().record.flags;
-    if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && offset < size) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
+    Ok(inode.flags().check_write(offset >= size)?)
 }
 
 /// Contents changed: times move and privileges go. In memory; stored with the next write-back, fsync or sync.
@@ -189,57 +149,5 @@ pub(super) fn touch_access(volume: &Volume, inode: &Inode) {
         let mut state = inode.state.write();
         state.record.atime = now;
         state.dirty = true;
-    }
-}
-
-/// Owner, group, mode and inherited ACLs of a new inode.
-pub struct Ownership {
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Full mode.
-    pub mode: u16,
-    /// Access ACL to store, if the mode does not say it all.
-    pub access: Option<Acl>,
-    /// Default ACL to store (directories).
-    pub default: Option<Acl>,
-}
-
-impl Ownership {
-    /// What a new inode of `kind` in `parent` gets, as Linux decides it.
-    pub fn of_new(
-        volume: &Volume,
-        parent: &State,
-        parent_default: Option<&Acl>,
-        kind: FileKind,
-        permissions: u32,
-        caller: &cairn_vfs::Caller,
-    ) -> Self {
-        let from_parent = parent.record.mode & SET_GID != 0;
-        let gid = if from_parent || volume.options.group_of_parent() { parent.record.gid } else { caller.gid };
-        let mut bits = permissions & 0o7777;
-        if from_parent && kind == FileKind::Directory {
-            bits |= u32::from(SET_GID);
-        }
-        let (bits, access, default) = match parent_default {
-            Some(acl) if kind != FileKind::Symlink => Acl::inherit(acl, kind.mode_bits() | bits),
-            _ if kind == FileKind::Symlink => (0o777, None, None),
-            _ => (bits & !(caller.umask & 0o777), None, None),
-        };
-        let mode = u16::try_from(kind.mode_bits() | bits & 0o7777).unwrap_or(0);
-        Self { uid: caller.uid, gid, mode, access, default }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn privileges_go_only_where_they_mean_execution() {
-        assert_eq!(without_privileges(0o106_755, FileKind::Regular), 0o100_755);
-        assert_eq!(without_privileges(0o102_644, FileKind::Regular), 0o102_644, "mandatory locking bit stays");
-        assert_eq!(without_privileges(0o042_755, FileKind::Directory), 0o042_755);
     }
 }

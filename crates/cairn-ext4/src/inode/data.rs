@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode as Mode;
+use cairn_vfs::copy::CopyRange;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 
 use crate::error::Result;
@@ -23,7 +24,7 @@ mod fiemap {
 
 /// Reads into `buf`; fewer bytes only at the end of the file.
 pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-    regular(inode)?;
+    inode.kind.check_regular()?;
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size || buf.is_empty() {
@@ -43,7 +44,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
 
 /// Writes `data`; a shorter count means that space ran out after some of it.
 pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
-    regular(inode)?;
+    inode.kind.check_regular()?;
     volume.check_writable()?;
     if data.is_empty() {
         return Ok(0);
@@ -254,9 +255,6 @@ fn has_blocks_from(volume: &Arc<Volume>, inode: &Arc<Inode>, block: u64) -> Resu
     Ok(false)
 }
 
-/// Largest piece that `copy_range` holds in memory.
-const COPY_CHUNK: usize = 1 << 20;
-
 /// Copies within the volume, through the cache; holes are skipped where the target has none to fill.
 pub fn copy_range(
     volume: &Arc<Volume>,
@@ -266,41 +264,12 @@ pub fn copy_range(
     to_offset: u64,
     len: u64,
 ) -> Result<u64> {
-    regular(from)?;
-    regular(to)?;
-    // What lies beyond the end of the source is not copied, and so overlaps nothing.
-    let len = len.min(from.size().saturating_sub(from_offset));
-    let overlap = from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len);
-    if from.ino == to.ino && overlap && len > 0 {
-        return Err(VfsError::Invalid("source and target ranges overlap").into());
-    }
-    let mut buf = vec![0; COPY_CHUNK.min(usize::try_from(len).unwrap_or(COPY_CHUNK))];
-    let mut done = 0;
-    while done < len {
-        let want = usize::try_from(len - done).unwrap_or(usize::MAX).min(buf.len());
-        let got = read(volume, from, from_offset + done, &mut buf[..want], IoFlags::empty())?;
-        if got == 0 {
-            break;
-        }
-        match write(volume, to, to_offset + done, &buf[..got], IoFlags::empty()) {
-            Ok(written) => {
-                done += written as u64;
-                if written < got {
-                    break;
-                }
-            }
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
-}
-
-/// Data operations are for regular files.
-pub(super) fn regular(inode: &Inode) -> Result<()> {
-    match inode.kind {
-        FileKind::Regular => Ok(()),
-        FileKind::Directory => Err(VfsError::IsDirectory.into()),
-        _ => Err(VfsError::Invalid("not a regular file").into()),
-    }
+    from.kind.check_regular()?;
+    to.kind.check_regular()?;
+    let range =
+        CopyRange { from_size: from.size(), from: from_offset, to: to_offset, len, same_file: from.ino == to.ino };
+    range.run(
+        |offset, buf| read(volume, from, offset, buf, IoFlags::empty()),
+        |offset, bytes| write(volume, to, offset, bytes, IoFlags::empty()),
+    )
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{Place, Run};
+use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{AllocateMode, Error as VfsError, FileKind, IoFlags};
 
 use crate::error::Result;
 use crate::extent::Shift;
-use crate::format::inode::InodeFlags;
 use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::truncate::{remove_blocks, reshape, settle, zero_old_tail};
@@ -47,12 +47,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
 
 /// Refuses what the inode's flags forbid: an append-only file may get more space, but nothing in it may change.
 fn check_flags(inode: &Inode, mode: AllocateMode) -> Result<()> {
-    let flags = inode.state.read().record.flags;
-    let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
-    if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !adds) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
+    Ok(inode.flags().check_write(matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize))?)
 }
 
 fn extents_only(volume: &Volume, inode: &Inode) -> Result<()> {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use cairn_vfs::{Error as VfsError, FileKind, NewInode};
+use cairn_vfs::new_inode::{Inheritance, Ownership};
+use cairn_vfs::{Caller, FileKind, NewInode};
 
-use super::SYMLINK_MAX;
 use crate::error::Result;
 use crate::format::inode::{Inode as Record, InodeFlags};
-use crate::inode::attributes::{self, Ownership};
-use crate::inode::{Inode, directory};
+use crate::inode::{Inode, attributes, directory};
 use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr_ops;
@@ -23,29 +22,23 @@ const INHERITED: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::DIRSYNC);
 
-/// Kind of what is to be made.
-pub fn kind(new: &NewInode<'_>) -> FileKind {
-    match new {
-        NewInode::Regular => FileKind::Regular,
-        NewInode::Directory => FileKind::Directory,
-        NewInode::Symlink(_) => FileKind::Symlink,
-        NewInode::BlockDevice(_) => FileKind::BlockDevice,
-        NewInode::CharDevice(_) => FileKind::CharDevice,
-        NewInode::Fifo => FileKind::Fifo,
-        NewInode::Socket => FileKind::Socket,
-    }
-}
-
-/// What can be refused before anything is allocated.
-pub fn check(new: &NewInode<'_>) -> Result<()> {
-    match new {
-        NewInode::Symlink(b"") => Err(VfsError::NotFound.into()),
-        NewInode::Symlink(target) if target.len() > SYMLINK_MAX => Err(VfsError::NameTooLong.into()),
-        NewInode::Symlink(target) if target.contains(&0) => {
-            Err(VfsError::Invalid("a symlink target holds no NUL").into())
-        }
-        _ => Ok(()),
-    }
+/// What a new inode of `kind` in `parent` gets, as Linux decides it.
+pub fn ownership(
+    volume: &Arc<Volume>,
+    parent: &Inode,
+    kind: FileKind,
+    permissions: u32,
+    caller: &Caller,
+) -> Result<Ownership> {
+    let default_acl = xattr_ops::default_acl(volume, parent)?;
+    let state = parent.state.read();
+    let inheritance = Inheritance {
+        permissions: state.record.mode.into(),
+        gid: state.record.gid,
+        group_of_parent: volume.options.group_of_parent(),
+        default_acl,
+    };
+    Ok(Ownership::of_new(&inheritance, kind, permissions, caller))
 }
 
 /// Allocates and stores a new inode; takes a reference. It has one link (a directory two) but no name yet.
@@ -56,12 +49,12 @@ pub fn inode(
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Result<Arc<Inode>> {
-    let kind = kind(new);
+    let kind = new.kind();
     let ino = volume.space.allocate_inode(handle, parent.ino, kind == FileKind::Directory)?;
     let generation = u32::try_from(volume.runtime.random() & 0xffff_ffff).unwrap_or(0);
     let mut record = Record::new(generation, &volume.layout);
     let now = attributes::now(volume);
-    record.mode = ownership.mode;
+    record.mode = mode_of(kind) | ownership.permissions;
     (record.atime, record.mtime, record.ctime, record.crtime) = (now, now, now, now);
     record.uid = ownership.uid;
     record.gid = ownership.gid;
@@ -86,6 +79,11 @@ pub fn inode(
         return Err(error);
     }
     Ok(inode)
+}
+
+/// The file type bits of a stored mode.
+fn mode_of(kind: FileKind) -> u16 {
+    u16::try_from(kind.mode_bits()).expect("modes have 16 bits")
 }
 
 fn inherited(kind: FileKind) -> InodeFlags {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, Error as VfsError, FileKind, InodeFlags, SetAttributes, SetTime, Timestamp};
+use cairn_vfs::namespace::NamedInode;
+use cairn_vfs::protection::without_privileges;
+use cairn_vfs::{Attributes, FileKind, InodeFlags, SetAttributes, SetTime, Timestamp};
 
 use super::{Inode, resize};
 use crate::error::Result;
@@ -12,11 +14,6 @@ use crate::format::inode::{FileFlags, InlineFlags, Inode as Record};
 use crate::format::units::BLOCK_SIZE;
 use crate::volume::Volume;
 use crate::xattr;
-
-/// Set-user-id and set-group-id, and where the latter means execution.
-const SET_UID: u16 = 0o4000;
-const SET_GID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o0010;
 
 const SECTORS_PER_BLOCK: u64 = BLOCK_SIZE as u64 / 512;
 
@@ -69,7 +66,9 @@ const SETTABLE: [(FileFlags, InodeFlags); 7] = [
     (FileFlags::PROJINHERIT, InodeFlags::PROJINHERIT),
 ];
 
-fn flags(record: &Record) -> InodeFlags {
+/// The `chattr` flags.
+#[must_use]
+pub fn flags(record: &Record) -> InodeFlags {
     let shown = SETTABLE.into_iter().chain([(FileFlags::INDEX, InodeFlags::INDEX)]);
     let known = shown.filter(|(stored, _)| record.flags.contains(*stored));
     let mut flags = known.fold(InodeFlags::empty(), |flags, (_, flag)| flags | flag);
@@ -89,7 +88,7 @@ pub fn now(volume: &Volume) -> Timestamp {
 /// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or the device failed.
 pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
     volume.check_writable()?;
-    check_settable(inode, set)?;
+    inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {
         resize::set_size(volume, inode, size)?;
     }
@@ -106,23 +105,6 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
     })
 }
 
-fn check_settable(inode: &Inode, set: &SetAttributes) -> Result<()> {
-    let flags = inode.state.read().record.flags;
-    if (SetAttributes { flags: set.flags, ..SetAttributes::default() }) == *set {
-        return Ok(());
-    }
-    let touches_time_only = set.permissions.is_none()
-        && set.uid.is_none()
-        && set.gid.is_none()
-        && set.size.is_none()
-        && matches!(set.atime, None | Some(SetTime::Now))
-        && matches!(set.mtime, None | Some(SetTime::Now));
-    if flags.contains(FileFlags::IMMUTABLE) || (flags.contains(FileFlags::APPEND) && !touches_time_only) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
-}
-
 fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
     if set.kill_privileges {
         record.permissions = without_privileges(record.permissions, record.kind);
@@ -132,27 +114,12 @@ fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
     }
     record.uid = set.uid.unwrap_or(record.uid);
     record.gid = set.gid.unwrap_or(record.gid);
-    let pick = |time: Option<SetTime>, old: Timestamp| match time {
-        None => old,
-        Some(SetTime::Now) => now,
-        Some(SetTime::To(time)) => time,
-    };
-    record.atime = pick(set.atime, record.atime);
-    record.mtime = pick(set.mtime, record.mtime);
+    record.atime = SetTime::apply(set.atime, record.atime, now);
+    record.mtime = SetTime::apply(set.mtime, record.mtime, now);
     record.ctime = set.ctime.unwrap_or(now);
     for (stored, shown) in SETTABLE {
         if let Some(flags) = set.flags {
             record.flags.set(stored, flags.contains(shown));
         }
     }
-}
-
-/// Permissions after an unprivileged write or chown: no set-user-id; no set-group-id where it means execution.
-#[must_use]
-pub fn without_privileges(permissions: u16, kind: FileKind) -> u16 {
-    if kind != FileKind::Regular {
-        return permissions;
-    }
-    let permissions = permissions & !SET_UID;
-    if permissions & GROUP_EXECUTE == 0 { permissions } else { permissions & !SET_GID }
 }

@@ -22,20 +22,12 @@ mod fiemap {
     pub const DATA_INLINE: u32 = 0x200;
 }
 
-fn regular(inode: &Inode) -> Result<()> {
-    match inode.kind {
-        FileKind::Regular => Ok(()),
-        FileKind::Directory => Err(VfsError::IsDirectory.into()),
-        _ => Err(VfsError::Invalid("not a regular file").into()),
-    }
-}
-
 /// Reads into `buf`; fewer bytes only at the end of the file.
 ///
 /// # Errors
 /// It is no regular file, it is encrypted or damaged, or the device failed.
 pub fn read(volume: &Volume, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-    regular(inode)?;
+    inode.kind.check_regular()?;
     inode.check_readable(volume)?;
     let _data = inode.data.read();
     let size = inode.size();

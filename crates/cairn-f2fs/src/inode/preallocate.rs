@@ -9,10 +9,11 @@ use std::sync::Arc;
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{Place, Run};
 use cairn_cache::writeback::WritebackMode;
+use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{AllocateMode, Error as VfsError};
 
 use super::mapper::InodeMapper;
-use super::write::{check, check_flags, max_size, modified, spill};
+use super::write::{check, max_size, modified, spill};
 use super::writer::{Writer, drop_hint, fill, most_nodes};
 use super::{Inode, resize, sync, tree};
 use crate::error::{Error, Result};
@@ -42,7 +43,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
     volume.pages.balance();
     let _data = inode.data.write();
     let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
-    check_flags(&inode.state.read().record, adds)?;
+    inode.flags().check_write(adds)?;
     if inode.is_inline() {
         spill(volume, inode)?;
     }

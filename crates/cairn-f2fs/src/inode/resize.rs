@@ -9,9 +9,9 @@ use std::sync::Arc;
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::Error as VfsError;
 
-use super::write::{check, check_flags, max_size, modified, spill};
+use super::write::{check, max_size, modified, spill};
 use super::writer::{Policy, Writer, drop_hint};
-use super::{Inode, sync, tree, truncate};
+use super::{Inode, attributes, sync, tree, truncate};
 use crate::error::Result;
 use crate::format::inode::InlineFlags;
 use crate::format::units::BLOCK_BYTES;
@@ -27,7 +27,7 @@ pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<(
     let _data = inode.data.write();
     {
         let state = inode.state.read();
-        check_flags(&state.record, false)?;
+        attributes::flags(&state.record).check_write(false)?;
         if size > max_size(&state.record) {
             return Err(VfsError::TooLarge.into());
         }

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use cairn_block::{BlockDeviceExt, Bytes};
-use cairn_vfs::{Error as VfsError, FileKind, IoFlags};
+use cairn_vfs::copy::CopyRange;
+use cairn_vfs::protection::without_privileges;
+use cairn_vfs::{Error as VfsError, IoFlags};
 
 use super::writer::{Writer, drop_hint};
 use super::{Inode, attributes, data, sync, tree};
 use crate::error::Result;
-use crate::format::inode::{Advise, FileFlags, InlineFlags, Inode as Record};
+use crate::format::inode::{Advise, InlineFlags, Inode as Record};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{Features, Log};
 use crate::segment;
 use crate::volume::Volume;
-
-/// Largest piece that `copy_range` holds in memory.
-const COPY_CHUNK: usize = 1 << 20;
 
 /// Writes `data`; a shorter count means that space ran out after some of it.
 ///
@@ -47,11 +46,7 @@ pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8],
 /// # Errors
 /// It is no regular file, the volume is read-only, or the file has a feature that is not maintained.
 pub(super) fn check(volume: &Volume, inode: &Inode) -> Result<()> {
-    match inode.kind {
-        FileKind::Regular => {}
-        FileKind::Directory => return Err(VfsError::IsDirectory.into()),
-        _ => return Err(VfsError::Invalid("not a regular file").into()),
-    }
+    inode.kind.check_regular()?;
     volume.check_writable()?;
     let state = inode.state.read();
     let record = &state.record;
@@ -63,14 +58,6 @@ pub(super) fn check(volume: &Volume, inode: &Inode) -> Result<()> {
         return Err(VfsError::Unsupported("encrypted files cannot be written without a key").into());
     }
     if features.contains(Features::VERITY) && record.advise.contains(Advise::VERITY) {
-        return Err(VfsError::NotPermitted.into());
-    }
-    Ok(())
-}
-
-/// Refuses what the inode's flags forbid; `adds`: nothing that is there changes.
-pub(super) fn check_flags(record: &Record, adds: bool) -> Result<()> {
-    if record.flags.contains(FileFlags::IMMUTABLE) || (record.flags.contains(FileFlags::APPEND) && !adds) {
         return Err(VfsError::NotPermitted.into());
     }
     Ok(())
@@ -88,7 +75,7 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     let offset = if flags.contains(IoFlags::APPEND) { old_size } else { offset };
     let limit = {
         let state = inode.state.read();
-        check_flags(&state.record, offset >= old_size)?;
+        attributes::flags(&state.record).check_write(offset >= old_size)?;
         max_size(&state.record)
     };
     if offset >= limit {
@@ -125,7 +112,7 @@ pub(super) fn modified(volume: &Volume, inode: &Arc<Inode>, state: &mut super::S
 fn written(volume: &Volume, inode: &Arc<Inode>, state: &mut super::State, flags: IoFlags) {
     let record = &mut state.record;
     if flags.contains(IoFlags::KILL_PRIVILEGES) {
-        record.permissions = attributes::without_privileges(record.permissions, record.kind);
+        record.permissions = without_privileges(record.permissions, record.kind);
     }
     if !flags.contains(IoFlags::WRITEBACK) {
         let now = attributes::now(volume);
@@ -207,30 +194,10 @@ pub fn copy_range(
     len: u64,
 ) -> Result<u64> {
     check(volume, to)?;
-    // What lies beyond the end of the source is not copied, and so overlaps nothing.
-    let len = len.min(from.size().saturating_sub(from_offset));
-    let overlap = from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len);
-    if from.nid == to.nid && overlap && len > 0 {
-        return Err(VfsError::Invalid("source and target ranges overlap").into());
-    }
-    let mut buf = vec![0; COPY_CHUNK.min(usize::try_from(len).unwrap_or(COPY_CHUNK))];
-    let mut done = 0;
-    while done < len {
-        let want = usize::try_from(len - done).unwrap_or(usize::MAX).min(buf.len());
-        let got = data::read(volume, from, from_offset + done, &mut buf[..want], IoFlags::empty())?;
-        if got == 0 {
-            break;
-        }
-        match write(volume, to, to_offset + done, &buf[..got], IoFlags::empty()) {
-            Ok(written) => {
-                done += written as u64;
-                if written < got {
-                    break;
-                }
-            }
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
+    let range =
+        CopyRange { from_size: from.size(), from: from_offset, to: to_offset, len, same_file: from.nid == to.nid };
+    range.run(
+        |offset, buf| data::read(volume, from, offset, buf, IoFlags::empty()),
+        |offset, bytes| write(volume, to, offset, bytes, IoFlags::empty()),
+    )
 }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use cairn_vfs::acl::Acl;
-use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode};
+use cairn_vfs::new_inode::{Inheritance, Ownership};
+use cairn_vfs::{Caller, FileKind, NewInode};
 
-use super::SYMLINK_MAX;
 use crate::dir::edit;
 use crate::error::Result;
 use crate::format::Nid;
@@ -23,8 +22,6 @@ pub const BLOCKS: u64 = 3;
 
 /// Words for inline attributes of new inodes, as Linux has it without an option.
 const INLINE_XATTR_WORDS: u16 = 50;
-/// Set-group-id.
-const SET_GID: u32 = 0o2000;
 
 /// Flags that a new inode takes from its directory.
 const INHERITED: FileFlags = FileFlags::SYNC
@@ -34,63 +31,23 @@ const INHERITED: FileFlags = FileFlags::SYNC
     .union(FileFlags::PROJINHERIT)
     .union(FileFlags::NOCOMP);
 
-/// Kind of what is to be made.
-pub fn kind(new: &NewInode<'_>) -> FileKind {
-    match new {
-        NewInode::Regular => FileKind::Regular,
-        NewInode::Directory => FileKind::Directory,
-        NewInode::Symlink(_) => FileKind::Symlink,
-        NewInode::BlockDevice(_) => FileKind::BlockDevice,
-        NewInode::CharDevice(_) => FileKind::CharDevice,
-        NewInode::Fifo => FileKind::Fifo,
-        NewInode::Socket => FileKind::Socket,
-    }
-}
-
-/// What can be refused before anything is allocated.
-pub fn check(new: &NewInode<'_>) -> Result<()> {
-    match new {
-        NewInode::Symlink(b"") => Err(VfsError::NotFound.into()),
-        NewInode::Symlink(target) if target.len() > SYMLINK_MAX => Err(VfsError::NameTooLong.into()),
-        NewInode::Symlink(target) if target.contains(&0) => {
-            Err(VfsError::Invalid("a symlink target holds no NUL").into())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Owner, group, mode and inherited ACLs of a new inode.
-pub struct Ownership {
-    uid: u32,
-    gid: u32,
+/// What a new inode of `kind` in `parent` gets, as Linux decides it.
+///
+/// # Errors
+/// The default ACL of `parent` is damaged, or the device failed.
+pub fn ownership(
+    volume: &Volume,
+    parent: &Inode,
+    kind: FileKind,
     permissions: u32,
-    access: Option<Acl>,
-    default: Option<Acl>,
-}
-
-impl Ownership {
-    /// What a new inode of `kind` in `parent` gets, as Linux decides it.
-    pub fn of_new(
-        parent: &Record,
-        parent_default: Option<&Acl>,
-        kind: FileKind,
-        permissions: u32,
-        caller: &Caller,
-    ) -> Self {
-        let from_parent = u32::from(parent.permissions) & SET_GID != 0;
-        let gid = if from_parent { parent.gid } else { caller.gid };
-        let mut bits = permissions & 0o7777;
-        if from_parent && kind == FileKind::Directory {
-            bits |= SET_GID;
-        }
-        let (bits, access, default) = match parent_default {
-            _ if kind == FileKind::Symlink => (0o777, None, None),
-            Some(acl) => Acl::inherit(acl, kind.mode_bits() | bits),
-            None => (bits & !(caller.umask & 0o777), None, None),
-        };
-        let default = default.filter(|_| kind == FileKind::Directory);
-        Self { uid: caller.uid, gid, permissions: bits & 0o7777, access, default }
-    }
+    caller: &Caller,
+) -> Result<Ownership> {
+    let default_acl = xattr::edit::default_acl(volume, parent)?;
+    let state = parent.state.read();
+    let permissions_above = state.record.permissions.into();
+    let inheritance =
+        Inheritance { permissions: permissions_above, gid: state.record.gid, group_of_parent: false, default_acl };
+    Ok(Ownership::of_new(&inheritance, kind, permissions, caller))
 }
 
 /// Makes an inode; takes a reference. It has one link (a directory two), but no entry yet: `name` is what it will have.
@@ -101,7 +58,7 @@ pub fn inode(
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Result<Arc<Inode>> {
-    let (volume, kind) = (op.volume, kind(new));
+    let (volume, kind) = (op.volume, new.kind());
     let nid = op.store.nat.allocate()?;
     let owner = if kind == FileKind::Directory { Owner::Directory } else { Owner::Other };
     let node = op.store.nodes.create(nid, nid, 0, owner, &mut op.promise);
@@ -139,9 +96,9 @@ fn record(
     ownership: &Ownership,
 ) -> Record {
     let features = volume.layout.features;
-    let (kind, now) = (kind(new), attributes::now(volume));
+    let (kind, now) = (new.kind(), attributes::now(volume));
     let extra_size = if features.contains(Features::EXTRA_ATTR) { EXTRA_SIZE } else { 0 };
-    let mut record = Record::new(kind, ownership.permissions as u16, features, extra_size);
+    let mut record = Record::new(kind, ownership.permissions, features, extra_size);
     record.generation = volume.runtime.random() as u32;
     (record.uid, record.gid) = (ownership.uid, ownership.gid);
     (record.atime, record.mtime, record.ctime) = (now, now, now);

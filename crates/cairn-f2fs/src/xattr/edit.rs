@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use cairn_vfs::acl::{self, Acl};
+use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 
 use super::{INDEX_ADVISE, read_all, split};
 use crate::error::Result;
 use crate::format::Nid;
-use crate::format::inode::FileFlags;
 use crate::format::node::XATTR_OFFSET;
 use crate::format::xattr::{self, INDEX_ACL_ACCESS, INDEX_ACL_DEFAULT, NODE_BYTES, Xattr};
 use crate::inode::{Inode, attributes, tree};
@@ -76,9 +76,7 @@ fn check<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
     if index == INDEX_ADVISE {
         return Err(VfsError::Unsupported("setting the advice bits").into());
     }
-    if inode.state.read().record.flags.intersects(FileFlags::IMMUTABLE | FileFlags::APPEND) {
-        return Err(VfsError::NotPermitted.into());
-    }
+    inode.flags().check_links()?;
     // Attributes of users are for files and directories: on anything else permission bits do not guard them.
     if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
         return Err(VfsError::NotPermitted.into());

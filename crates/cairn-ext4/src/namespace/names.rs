@@ -1,0 +1,89 @@
+//! How names are found and moved, for what all file systems do alike.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_base::ranked_lock::{Mutex, RwLock};
+use cairn_vfs::namespace::{NamedInode, Namespace, Side};
+use cairn_vfs::{FileKind, InodeFlags};
+
+use super::{LINK_MAX, rename};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, directory};
+use crate::volume::Volume;
+
+impl NamedInode for Inode {
+    fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn names(&self) -> &RwLock<()> {
+        &self.namespace
+    }
+
+    fn links(&self) -> u32 {
+        self.state.read().record.links
+    }
+
+    fn flags(&self) -> InodeFlags {
+        self.state.read().record.shown_flags()
+    }
+}
+
+/// A volume's names.
+pub struct Names<'v>(pub &'v Arc<Volume>);
+
+impl Namespace for Names<'_> {
+    type Inode = Inode;
+    type Entry = Ino;
+    type Error = Error;
+    const LINK_MAX: u32 = LINK_MAX;
+
+    fn locate(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<Option<Ino>> {
+        Ok(directory::lookup(self.0, parent, name)?.map(|(ino, _)| ino))
+    }
+
+    fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        self.0.inode(ino)
+    }
+
+    fn is_empty(&self, directory: &Arc<Inode>) -> Result<bool> {
+        directory::is_empty(self.0, directory)
+    }
+
+    fn root(&self) -> Ino {
+        crate::ROOT_INO
+    }
+
+    fn most_inodes(&self) -> u64 {
+        self.0.layout.inodes_count.into()
+    }
+
+    fn moves(&self) -> &Mutex<()> {
+        &self.0.moves
+    }
+
+    fn replace(
+        &self,
+        from: &Side<'_, Self>,
+        inode: &Arc<Inode>,
+        to: &Side<'_, Self>,
+        target: Option<&Arc<Inode>>,
+    ) -> Result<()> {
+        rename::replace(self.0, from, inode, to, target)
+    }
+
+    fn exchange(
+        &self,
+        from: &Side<'_, Self>,
+        inode: &Arc<Inode>,
+        to: &Side<'_, Self>,
+        other: &Arc<Inode>,
+    ) -> Result<()> {
+        rename::exchange(self.0, from, inode, to, other)
+    }
+}

@@ -1,0 +1,94 @@
+//! How names are found and moved, for what all file systems do alike.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_base::ranked_lock::{Mutex, RwLock};
+use cairn_vfs::namespace::{NamedInode, Namespace, Side};
+use cairn_vfs::{FileKind, InodeFlags};
+
+use super::rename;
+use crate::dir::edit;
+use crate::dir::lookup::{self, Found};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, attributes};
+use crate::volume::Volume;
+
+impl NamedInode for Inode {
+    fn ino(&self) -> Ino {
+        self.nid.ino()
+    }
+
+    fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    fn names(&self) -> &RwLock<()> {
+        &self.namespace
+    }
+
+    fn links(&self) -> u32 {
+        self.state.read().record.links
+    }
+
+    fn flags(&self) -> InodeFlags {
+        attributes::flags(&self.state.read().record)
+    }
+}
+
+impl From<Found> for Ino {
+    fn from(found: Found) -> Self {
+        found.nid.ino()
+    }
+}
+
+impl Namespace for Volume {
+    type Inode = Inode;
+    type Entry = Found;
+    type Error = Error;
+    const LINK_MAX: u32 = u32::MAX;
+
+    fn locate(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<Option<Found>> {
+        lookup::locate(self, parent, name)
+    }
+
+    fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        Self::inode(self, ino)
+    }
+
+    fn is_empty(&self, directory: &Arc<Inode>) -> Result<bool> {
+        edit::is_empty(self, directory)
+    }
+
+    fn root(&self) -> Ino {
+        crate::ROOT_INO
+    }
+
+    fn most_inodes(&self) -> u64 {
+        self.layout.max_nid().into()
+    }
+
+    fn moves(&self) -> &Mutex<()> {
+        &self.moves
+    }
+
+    fn replace(
+        &self,
+        from: &Side<'_, Self>,
+        inode: &Arc<Inode>,
+        to: &Side<'_, Self>,
+        target: Option<&Arc<Inode>>,
+    ) -> Result<()> {
+        self.change(edit::BLOCKS, |op| rename::replace(op, from, inode, to, target))
+    }
+
+    fn exchange(
+        &self,
+        from: &Side<'_, Self>,
+        inode: &Arc<Inode>,
+        to: &Side<'_, Self>,
+        other: &Arc<Inode>,
+    ) -> Result<()> {
+        self.change(0, |op| rename::exchange(op, from, inode, to, other))
+    }
+}
