@@ -166,6 +166,19 @@ impl FileSystem for Ext4 {
         self.done(data::read(&self.volume, &inode, offset, buf, flags))
     }
 
+    fn read_shared(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: usize,
+        flags: IoFlags,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<bool> {
+        let _open = self.enter();
+        let inode = self.inode(ino)?;
+        self.done(data::read_shared(&self.volume, &inode, offset, len, flags, take))
+    }
+
     fn write(&self, ino: Ino, offset: u64, bytes: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
         let inode = self.inode(ino)?;

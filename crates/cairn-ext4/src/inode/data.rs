@@ -42,6 +42,31 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
     Ok(done)
 }
 
+/// As [`read`], but lends what is cached to `take`. False if that cannot be had: inline, or direct.
+pub fn read_shared(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    len: usize,
+    flags: IoFlags,
+    take: &mut dyn FnMut(&[&[u8]]),
+) -> Result<bool> {
+    inode.kind.check_regular()?;
+    let pieces = {
+        let _data = inode.data.read();
+        if inode.is_inline() || flags.contains(IoFlags::DIRECT) {
+            return Ok(false);
+        }
+        inode.cache.read_shared(&InodeMapper::new(volume, inode), inode.size(), offset, len)?
+    };
+    if !pieces.is_empty() {
+        super::attributes::touch_access(volume, inode);
+    }
+    let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
+    take(&pieces);
+    Ok(true)
+}
+
 /// Writes `data`; a shorter count means that space ran out after some of it.
 pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
     inode.kind.check_regular()?;
@@ -104,7 +129,8 @@ pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_si
         return;
     }
     let mut state = inode.state.write();
-    let on_disk = state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
+    let on_disk =
+        state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
     if on_disk && state.pending_tail.is_none() && state.record.size.div_ceil(block_size) == block.get() + 1 {
         state.pending_tail = Some(block);
     }
