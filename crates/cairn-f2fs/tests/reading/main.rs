@@ -1,9 +1,8 @@
-//! Reading volumes that f2fs-tools made: whole trees, every feature, damage.
+//! Reading volumes that f2fs-tools made: whole trees, every feature.
 
 mod chain;
 mod compressed;
 mod features;
-mod hostile;
 mod replay;
 mod support;
 mod trees;
