@@ -4,10 +4,13 @@ use cairn_base::Pba;
 use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Bytes, Durability, IoBuf, Request};
 
 use crate::error::Result;
+use crate::format::BlockAddr;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 
 /// Longest single transfer, in blocks.
 const MAX_RUN: u64 = 512;
+/// Blocks that are read for nothing so that two runs are one transfer.
+const GAP: u32 = 4;
 
 /// Reads `count` blocks that follow each other. `count` is bounded by the caller.
 ///
@@ -15,6 +18,75 @@ const MAX_RUN: u64 = 512;
 /// The device's.
 pub fn read(device: &dyn BlockDevice, start: Pba, count: usize) -> Result<IoBuf> {
     Ok(device.read_at(start.get().saturating_mul(BLOCK_BYTES), count * BLOCK_SIZE)?)
+}
+
+/// Blocks that were read together: see [`read_many`].
+#[derive(Debug)]
+pub struct Blocks {
+    /// First block and contents of each run, in order.
+    runs: Vec<(BlockAddr, Bytes)>,
+    addrs: Vec<BlockAddr>,
+}
+
+/// Reads blocks (in rising order of their addresses) in one batch; neighbours, and those with but a few blocks between them,
+/// in one transfer. How many there are is bounded by the caller.
+///
+/// # Errors
+/// The device's.
+pub fn read_many(device: &dyn BlockDevice, addrs: &[BlockAddr]) -> Result<Blocks> {
+    debug_assert!(addrs.is_sorted());
+    let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
+    for addr in addrs {
+        match runs.last_mut() {
+            Some((start, len)) if addr.get() - start.get() < (*len + GAP).min(MAX_RUN as u32) => {
+                *len = addr.get() - start.get() + 1;
+            }
+            _ => runs.push((*addr, 1)),
+        }
+    }
+    let request = |(start, len): &(BlockAddr, u32)| Request::Read {
+        offset: start.bytes(),
+        buf: IoBuf::zeroed(*len as usize * BLOCK_SIZE),
+    };
+    let batch = Batch { requests: runs.iter().map(request).collect(), durability: Durability::default() };
+    let bufs = device.submit(batch).wait()?;
+    let runs = runs.into_iter().zip(bufs).map(|((start, _), buf)| (start, buf.into_bytes())).collect();
+    Ok(Blocks { runs, addrs: addrs.to_vec() })
+}
+
+impl Blocks {
+    /// The contents of all blocks, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.addrs.iter().map(|addr| {
+            let (bytes, from) = self.find(*addr);
+            &bytes[from..from + BLOCK_SIZE]
+        })
+    }
+
+    /// The contents of some of them, one after the other: neighbours in one piece.
+    ///
+    /// # Panics
+    /// One of them was not read.
+    #[must_use]
+    pub fn pieces(&self, addrs: impl Iterator<Item = BlockAddr>) -> Vec<Bytes> {
+        let mut pieces = Vec::new();
+        let mut addrs = addrs.peekable();
+        while let Some(first) = addrs.next() {
+            let (bytes, from) = self.find(first);
+            let (mut end, mut last) = (from + BLOCK_SIZE, first.get());
+            while end < bytes.len() && addrs.next_if(|next| next.get() == last + 1).is_some() {
+                (end, last) = (end + BLOCK_SIZE, last + 1);
+            }
+            pieces.push(bytes.slice(from..end));
+        }
+        pieces
+    }
+
+    fn find(&self, addr: BlockAddr) -> (&Bytes, usize) {
+        let index = self.runs.partition_point(|(start, _)| *start <= addr);
+        let (start, bytes) = &self.runs[index.checked_sub(1).expect("a block that was read")];
+        (bytes, (addr.get() - start.get()) as usize * BLOCK_SIZE)
+    }
 }
 
 /// Blocks to be written together; neighbours become one request.
@@ -102,6 +174,20 @@ mod tests {
     use cairn_block::memory::MemoryDevice;
 
     use super::*;
+
+    #[test]
+    fn scattered_blocks_are_read_together() {
+        let device = MemoryDevice::new(64 * BLOCK_BYTES);
+        let image: Vec<u8> = (0..64_u8).flat_map(|block| [block; BLOCK_SIZE]).collect();
+        device.write_at(0, image).unwrap();
+        let addrs = [3_u32, 4, 5, 9, 30, 31, 63].map(BlockAddr);
+        let blocks = read_many(&device, &addrs).unwrap();
+        assert_eq!(blocks.runs.len(), 3);
+        assert_eq!(blocks.iter().map(|block| block[4095]).collect::<Vec<_>>(), [3, 4, 5, 9, 30, 31, 63]);
+        let pieces = blocks.pieces([31_u32, 3, 4, 5, 9, 63].map(BlockAddr).into_iter());
+        let found: Vec<_> = pieces.iter().map(|piece| (piece.len() / BLOCK_SIZE, piece[0])).collect();
+        assert_eq!(found, [(1, 31), (3, 3), (1, 9), (1, 63)]);
+    }
 
     #[test]
     fn neighbours_become_one_request() {

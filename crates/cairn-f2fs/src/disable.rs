@@ -55,7 +55,7 @@ impl Volume {
         let cap = cap.blocks(store.space.user_blocks());
         let mut unusable = unusable_at_first(store);
         while unusable > cap {
-            self.clean(store.segments.free_sections() + 1)?;
+            self.clean_one()?;
             let left = unusable_at_first(store);
             if left >= unusable {
                 return Err(Error::Option(format!(

@@ -6,15 +6,16 @@
 //! File data moves outside of the gate proper: whoever writes data and points to it holds [`Gate::data`], and closing the
 //! gate waits for that, too, so a checkpoint never names a block whose data is on its way. Whoever reads blocks by an
 //! address that it looked up holds [`Gate::reading`]; only cleaning, which moves blocks, waits for readers
-//! ([`Gate::close_to_move`]).
+//! ([`Gate::wait_for_readers`]).
 //!
-//! A checkpoint is under way ([`Gate::is_flying`]) from its cut until it is on the medium; the gate is open meanwhile. Blocks
-//! do not move with the gate closed while one is.
+//! A checkpoint is under way ([`Gate::is_flying`]) from its cut until it is on the medium; the gate is open meanwhile. Until
+//! then blocks that it gave places to may not be there: cleaning waits for that ([`Gate::close_at_rest`]).
 //!
-//! Locking: readers, then data, then rank GATE, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
+//! Locking: data, then rank GATE, then readers, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
 //! checkpoint inside the gate, and nobody enters it twice.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::ranked_lock::{Condvar, Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use cairn_base::stats::Counter;
@@ -22,7 +23,7 @@ use cairn_base::stats::Counter;
 use crate::error::{Error, Result};
 
 /// Held by readers of file data.
-const READING: Rank = Rank(240);
+const READING: Rank = Rank(310);
 /// Held while file data is written.
 const DATA: Rank = Rank(245);
 
@@ -37,6 +38,7 @@ pub struct Gate {
     landed: Condvar,
     entered: Counter,
     closed: Counter,
+    moves: AtomicU64,
 }
 
 /// An operation under way. The checkpoint waits until it is dropped.
@@ -51,8 +53,6 @@ pub struct Cut<'g> {
     lock: RwLockWriteGuard<'g, ()>,
     #[expect(dead_code, reason = "held, not read")]
     data: RwLockWriteGuard<'g, ()>,
-    #[expect(dead_code, reason = "held, not read")]
-    reading: Option<RwLockWriteGuard<'g, ()>>,
 }
 
 /// Data of files is written, or read; see [`Gate::data`] and [`Gate::reading`].
@@ -78,6 +78,7 @@ impl Gate {
             landed: Condvar::new(),
             entered: Counter::new(),
             closed: Counter::new(),
+            moves: AtomicU64::new(0),
         }
     }
 
@@ -110,13 +111,16 @@ impl Gate {
 
     /// Waits for all operations and writes of data to end and lets none begin.
     pub fn close(&self) -> Cut<'_> {
-        self.close_with(None)
+        let data = self.data.write();
+        let lock = self.lock.write();
+        self.closed.add(1);
+        Cut { lock, data }
     }
 
-    /// As [`Gate::close`], and nobody reads file data either, nor is a checkpoint under way.
-    pub fn close_to_move(&self) -> Cut<'_> {
+    /// As [`Gate::close`], and no checkpoint is under way either.
+    pub fn close_at_rest(&self) -> Cut<'_> {
         self.wait_for_landing();
-        let cut = self.close_with(Some(self.reading.write()));
+        let cut = self.close();
         // One that was cut just before; no other can be.
         self.wait_for_landing();
         cut
@@ -146,11 +150,18 @@ impl Gate {
         }
     }
 
-    fn close_with<'g>(&'g self, reading: Option<RwLockWriteGuard<'g, ()>>) -> Cut<'g> {
-        let data = self.data.write();
-        let lock = self.lock.write();
-        self.closed.add(1);
-        Cut { lock, data, reading }
+    /// Changes when blocks of files have moved without the doing of their inode: after their pointers have changed, and
+    /// before their old places can be used again ([`Gate::wait_for_readers`]). Whoever remembers addresses compares.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::SeqCst)
+    }
+
+    /// Waits for all who read now. Whoever begins later looks addresses up later, too, and trusts none that it knew before.
+    /// May be called inside the gate.
+    pub fn wait_for_readers(&self) {
+        self.moves.fetch_add(1, Ordering::SeqCst);
+        drop(self.reading.write());
     }
 
     /// Lets no more changes through, for good. The first reason is kept.

@@ -8,7 +8,6 @@
 
 pub mod blocks;
 pub mod checkpoint;
-pub mod cleaning;
 pub mod compress;
 pub mod corrupt;
 pub mod dir;
@@ -20,6 +19,7 @@ pub mod flush;
 pub mod format;
 pub mod fsync;
 pub mod gate;
+pub mod gc;
 pub mod info;
 pub mod inode;
 pub mod mkfs;

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use crate::checkpoint::Reason;
 use crate::error::{Error, Result};
+use crate::format::units::BLOCK_BYTES;
 use crate::gate::Entered;
-use crate::space::{Pending, Promise, Room};
+use crate::segment::Mode;
+use crate::space::{Pending, Promise};
 use crate::store::Store;
 use crate::volume::Volume;
 
@@ -116,23 +118,27 @@ impl Volume {
                 store.checkpoints.write(Reason::Memory)?;
                 continue;
             }
-            // "Tight" leaves the reserved sections alone: less than one section is pending.
-            if store.space.room(store.segments.free_sections(), pending) != Room::Short {
-                return Ok(());
-            }
             if store.checkpoints.is_disabled() {
                 // Nothing that is cleaned could be used before checkpoints are enabled again.
-                return Err(Error::NO_SPACE);
+                let needed = store.space.required(Pending { data: 0, ..pending }).lower + store.space.reserved_sections();
+                return if store.segments.free_sections() > needed { Ok(()) } else { Err(Error::NO_SPACE) };
             }
-            let before = store.segments.free_sections();
-            self.clean(store.space.reserved_sections())?;
-            if store.segments.free_sections() <= before {
-                // Nothing to gain. What is dirty can at least no longer need more.
-                store.checkpoints.write(Reason::Cleaning)?;
+            if self.situation()?.enough(0) {
                 return Ok(());
             }
+            self.collect()?;
+            let now = self.situation()?;
+            // What was cleaned counts before a checkpoint makes it free, as long as that checkpoint has room itself.
+            if now.free > now.upper + 1 {
+                return Ok(());
+            }
+            if now.prefree == 0 {
+                break;
+            }
+            store.checkpoints.write(Reason::Cleaning)?;
         }
-        Ok(())
+        // Nothing to gain. What is dirty can at least no longer need more.
+        store.checkpoints.write(Reason::Cleaning).map(drop)
     }
 
     /// What will take new places at the next checkpoint.
@@ -140,7 +146,10 @@ impl Volume {
     pub fn pending(&self) -> Pending {
         let nodes = self.store.as_ref().map_or(0, |store| store.nodes.dirty_count() as u64);
         let dentries = self.dirty_entries.load(std::sync::atomic::Ordering::Relaxed);
-        Pending { nodes, dentries, inodes: self.dirty.len() as u64, data: 0 }
+        let lfs = self.store.as_ref().is_some_and(|store| store.segments.mode() == Mode::Lfs);
+        // Where data never goes back in place each dirty page will need a block.
+        let data = if lfs { self.pages.dirty_bytes() / BLOCK_BYTES } else { 0 };
+        Pending { nodes, dentries, inodes: self.dirty.len() as u64, data }
     }
 
     /// The write core.

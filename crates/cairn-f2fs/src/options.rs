@@ -7,6 +7,7 @@ use cairn_cache::options::{parse_cache, parse_max_folio};
 
 use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
+use crate::gc::GcVictim;
 use crate::segment::Mode;
 
 /// How a volume is opened.
@@ -24,6 +25,8 @@ pub struct MountOptions {
     pub max_folio: usize,
     /// How logs find room (`mode=adaptive`, `mode=lfs`).
     pub mode: Mode,
+    /// Which sections are cleaned first (`gc_victim=data_first|greedy`).
+    pub gc_victim: GcVictim,
     /// Tell the device about freed blocks (`discard`, `nodiscard`).
     pub discard: bool,
     /// Seconds between checkpoints of a volume that changes (`checkpoint_interval=SECONDS`).
@@ -43,6 +46,7 @@ impl Default for MountOptions {
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
             mode: Mode::Adaptive,
+            gc_victim: GcVictim::default(),
             discard: true,
             checkpoint_interval: 60,
             checkpoint_merge: true,
@@ -96,6 +100,7 @@ impl MountOptions {
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
             .with("max_folio", self.max_folio)
             .with("mode", if self.mode == Mode::Lfs { "lfs" } else { "adaptive" })
+            .with("gc_victim", self.gc_victim.name())
             .with("discard", self.discard)
             .with("checkpoint_interval", self.checkpoint_interval)
             .with("checkpoint_merge", self.checkpoint_merge)
@@ -118,6 +123,7 @@ impl MountOptions {
             ("mode", Some("adaptive")) => self.mode = Mode::Adaptive,
             ("mode", Some("lfs")) => self.mode = Mode::Lfs,
             ("mode", Some(_)) => return Err(Error::Option(format!("`{word}`: the modes are adaptive and lfs"))),
+            ("gc_victim", Some(value)) => self.gc_victim = GcVictim::parse(word, value)?,
             ("discard", None) => self.discard = true,
             ("nodiscard", None) => self.discard = false,
             ("checkpoint_interval", Some(seconds)) => self.checkpoint_interval = seconds_of_option(word, seconds)?,
@@ -133,7 +139,7 @@ impl MountOptions {
             _ => {
                 return Err(Error::Option(format!(
                     "unknown option `{word}`; f2fs takes ro, rw, norecovery, cache=SIZE, buffered_iomap, \
-                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, discard, nodiscard, \
+                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy, discard, nodiscard, \
                      checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \
                      checkpoint=disable[:BLOCKS|:N%], checkpoint=enable"
                 )));

@@ -74,14 +74,15 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         checkpoint_interval: new.checkpoint_interval,
         checkpoint_merge: new.checkpoint_merge,
         checkpoint_disabled: new.checkpoint_disabled,
+        gc_victim: new.gc_victim,
         ..old.clone()
     };
     if kept == *new {
         return Ok(());
     }
     refused(
-        "of an F2FS volume only ro, rw, cache, buffered_iomap, max_folio, checkpoint_interval, checkpoint_merge and \
-         checkpoint can be changed",
+        "of an F2FS volume only ro, rw, cache, buffered_iomap, max_folio, checkpoint_interval, checkpoint_merge, \
+         checkpoint and gc_victim can be changed",
     )
 }
 

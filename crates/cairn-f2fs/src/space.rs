@@ -37,15 +37,13 @@ pub struct Pending {
     pub data: u64,
 }
 
-/// What the free sections allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Go on.
-    Enough,
-    /// Enough only if the current segments can still take what is pending.
-    Tight,
-    /// Clean first.
-    Short,
+/// Sections that what is pending will take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Required {
+    /// Sections that it fills.
+    pub lower: u32,
+    /// With those that it only begins.
+    pub upper: u32,
 }
 
 #[derive(Default)]
@@ -201,22 +199,18 @@ impl Space {
         self.overprovision_segments
     }
 
-    /// May an operation begin while so much is pending and so many sections are free? `Short`: clean first. `Tight`: clean
-    /// first unless the current segments take the remainders.
+    /// Sections that what is pending will take. Entries count twice: they are written, and so are their directories' nodes.
+    /// Dirty data counts up to half of what the volume has beyond its reserve: more could never be kept free for it.
     #[must_use]
-    pub fn room(&self, free_sections: u32, pending: Pending) -> Room {
+    pub fn required(&self, pending: Pending) -> Required {
         let section = u64::from(self.segs_per_sec) * u64::from(crate::format::units::BLOCKS_PER_SEGMENT);
-        let amounts = [pending.nodes + pending.inodes + pending.dentries, pending.dentries, pending.data];
+        let spare = (self.overprovision_segments / self.segs_per_sec).saturating_sub(self.reserved_sections()) / 2;
+        let data = pending.data.min(u64::from(spare) * section);
+        let amounts = [pending.nodes + pending.inodes + pending.dentries, pending.dentries, data];
         let lower: u64 = amounts.iter().map(|blocks| blocks / section).sum();
-        let upper = lower + amounts.iter().map(|blocks| u64::from(blocks % section > 0)).sum::<u64>();
-        let (free, reserved) = (u64::from(free_sections), u64::from(self.reserved_sections()));
-        if free <= lower + reserved {
-            Room::Short
-        } else if free <= upper + reserved {
-            Room::Tight
-        } else {
-            Room::Enough
-        }
+        let begun = amounts.iter().filter(|blocks| **blocks % section > 0).count() as u64;
+        let sections = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        Required { lower: sections(lower), upper: sections(lower + begun) }
     }
 
     /// The number of free sections at and below which holes of segments in use are filled instead of taking more of the
@@ -296,7 +290,7 @@ mod tests {
         let layout = layout();
         let mut cp = checkpoint(&layout);
         (cp.user_block_count, cp.valid_block_count, cp.valid_node_count, cp.valid_inode_count) = (1000, valid, 2, 1);
-        cp.rsvd_segment_count = 4;
+        (cp.rsvd_segment_count, cp.overprov_segment_count) = (4, 12);
         Space::new(&cp, &layout)
     }
 
@@ -328,13 +322,20 @@ mod tests {
     }
 
     #[test]
-    fn room_follows_what_is_pending() {
+    fn what_is_pending_takes_sections() {
         let space = space(2);
         let pending = Pending { nodes: 512, ..Pending::default() };
-        assert_eq!(space.room(6, pending), Room::Enough);
-        assert_eq!(space.room(5, pending), Room::Short);
-        assert_eq!(space.room(5, Pending { nodes: 511, ..pending }), Room::Tight);
-        assert_eq!(space.room(4, Pending::default()), Room::Short);
+        let required = |pending| {
+            let Required { lower, upper } = space.required(pending);
+            (lower, upper)
+        };
+        assert_eq!(required(pending), (1, 1));
+        assert_eq!(required(Pending { nodes: 511, ..pending }), (0, 1));
+        assert_eq!(required(Pending { nodes: 500, inodes: 100, dentries: 3, ..pending }), (1, 3));
+        assert_eq!(required(Pending::default()), (0, 0));
+        // Eight sections are spare beyond the reserve of four: half of them is for data.
+        assert_eq!(required(Pending { data: 513, ..Pending::default() }), (1, 2));
+        assert_eq!(required(Pending { data: 1 << 30, ..Pending::default() }), (4, 4));
         assert_eq!(space.reuse_below(Pending { nodes: 1, dentries: 1, ..Pending::default() }), 11);
     }
 

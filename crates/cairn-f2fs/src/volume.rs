@@ -16,7 +16,6 @@ use cairn_vfs::VolumeStats;
 use cairn_vfs::inode_table::InodeTable;
 
 use crate::checkpoint::Loaded;
-use crate::cleaning::Cleaner;
 use crate::compress::ClusterCache;
 use crate::dirty::DirtyInodes;
 use crate::error::{Error, Result};
@@ -24,6 +23,7 @@ use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::format::units::{BLOCK_SIZE, NAME_MAX, Nid};
 use crate::fsync::Fsyncs;
+use crate::gc::Collector;
 use crate::inode::Inode;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
@@ -81,7 +81,7 @@ pub struct Volume {
     /// Roll-forward is under way: no checkpoint may be written.
     pub(crate) recovering: AtomicBool,
     /// Makes sections free.
-    pub cleaner: Cleaner,
+    pub gc: Collector,
     /// What fsyncs share.
     pub fsyncs: Fsyncs,
 }
@@ -127,7 +127,7 @@ impl Volume {
             read_only: Mutex::new(Rank::LEAF, read_only),
             closed: AtomicBool::new(false),
             recovering: AtomicBool::new(false),
-            cleaner: Cleaner::default(),
+            gc: Collector::default(),
             fsyncs: Fsyncs::default(),
         }
     }
@@ -223,7 +223,7 @@ impl Volume {
                 .with("store", store.report())
                 .with("checkpoint", self.disabled_report())
                 .with("fsync", self.fsyncs.stats.report())
-                .with("cleaning", self.cleaner.stats.report()),
+                .with("gc", self.gc.stats.report(store)),
             None => report,
         }
     }

@@ -39,6 +39,7 @@ pub fn read(volume: &Volume, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], fl
         return Ok(copy_from(&contents, offset, buf));
     }
     if inode.record().cluster_blocks().is_some() {
+        let _reading = volume.store.as_ref().map(|store| store.gate.reading());
         return compress::read(volume, inode, size, offset, buf);
     }
     if flags.contains(IoFlags::DIRECT) {

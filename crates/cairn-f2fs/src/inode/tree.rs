@@ -64,7 +64,14 @@ impl Pointer {
 
     /// Makes it say something else. Counters are the caller's business.
     pub fn set(&self, addr: BlockAddr) {
-        self.node.modify()[self.at..self.at + 4].copy_from_slice(&addr.get().to_le_bytes());
+        self.replace(addr);
+    }
+
+    /// Makes it say something else, and returns what it said until then: cleaning may have changed it a moment ago.
+    fn replace(&self, addr: BlockAddr) -> BlockAddr {
+        let mut image = self.node.modify();
+        let word = image[self.at..self.at + 4].first_chunk_mut::<4>().expect("a pointer within its node");
+        BlockAddr(u32::from_le_bytes(std::mem::replace(word, addr.get().to_le_bytes())))
     }
 
     /// What it and the next pointers of its node say, `count` in all at most.
@@ -94,9 +101,10 @@ impl Pointer {
 
     /// Makes it and the next `count` pointers holes. Returns what they said.
     fn clear_run(&self, count: u32) -> Vec<BlockAddr> {
-        let old = self.get_run(count);
-        self.node.modify()[self.at..self.at + 4 * old.len()].fill(0);
-        old
+        let len = 4 * count.min(self.rest) as usize;
+        let mut image = self.node.modify();
+        let (words, _) = image[self.at..self.at + len].as_chunks_mut::<4>();
+        words.iter_mut().map(|word| BlockAddr(u32::from_le_bytes(std::mem::take(word)))).collect()
     }
 
     /// Turns the holes among it and the next `count` pointers into blocks without an address. Returns how many those were.
@@ -134,8 +142,7 @@ impl Pointer {
     /// # Errors
     /// The old block was not in use: the volume is damaged.
     pub fn moved(&self, store: &Store, addr: BlockAddr) -> Result<()> {
-        let old = self.get();
-        self.set(addr);
+        let old = self.replace(addr);
         if old.is_address() {
             store.segments.invalidate(old)?;
         }
@@ -147,11 +154,11 @@ impl Pointer {
     /// # Errors
     /// It was not in use: the volume is damaged.
     pub fn free(&self, op: &Op<'_>, inode: &Arc<Inode>) -> Result<bool> {
-        let old = self.get();
-        if old == BlockAddr::NULL {
+        // Cleaning may give it another address meanwhile, but none to a hole.
+        if self.get() == BlockAddr::NULL {
             return Ok(false);
         }
-        self.set(BlockAddr::NULL);
+        let old = self.replace(BlockAddr::NULL);
         if old.is_address() {
             op.store.segments.invalidate(old)?;
         }

@@ -86,15 +86,21 @@ impl<'a> Writer<'a> {
         let old = pointer.get_run(most);
         let reserved = old.iter().take_while(|addr| **addr != BlockAddr::NULL && **addr != BlockAddr::COMPRESS).count();
         let first = old.first().filter(|_| reserved > 0).ok_or_else(|| self.lost(run, 0))?;
-        if first.is_address() && self.in_place(store) {
+        let mut may = self.in_place(store);
+        if first.is_address() && may {
             let follows = |index: u32, addr: &BlockAddr| first.get().checked_add(index) == Some(addr.get());
             let len = (0..).zip(&old).take_while(|(index, addr)| follows(*index, addr)).count() as u64;
-            sync::note_data(self.inode);
-            let run = Run { start: run.start, len };
-            return Ok(Placement { run, start: first.pba(), ticket: Box::new(InPlace) });
+            if !store.segments.is_cleaning(first.pba(), len) {
+                sync::note_data(self.inode);
+                store.segments.stats.in_place.add(len);
+                let run = Run { start: run.start, len };
+                return Ok(Placement { run, start: first.pba(), ticket: Box::new(InPlace) });
+            }
+            // It is being copied elsewhere.
+            may = false;
         }
         drop_hint(self.volume, self.inode);
-        let in_place = |addr: &BlockAddr| addr.is_address() && self.in_place(store);
+        let in_place = |addr: &BlockAddr| addr.is_address() && may;
         let count = old[..reserved].iter().take_while(|addr| !in_place(addr)).count();
         let owners: Vec<segment::Owner> = (0..count as u32).map(|index| pointer.after(index).owner()).collect();
         let placed = store.segments.place(self.log(), &owners)?;
@@ -233,8 +239,8 @@ impl WriteTicket for Moved {
     fn complete(mut self: Box<Self>, _file_end: u64) -> Result<(), MapError> {
         self.done = true;
         let old = self.pointer.set_run(self.start, self.count);
-        let mut freed = old.into_iter().filter(|addr| addr.is_address());
-        freed.try_for_each(|addr| self.store.segments.invalidate(addr)).map_err(Error::from)?;
+        let mut freed: Vec<BlockAddr> = old.into_iter().filter(|addr| addr.is_address()).collect();
+        self.store.segments.invalidate_all(&mut freed).map_err(Error::from)?;
         Ok(())
     }
 }

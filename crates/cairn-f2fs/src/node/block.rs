@@ -153,6 +153,31 @@ impl Node {
         NodeGuard { image }
     }
 
+    /// Makes the word at a byte of the node, a data pointer, say `new` if it says `old` now. False if it does not, or if
+    /// the node was removed. The caller is inside the gate.
+    #[must_use]
+    pub fn replace(self: &Arc<Self>, at: usize, old: BlockAddr, new: BlockAddr) -> bool {
+        let mut image = self.image.write();
+        let word = image.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
+        if self.is_retired() || word != Some(&old.get().to_le_bytes()) {
+            return false;
+        }
+        self.mark_dirty();
+        Arc::make_mut(&mut *image)[at..at + 4].copy_from_slice(&new.get().to_le_bytes());
+        true
+    }
+
+    /// Makes the node dirty as it is, so that it gets a new place. False if it was dirty already, or was removed. The
+    /// caller is inside the gate.
+    pub fn redirty(self: &Arc<Self>) -> bool {
+        let _image = self.image.write();
+        let clean = !self.is_retired() && !self.is_dirty();
+        if clean {
+            self.mark_dirty();
+        }
+        clean
+    }
+
     /// Dirty from now on; the image is locked by the caller.
     pub(super) fn mark_dirty(self: &Arc<Self>) {
         if !self.dirty.swap(true, Relaxed) {

@@ -178,9 +178,23 @@ impl Nodes {
         if entry.is_free() {
             return Err(Corrupt::Nat { nid, what: "a pointer names a node that does not exist", value: 0 }.into());
         }
-        let bytes = blocks::read(&*self.device, entry.block_addr.pba(), 1)?;
+        let mut entry = entry;
+        let bytes = loop {
+            let bytes = blocks::read(&*self.device, entry.block_addr.pba(), 1)?;
+            // It may have been written elsewhere meanwhile, and its block have been given to somebody else.
+            let now = self.nat.lookup(nid)?;
+            if now == entry || now.is_free() {
+                break bytes;
+            }
+            entry = now;
+        };
+        self.decode(nid, entry, &bytes)
+    }
+
+    /// The node whose block was read from where its NAT entry says.
+    fn decode(&self, nid: Nid, entry: NatEntry, bytes: &[u8]) -> Result<Arc<Node>> {
         self.stats.read.add(1);
-        let footer = NodeFooter::read(&bytes);
+        let footer = NodeFooter::read(bytes);
         footer.check(nid, entry.ino, entry.block_addr)?;
         let bad = |what| Corrupt::Node { nid, addr: entry.block_addr, what, value: footer.offset.into() };
         let kind = NodeKind::at(footer.offset).ok_or_else(|| bad("the footer's offset is beyond the tree"))?;
@@ -188,9 +202,44 @@ impl Nodes {
             return Err(bad("offset 0 belongs to inodes alone").into());
         }
         if kind == NodeKind::Inode {
-            inode::verify(&bytes, nid, &self.layout)?;
+            inode::verify(bytes, nid, &self.layout)?;
         }
-        Ok(self.adopt(Arc::from(&*bytes), footer, kind, entry))
+        Ok(self.adopt(Arc::from(bytes), footer, kind, entry))
+    }
+
+    /// Brings those of these nodes into memory that exist and are not there, in one batch. Sorts `nids`. How many there
+    /// are is bounded by the caller; how long they stay is the cache's business.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`], but for nids without a node.
+    pub fn load_many(&self, nids: &mut Vec<Nid>) -> Result<()> {
+        nids.dedup();
+        nids.retain(|nid| self.index.peek(*nid).is_none());
+        if nids.is_empty() {
+            return Ok(());
+        }
+        nids.sort_unstable();
+        nids.dedup();
+        let mut wanted = Vec::with_capacity(nids.len());
+        for nid in nids.iter() {
+            let entry = self.nat.lookup(*nid)?;
+            if !entry.is_free() {
+                wanted.push((entry.block_addr, *nid, entry));
+            }
+        }
+        wanted.sort_unstable_by_key(|(addr, ..)| *addr);
+        let addrs: Vec<BlockAddr> = wanted.iter().map(|(addr, ..)| *addr).collect();
+        let blocks = blocks::read_many(&*self.device, &addrs)?;
+        for ((_, nid, entry), block) in wanted.into_iter().zip(blocks.iter()) {
+            self.index.get_or_load(nid, || {
+                let same = self.nat.lookup(nid)? == entry;
+                if same { self.decode(nid, entry, block) } else { self.load(nid) }
+            })?;
+        }
+        if self.budget.over() > 0 {
+            self.budget.make_room(0);
+        }
+        Ok(())
     }
 
     fn adopt(&self, image: Image, footer: NodeFooter, kind: NodeKind, entry: NatEntry) -> Arc<Node> {

@@ -16,7 +16,6 @@ use cairn_vfs::FileKind;
 
 use super::chain::{ChainNode, Recovered};
 use crate::checkpoint::Reason;
-use crate::cleaning;
 use crate::corrupt::Corrupt;
 use crate::dir::{edit, lookup};
 use crate::error::{Error, Result};
@@ -25,6 +24,7 @@ use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
 use crate::format::path::NodeKind;
 use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, Log, Nid};
+use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
 use crate::inode::writer::drop_hint;
 use crate::inode::{Inode, delete, truncate};
@@ -214,7 +214,7 @@ impl Replay<'_> {
             return Ok(());
         }
         let owner = self.store.segments.owner_of(addr)?;
-        let Some(live) = cleaning::find(self.store, addr, owner)? else {
+        let Some(live) = relocate::find(self.store, addr, owner)? else {
             let what = "roll-forward finds a block in use that nobody points to";
             return Err(Corrupt::Nat { nid: owner.nid, what, value: addr.get().into() }.into());
         };

@@ -64,6 +64,7 @@ impl Segments {
             journal: journalled,
             bitmap: checkpoint.sit_bitmap.clone(),
             reuse_below: 2 * (checkpoint.rsvd_segment_count / layout.segs_per_sec),
+            cleaning: Vec::new(),
             victim_cursor: current,
             kbytes_written: summaries.kbytes_written,
             moved: false,

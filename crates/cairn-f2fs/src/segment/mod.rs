@@ -39,7 +39,7 @@ use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
 pub use flush::{SitPlan, Summaries};
 pub use load::{SegmentSources, load};
 pub use place::Placed;
-pub use sections::{SectionInfo, SegmentInfo};
+pub use sections::{Candidates, Remains, SectionInfo, SegmentInfo};
 pub use summaries::QueuedSummary;
 
 use log::LogState;
@@ -78,6 +78,8 @@ pub struct Segments {
 pub struct SegmentStats {
     /// Blocks placed in each log, by number.
     pub placed: [Counter; Log::COUNT],
+    /// Data blocks overwritten where they are.
+    pub in_place: Counter,
     /// Blocks invalidated.
     pub invalidated: Counter,
     /// Segments that were taken whole.
@@ -104,6 +106,8 @@ struct State {
     bitmap: Vec<u8>,
     /// Fill holes while no more sections are free.
     reuse_below: u32,
+    /// Sections that are being cleaned.
+    cleaning: Vec<u32>,
     /// Where the search for holes goes on, by log.
     victim_cursor: [SegNo; Log::COUNT],
     /// Kilobytes ever written, as the hot node summary keeps it.

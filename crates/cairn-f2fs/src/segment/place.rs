@@ -184,6 +184,10 @@ impl Segments {
 }
 
 impl State {
+    fn is_cleaning(&self, segno: SegNo) -> bool {
+        self.cleaning.contains(&self.table.section_of(segno))
+    }
+
     fn close(&mut self, log: LogState) {
         // An empty segment's summary says nothing.
         if self.table.valid(log.segno()) > 0 {
@@ -218,6 +222,7 @@ fn best_in(state: &State, log: Log, kind: Log) -> Option<SegNo> {
     let partial = state.table.partial(kind);
     let cursor = state.victim_cursor[log.index()];
     let round = partial.range(cursor..).chain(partial.range(..cursor)).take(VICTIM_SEARCH);
+    let round = round.filter(|segno| !state.is_cleaning(**segno));
     let best = round.map(|segno| (state.table.usable(*segno), *segno)).max_by_key(|(usable, _)| *usable)?;
     (best.0 > 0).then_some(best.1)
 }
@@ -228,4 +233,5 @@ fn is_candidate(state: &State, segno: SegNo, class: [Log; 3]) -> bool {
         && class.contains(&table.log(segno))
         && table.usable(segno) > 0
         && !state.closed.contains_key(&segno)
+        && !state.is_cleaning(segno)
 }

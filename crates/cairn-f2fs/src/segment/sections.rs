@@ -1,8 +1,18 @@
 //! What cleaning sees: segments and sections with their use and age.
+//!
+//! While a section is being cleaned no log fills its holes and no block of it is overwritten in place
+//! ([`Segments::begin_cleaning`]).
 
-use super::Segments;
+use cairn_base::Pba;
+
+use super::{Segments, State};
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::log::AllocType;
 use crate::format::sit::VALID_MAP_SIZE;
-use crate::format::{Layout, Log, SegNo};
+use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::format::{BlockAddr, Layout, Log, SegNo, bits};
+use crate::space::Pending;
 
 /// A segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +32,7 @@ pub struct SegmentInfo {
 }
 
 /// A section: the unit of cleaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectionInfo {
     /// Its number.
     pub section: u32,
@@ -30,12 +40,62 @@ pub struct SectionInfo {
     pub valid: u32,
     /// Valid node blocks.
     pub nodes: u32,
-    /// Mean of the segments' times.
+    /// Mean of the segments' times, in the volume's time (seconds).
     pub mtime: u64,
-    /// A log is in one of its segments.
-    pub current: bool,
-    /// All its segments are free.
-    pub free: bool,
+}
+
+impl SectionInfo {
+    /// Does it hold nodes? Where classes are mixed (`mode=adaptive`), the greater one counts.
+    #[must_use]
+    pub const fn is_node(&self) -> bool {
+        self.nodes * 2 > self.valid
+    }
+}
+
+/// A segment that is about to be cleaned.
+#[derive(Clone, Copy, Debug)]
+pub struct Remains {
+    /// Its number.
+    pub segno: SegNo,
+    /// It holds nodes.
+    pub is_node: bool,
+    /// Its valid blocks, bits from the most significant one.
+    pub valid: [u8; VALID_MAP_SIZE],
+}
+
+/// Sections with something to gain: with valid blocks but not full, without a log, not being cleaned already.
+#[derive(Clone)]
+pub struct Candidates<'a> {
+    state: &'a State,
+    current: [u32; Log::COUNT],
+    segs_per_sec: u32,
+    next: u32,
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = SectionInfo;
+
+    fn next(&mut self) -> Option<SectionInfo> {
+        let table = &self.state.table;
+        let whole = self.segs_per_sec * BLOCKS_PER_SEGMENT;
+        loop {
+            let counts = table.sections().get(self.next as usize)?;
+            let section = self.next;
+            self.next += 1;
+            let usable = counts.valid > 0 && counts.valid < whole;
+            if usable && !self.current.contains(&section) && !self.state.cleaning.contains(&section) {
+                return Some(info_of_section(self.state, section, self.segs_per_sec));
+            }
+        }
+    }
+}
+
+fn info_of_section(state: &State, section: u32, segs_per_sec: u32) -> SectionInfo {
+    let counts = state.table.section(section);
+    let first = section * segs_per_sec;
+    let times = (first..first + segs_per_sec).map(|segno| state.table.mtime(SegNo(segno)));
+    let mtime = times.fold(0_u64, u64::saturating_add) / u64::from(segs_per_sec);
+    SectionInfo { section, valid: counts.valid, nodes: counts.nodes, mtime }
 }
 
 impl Segments {
@@ -45,8 +105,15 @@ impl Segments {
     /// There is none of this number.
     #[must_use]
     pub fn segment(&self, segno: SegNo) -> SegmentInfo {
-        let state = self.state.lock();
-        info(&state.table, segno)
+        let table = &self.state.lock().table;
+        SegmentInfo {
+            segno,
+            valid: table.valid(segno),
+            log: table.log(segno),
+            mtime: table.mtime(segno),
+            current: table.is_current(segno),
+            free: table.free.is_free(segno),
+        }
     }
 
     /// The valid blocks of a segment, bits from the most significant one.
@@ -70,38 +137,112 @@ impl Segments {
     /// There is none of this number.
     #[must_use]
     pub fn section(&self, section: u32) -> SectionInfo {
-        let state = self.state.lock();
-        let mut sum = SectionInfo { section, valid: 0, nodes: 0, mtime: 0, current: false, free: true };
-        let mut times: u64 = 0;
-        for segno in Self::segments_of(&self.layout, section) {
-            let one = info(&state.table, segno);
-            sum.valid += u32::from(one.valid);
-            sum.nodes += if one.log.is_node() { u32::from(one.valid) } else { 0 };
-            sum.current |= one.current;
-            sum.free &= one.free;
-            times = times.saturating_add(one.mtime);
-        }
-        sum.mtime = times / u64::from(self.layout.segs_per_sec);
-        sum
+        info_of_section(&self.state.lock(), section, self.layout.segs_per_sec)
     }
 
-    /// Sections with valid blocks and without a log, from `from` on and round, at most `most`.
+    /// Sections that hold valid blocks: those of data, those of nodes.
     #[must_use]
-    pub fn used_sections(&self, from: u32, most: usize) -> Vec<SectionInfo> {
-        let sections = self.layout.sections;
-        let from = from % sections;
-        let round = (from..sections).chain(0..from);
-        round.map(|section| self.section(section)).filter(|info| info.valid > 0 && !info.current).take(most).collect()
+    pub fn sections_in_use(&self) -> (u32, u32) {
+        let state = self.state.lock();
+        let used = state.table.sections().iter().filter(|counts| counts.valid > 0);
+        used.fold((0, 0), |(data, nodes), counts| match counts.nodes * 2 > counts.valid {
+            true => (data, nodes + 1),
+            false => (data + 1, nodes),
+        })
     }
-}
 
-fn info(table: &super::Table, segno: SegNo) -> SegmentInfo {
-    SegmentInfo {
-        segno,
-        valid: table.valid(segno),
-        log: table.log(segno),
-        mtime: table.mtime(segno),
-        current: table.is_current(segno),
-        free: table.free.is_free(segno),
+    /// Chooses among the sections that could be cleaned. No lock may be taken by `choose`.
+    pub fn choose<R>(&self, choose: impl FnOnce(Candidates<'_>) -> R) -> R {
+        let state = self.state.lock();
+        let segs_per_sec = self.layout.segs_per_sec;
+        let current = Log::ALL.map(|log| state.logs[log.index()].segno().get() / segs_per_sec);
+        choose(Candidates { state: &state, current, segs_per_sec, next: 0 })
+    }
+
+    /// A section is being cleaned from now on: returns what is in it. Overwrites in place that are under way are the
+    /// caller's to wait for.
+    ///
+    /// # Panics
+    /// There is none of this number.
+    #[must_use]
+    pub fn begin_cleaning(&self, section: u32) -> Vec<Remains> {
+        let mut state = self.state.lock();
+        state.cleaning.push(section);
+        let remains = Self::segments_of(&self.layout, section).map(|segno| Remains {
+            segno,
+            is_node: state.table.log(segno).is_node(),
+            valid: state.table.valid_map(segno),
+        });
+        remains.filter(|remains| bits::count(&remains.valid) > 0).collect()
+    }
+
+    /// These sections are not being cleaned any more.
+    pub fn end_cleaning(&self, sections: &[u32]) {
+        self.state.lock().cleaning.retain(|section| !sections.contains(section));
+    }
+
+    /// Is one of these blocks in a section that is being cleaned?
+    #[must_use]
+    pub fn is_cleaning(&self, start: Pba, len: u64) -> bool {
+        let state = self.state.lock();
+        if state.cleaning.is_empty() {
+            return false;
+        }
+        let section = |block: u64| {
+            let addr = u32::try_from(block).map(BlockAddr).ok().and_then(|addr| self.layout.segment_of(addr));
+            addr.map(|(segno, _)| state.table.section_of(segno))
+        };
+        let last = start.get().saturating_add(len.saturating_sub(1));
+        let (Some(first), Some(last)) = (section(start.get()), section(last)) else { return false };
+        state.cleaning.iter().any(|section| (first..=last).contains(section))
+    }
+
+    /// Takes blocks back; sorts them on the way. See [`Segments::invalidate`].
+    ///
+    /// # Errors
+    /// An address is outside the main area, or a block is not in use. What precedes it has been taken back.
+    pub fn invalidate_all(&self, addrs: &mut [BlockAddr]) -> Result<(), Corrupt> {
+        addrs.sort_unstable();
+        let mut state = self.state.lock();
+        let mut run: Option<(SegNo, [u8; VALID_MAP_SIZE])> = None;
+        for addr in addrs.iter() {
+            let (segno, block) = self.locate(*addr)?;
+            if run.as_ref().is_none_or(|(current, _)| *current != segno) {
+                let before = run.replace((segno, [0; VALID_MAP_SIZE]));
+                before.map_or(Ok(()), |(segno, mask)| state.table.clear_all(segno, &mask))?;
+            }
+            let twice = run.as_mut().is_some_and(|(_, mask)| bits::set(mask, block.into()));
+            if twice {
+                return Err(Corrupt::Sit { segno, what: "a block is freed twice", value: block.into() });
+            }
+        }
+        run.map_or(Ok(()), |(segno, mask)| state.table.clear_all(segno, &mask))?;
+        self.stats.invalidated.add(addrs.len() as u64);
+        Ok(())
+    }
+
+    /// Can the logs take what is pending beyond whole sections without new ones?
+    #[must_use]
+    pub fn logs_suffice(&self, pending: Pending) -> bool {
+        let section = u64::from(self.layout.segs_per_sec * BLOCKS_PER_SEGMENT);
+        let state = self.state.lock();
+        let left = |log: Log| self.left_in_section(&state, log);
+        let nodes = (pending.nodes + pending.inodes + pending.dentries) % section;
+        let entries = pending.dentries % section;
+        let data = pending.data % section;
+        Log::NODE.into_iter().all(|log| nodes <= left(log)) && entries <= left(Log::HotData) && data <= left(Log::WarmData)
+    }
+
+    /// Blocks that a log can take before it needs another section.
+    fn left_in_section(&self, state: &State, log: Log) -> u64 {
+        let position = state.logs[log.index()].position;
+        let segment = u64::from(BLOCKS_PER_SEGMENT - u32::from(position.blkoff));
+        match position.alloc {
+            AllocType::Lfs => {
+                let index = position.segno.get() % self.layout.segs_per_sec;
+                segment + u64::from((self.layout.segs_per_sec - 1 - index) * BLOCKS_PER_SEGMENT)
+            }
+            AllocType::Ssr => segment.min(state.table.usable(position.segno).into()),
+        }
     }
 }

@@ -6,8 +6,9 @@
 //! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back.
 //! Full and empty segments have no bitmap of their own.
 //!
-//! Invariants: `valid` is the number of set bits; `freed` and the valid map are disjoint; a segment is free only if it has
-//! neither valid nor freed blocks and no log is in it; `empty` counts the segments without valid blocks.
+//! Invariants: `valid` is the number of set bits; a section's counts are the sums over its segments; `freed` and the valid map
+//! are disjoint; a segment is free only if it has neither valid nor freed blocks and no log is in it; `empty` counts the
+//! segments without valid blocks.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -26,6 +27,17 @@ struct Segment {
     map: Option<Box<Map>>,
     valid: u16,
     log: Log,
+    /// It is in one of the sets of segments with holes.
+    listed: bool,
+}
+
+/// What a section's segments come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Section {
+    /// Valid blocks.
+    pub(super) valid: u32,
+    /// Valid node blocks.
+    pub(super) nodes: u32,
 }
 
 impl Segment {
@@ -41,11 +53,24 @@ impl Segment {
         self.valid = bits::count(&map) as u16;
         self.map = (self.valid != 0 && self.valid != FULL).then(|| Box::new(map));
     }
+
+    /// Changes the bitmap; `change` returns by how many blocks the number of valid ones grows.
+    fn edit(&mut self, change: impl FnOnce(&mut Map) -> i32) {
+        let byte = if self.valid == FULL { 0xff } else { 0 };
+        let map = self.map.get_or_insert_with(|| Box::new([byte; VALID_MAP_SIZE]));
+        let valid = i32::from(self.valid) + change(map);
+        self.valid = u16::try_from(valid).expect("as many valid blocks as bits");
+        if self.valid == 0 || self.valid == FULL {
+            self.map = None;
+        }
+    }
 }
 
 /// See the module.
 pub(super) struct Table {
     segments: Vec<Segment>,
+    sections: Vec<Section>,
+    segs_per_sec: u32,
     /// Not valid any more, but not to be written before the next checkpoint.
     freed: HashMap<SegNo, Box<Map>>,
     /// Without valid blocks, and no log is in them any more: free after the next checkpoint.
@@ -74,6 +99,8 @@ impl Table {
         assert_eq!(entries.len(), layout.main_segments as usize, "an entry a segment");
         let mut table = Self {
             segments: Vec::with_capacity(entries.len()),
+            sections: vec![Section::default(); (layout.main_segments / layout.segs_per_sec) as usize],
+            segs_per_sec: layout.segs_per_sec,
             freed: HashMap::new(),
             left: BTreeSet::new(),
             flying: HashMap::new(),
@@ -89,11 +116,14 @@ impl Table {
             valid_total: 0,
         };
         for entry in entries {
-            let mut segment = Segment { mtime: entry.mtime, map: None, valid: 0, log: entry.log };
+            let mut segment = Segment { mtime: entry.mtime, map: None, valid: 0, log: entry.log, listed: false };
             segment.set_map(entry.valid_map);
             table.empty += u32::from(segment.valid == 0);
-            table.valid_total += u64::from(segment.valid);
             table.segments.push(segment);
+        }
+        for segno in (0..layout.main_segments).map(SegNo) {
+            let valid = i32::from(table.valid(segno));
+            table.count(segno, valid);
         }
         for segno in (0..layout.main_segments).map(SegNo) {
             if table.is_current(segno) {
@@ -155,6 +185,21 @@ impl Table {
         BLOCKS_PER_SEGMENT - u32::from(self.valid(segno)) - freed(&self.freed) - freed(&self.flying)
     }
 
+    /// The section of a segment.
+    pub(super) const fn section_of(&self, segno: SegNo) -> u32 {
+        segno.get() / self.segs_per_sec
+    }
+
+    /// A section's counts.
+    pub(super) fn section(&self, section: u32) -> Section {
+        self.sections[section as usize]
+    }
+
+    /// Counts of all sections, in order.
+    pub(super) fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
     pub(super) fn entry(&self, segno: SegNo) -> SitEntry {
         let segment = self.segment(segno);
         SitEntry { log: segment.log, valid_map: segment.map(), mtime: segment.mtime }
@@ -201,48 +246,88 @@ impl Table {
     /// Blocks `from..from + count` of a segment are valid from now on.
     pub(super) fn set_valid(&mut self, segno: SegNo, from: u16, count: u16, now: u64) {
         let segment = &mut self.segments[segno.index()];
-        let mut map = segment.map();
-        for block in from..from + count {
-            assert!(!bits::set(&mut map, block.into()), "block {block} of segment {segno} is placed twice");
-        }
         let (old, new) = (u64::from(segment.valid), u64::from(count));
         segment.mtime = (segment.mtime.saturating_mul(old).saturating_add(now.saturating_mul(new))) / (old + new);
-        segment.set_map(map);
+        segment.edit(|map| {
+            for block in from..from + count {
+                assert!(!bits::set(map, block.into()), "block {block} of segment {segno} is placed twice");
+            }
+            i32::from(count)
+        });
         self.empty -= u32::from(old == 0);
-        self.valid_total += new;
+        self.count(segno, i32::from(count));
         self.dirty.insert(segno);
         self.classify(segno);
     }
 
     /// A block is not valid any more.
     pub(super) fn clear_valid(&mut self, segno: SegNo, block: u16) -> Result<(), Corrupt> {
+        let mut mask = [0; VALID_MAP_SIZE];
+        bits::set(&mut mask, block.into());
+        self.clear_all(segno, &mask)
+    }
+
+    /// These blocks of a segment are not valid any more.
+    pub(super) fn clear_all(&mut self, segno: SegNo, mask: &Map) -> Result<(), Corrupt> {
         let segment = &mut self.segments[segno.index()];
-        let mut map = segment.map();
-        if !bits::clear(&mut map, block.into()) {
-            return Err(Corrupt::Sit { segno, what: "a block is freed that is not valid", value: block.into() });
+        let valid = segment.map.as_deref();
+        let bad = match valid {
+            Some(map) => first_extra(mask, map),
+            None if segment.valid == FULL => None,
+            None => first_extra(mask, &[0; VALID_MAP_SIZE]),
+        };
+        if let Some(block) = bad {
+            return Err(Corrupt::Sit { segno, what: "a block is freed that is not valid", value: block as u64 });
         }
-        segment.set_map(map);
-        self.empty += u32::from(segment.valid == 0);
-        self.valid_total -= 1;
+        let count = bits::count(mask) as i32;
+        segment.edit(|map| {
+            map.iter_mut().zip(mask).for_each(|(byte, mask)| *byte &= !mask);
+            -count
+        });
+        self.empty += u32::from(segment.valid == 0 && count > 0);
+        self.count(segno, -count);
         self.dirty.insert(segno);
-        self.block(segno, block);
+        self.block_all(segno, mask);
         self.classify(segno);
         Ok(())
     }
 
+    /// A segment has so many valid blocks more.
+    fn count(&mut self, segno: SegNo, change: i32) {
+        let section = &mut self.sections[(segno.get() / self.segs_per_sec) as usize];
+        section.valid = section.valid.strict_add_signed(change);
+        if self.segments[segno.index()].log.is_node() {
+            section.nodes = section.nodes.strict_add_signed(change);
+        }
+        self.valid_total = self.valid_total.strict_add_signed(change.into());
+    }
+
     /// A block may not be written before the next checkpoint, although it is not valid.
     pub(super) fn block(&mut self, segno: SegNo, block: u16) {
-        if self.kept.as_ref().is_some_and(|kept| !bits::test(&kept[segno.index()], block.into())) {
-            if self.is_untouched(segno) {
+        let mut mask = [0; VALID_MAP_SIZE];
+        bits::set(&mut mask, block.into());
+        self.block_all(segno, &mask);
+    }
+
+    fn block_all(&mut self, segno: SegNo, mask: &Map) {
+        let mut mask = *mask;
+        if let Some(kept) = &self.kept {
+            mask.iter_mut().zip(&kept[segno.index()]).for_each(|(byte, kept)| *byte &= kept);
+        }
+        if let Some(flying) = self.flying.get(&segno) {
+            mask.iter_mut().zip(flying.iter()).for_each(|(byte, flying)| *byte &= !flying);
+        }
+        if mask == [0; VALID_MAP_SIZE] {
+            if self.kept.is_some() && self.is_untouched(segno) {
                 self.free.release(segno);
             }
             return;
         }
-        if self.flying.get(&segno).is_some_and(|map| bits::test(&**map, block.into())) {
-            return;
-        }
         let map = self.freed.entry(segno).or_insert_with(|| Box::new([0; VALID_MAP_SIZE]));
-        self.freed_blocks += u64::from(!bits::set(&mut **map, block.into()));
+        for (byte, more) in map.iter_mut().zip(mask) {
+            self.freed_blocks += u64::from((more & !*byte).count_ones());
+            *byte |= more;
+        }
         if self.free.is_free(segno) {
             self.free.take(segno);
         }
@@ -251,8 +336,15 @@ impl Table {
     /// The log that a segment counts to.
     pub(super) fn set_log(&mut self, segno: SegNo, log: Log) {
         if self.log(segno) != log {
-            self.partial[self.log(segno).index()].remove(&segno);
+            let old = self.log(segno);
+            let segment = &mut self.segments[segno.index()];
+            if std::mem::take(&mut segment.listed) {
+                self.partial[old.index()].remove(&segno);
+            }
+            let valid = i32::from(segment.valid);
+            self.count(segno, -valid);
             self.segments[segno.index()].log = log;
+            self.count(segno, valid);
             self.dirty.insert(segno);
             self.classify(segno);
         }
@@ -283,6 +375,10 @@ impl Table {
     fn classify(&mut self, segno: SegNo) {
         let segment = self.segment(segno);
         let holes = segment.map.is_some() && !self.is_current(segno);
+        if holes == segment.listed {
+            return;
+        }
+        self.segments[segno.index()].listed = holes;
         let set = &mut self.partial[self.segments[segno.index()].log.index()];
         if holes {
             set.insert(segno);
@@ -354,5 +450,20 @@ impl Table {
         assert_eq!(self.empty, empty);
         let held = self.freed.values().chain(self.flying.values()).map(|map| u64::from(bits::count(&**map)));
         assert_eq!(self.held_back(), held.sum::<u64>());
+        for (section, counts) in (0..).zip(&self.sections) {
+            let first = section * self.segs_per_sec;
+            let segments = (first..first + self.segs_per_sec).map(SegNo);
+            let valid = |nodes: bool| -> u32 {
+                let some = segments.clone().filter(|segno| !nodes || self.log(*segno).is_node());
+                some.map(|segno| u32::from(self.valid(segno))).sum()
+            };
+            assert_eq!(*counts, Section { valid: valid(false), nodes: valid(true) }, "section {section}");
+        }
     }
+}
+
+/// The first bit of `mask` that is not in `map`.
+fn first_extra(mask: &Map, map: &Map) -> Option<usize> {
+    let extra: Map = std::array::from_fn(|index| mask[index] & !map[index]);
+    bits::next_set(&extra, 0, usize::from(FULL))
 }

@@ -65,6 +65,7 @@ impl Store {
         }
         Report::new()
             .with("placed", placed)
+            .with("in_place", &stats.in_place)
             .with("invalidated", &stats.invalidated)
             .with("taken_whole", &stats.segments_lfs)
             .with("taken_for_holes", &stats.segments_ssr)

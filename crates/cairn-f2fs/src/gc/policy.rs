@@ -1,0 +1,250 @@
+//! When foreground cleaning begins, writes a checkpoint, and stops: the rules, without any of the work.
+//!
+//! A section that was cleaned can be used only after a checkpoint; until then its segments are *prefree*. Both rules below
+//! count a cleaned section as won, so that as a rule the next call meets the prefree segments and begins with a checkpoint.
+//!
+//! `greedy` is Linux: a checkpoint at the top of a round that finds too little room and prefree segments, the section with the
+//! fewest valid blocks, and an end as soon as there is enough.
+//!
+//! `data_first` leaves sections of nodes alone until they are needed: the flag `require_node_gc` is raised when so few
+//! sections are free that what is pending and [`CHECKPOINT_SECTIONS`] more would use them up. While it is clear nodes cost a
+//! section more than they do; while it is set cleaning goes on with nodes after there is enough, up to the first victim
+//! that is data. It is cleared when the call ends.
+
+use crate::error::Error;
+
+/// Sections that a checkpoint may take beyond what is pending: for data, nodes and entries. `NR_GC_CHECKPOINT_SECS`.
+pub const CHECKPOINT_SECTIONS: u32 = 3;
+
+/// `gc_victim`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GcVictim {
+    /// As Linux does it.
+    Greedy,
+    /// Data before nodes.
+    #[default]
+    DataFirst,
+}
+
+impl GcVictim {
+    /// The option's value.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Greedy => "greedy",
+            Self::DataFirst => "data_first",
+        }
+    }
+
+    /// From the option's value; `word` is what the user wrote.
+    ///
+    /// # Errors
+    /// There is no such policy.
+    pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
+        let all = [Self::Greedy, Self::DataFirst];
+        let found = all.into_iter().find(|policy| policy.name() == value);
+        found.ok_or_else(|| Error::Option(format!("`{word}`: the policies are data_first and greedy")))
+    }
+}
+
+/// How much room there is, and how much is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Situation {
+    /// Free sections.
+    pub free: u32,
+    /// Segments that a checkpoint makes free.
+    pub prefree: u32,
+    /// Whole sections that what is pending will fill.
+    pub lower: u32,
+    /// The same with those that it will begin.
+    pub upper: u32,
+    /// Sections that nobody but cleaning may use.
+    pub reserved: u32,
+    /// The current segments can take what does not fill a section.
+    pub logs_suffice: bool,
+}
+
+impl Situation {
+    /// Is there enough room, if so many sections were free more?
+    #[must_use]
+    pub const fn enough(&self, freed: u32) -> bool {
+        let free = self.free + freed;
+        free > self.upper + self.reserved || (free > self.lower + self.reserved && self.logs_suffice)
+    }
+
+    /// A checkpoint may be all that the free sections allow.
+    #[must_use]
+    pub const fn is_tight(&self) -> bool {
+        self.free <= self.upper + CHECKPOINT_SECTIONS
+    }
+}
+
+/// What a round of cleaning begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// A checkpoint; then a victim.
+    Checkpoint,
+    /// A victim.
+    Choose,
+}
+
+/// One call of foreground cleaning.
+#[derive(Debug)]
+pub struct Foreground {
+    policy: GcVictim,
+    /// `require_node_gc`.
+    require_nodes: bool,
+    first: bool,
+    /// Sections cleaned since the last checkpoint.
+    freed: u32,
+}
+
+impl Foreground {
+    /// A call begins: there is not enough room. The flag is clear.
+    #[must_use]
+    pub const fn new(policy: GcVictim) -> Self {
+        Self { policy, require_nodes: false, first: true, freed: 0 }
+    }
+
+    /// The top of a round.
+    pub fn begin(&mut self, now: &Situation) -> Begin {
+        let first = std::mem::take(&mut self.first);
+        let checkpoint = match self.policy {
+            GcVictim::Greedy => !now.enough(0),
+            GcVictim::DataFirst => {
+                self.require_nodes |= now.is_tight();
+                // Once it is foreground work, only the flag's condition asks for checkpoints.
+                now.is_tight() || (first && !now.enough(0))
+            }
+        };
+        if checkpoint && now.prefree > 0 {
+            self.freed = 0;
+            return Begin::Checkpoint;
+        }
+        Begin::Choose
+    }
+
+    /// `require_node_gc`: are nodes victims like data?
+    #[must_use]
+    pub const fn require_nodes(&self) -> bool {
+        self.require_nodes
+    }
+
+    /// Do victims of nodes cost more?
+    #[must_use]
+    pub const fn data_first(&self) -> bool {
+        matches!(self.policy, GcVictim::DataFirst) && !self.require_nodes
+    }
+
+    /// The best victim is known: is it cleaned?
+    #[must_use]
+    pub const fn accepts(&self, is_node: bool, now: &Situation) -> bool {
+        !(self.require_nodes && !is_node && now.enough(self.freed))
+    }
+
+    /// A victim was cleaned, as a whole or not. Go on?
+    pub const fn goes_on(&mut self, whole: bool, now: &Situation) -> bool {
+        self.freed += whole as u32;
+        self.require_nodes || !now.enough(self.freed)
+    }
+
+    /// At the end of a round that goes on: is a checkpoint due already? Linux writes it here as well as at the top.
+    pub const fn checkpoint_between(&mut self, now: &Situation) -> bool {
+        let due = matches!(self.policy, GcVictim::Greedy) && now.is_tight() && now.prefree > 0;
+        if due {
+            self.freed = 0;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Six reserved sections, two are needed for what is pending; so nine are enough, and five or fewer are tight.
+    fn situation(free: u32, prefree: u32) -> Situation {
+        Situation { free, prefree, lower: 1, upper: 2, reserved: 6, logs_suffice: false }
+    }
+
+    #[test]
+    fn room_is_what_remains_beyond_the_reserve() {
+        assert!(situation(9, 0).enough(0) && !situation(8, 0).enough(0) && situation(8, 0).enough(1));
+        let fitting = Situation { logs_suffice: true, ..situation(8, 0) };
+        assert!(fitting.enough(0) && !Situation { free: 7, ..fitting }.enough(0));
+        assert!(situation(5, 0).is_tight() && !situation(6, 0).is_tight());
+    }
+
+    #[test]
+    fn greedy_writes_a_checkpoint_whenever_prefree_segments_would_help() {
+        let mut call = Foreground::new(GcVictim::Greedy);
+        assert_eq!(call.begin(&situation(8, 0)), Begin::Choose);
+        assert_eq!(call.begin(&situation(8, 4)), Begin::Checkpoint);
+        assert_eq!(call.begin(&situation(9, 4)), Begin::Choose);
+        assert!(!call.data_first() && call.accepts(false, &situation(20, 0)) && call.accepts(true, &situation(20, 0)));
+        // A cleaned section counts although it is only prefree.
+        assert!(!call.goes_on(true, &situation(8, 4)));
+        let mut call = Foreground::new(GcVictim::Greedy);
+        assert!(call.goes_on(false, &situation(8, 4)) && call.goes_on(true, &situation(7, 4)));
+        // A checkpoint in between makes it free, and it counts no longer by itself.
+        assert!(!call.checkpoint_between(&situation(6, 4)) && !call.checkpoint_between(&situation(5, 0)));
+        assert!(call.checkpoint_between(&situation(5, 4)));
+        assert!(call.goes_on(true, &situation(7, 0)));
+    }
+
+    #[test]
+    fn the_flag_is_raised_when_free_sections_run_out() {
+        let mut call = Foreground::new(GcVictim::DataFirst);
+        assert_eq!(call.begin(&situation(6, 0)), Begin::Choose);
+        assert!(!call.require_nodes() && call.data_first());
+        assert_eq!(call.begin(&situation(5, 0)), Begin::Choose);
+        assert!(call.require_nodes() && !call.data_first());
+        // It stays to the end of the call, and the next one begins without it.
+        assert_eq!(call.begin(&situation(30, 0)), Begin::Choose);
+        assert!(call.require_nodes());
+        assert!(!Foreground::new(GcVictim::DataFirst).require_nodes());
+    }
+
+    #[test]
+    fn the_flag_comes_with_a_checkpoint_for_prefree_segments() {
+        let mut call = Foreground::new(GcVictim::DataFirst);
+        // At the first round of a call that found too little room, also without the flag.
+        assert_eq!(call.begin(&situation(7, 4)), Begin::Checkpoint);
+        assert!(!call.require_nodes());
+        // Not any more later on, until it is tight.
+        assert_eq!(call.begin(&situation(7, 4)), Begin::Choose);
+        assert!(call.goes_on(true, &situation(6, 4)) && call.goes_on(true, &situation(5, 8)));
+        assert!(!call.checkpoint_between(&situation(5, 8)));
+        assert_eq!(call.begin(&situation(5, 8)), Begin::Checkpoint);
+        assert!(call.require_nodes());
+        // What was cleaned before it counts among the free ones now.
+        assert!(call.accepts(false, &situation(8, 0)) && !call.accepts(false, &situation(9, 0)));
+    }
+
+    #[test]
+    fn while_it_is_set_nodes_go_on_and_data_stops() {
+        let mut call = Foreground::new(GcVictim::DataFirst);
+        assert_eq!(call.begin(&situation(4, 0)), Begin::Choose);
+        // Too little: data is cleaned, too.
+        assert!(call.accepts(false, &situation(4, 0)) && call.accepts(true, &situation(4, 0)));
+        assert!(call.goes_on(true, &situation(8, 4)));
+        // Enough, the cleaned section counted: nodes are cleaned on, data is not.
+        assert!(call.accepts(true, &situation(8, 4)) && !call.accepts(false, &situation(8, 4)));
+    }
+
+    #[test]
+    fn while_it_is_clear_cleaning_stops_with_enough() {
+        let mut call = Foreground::new(GcVictim::DataFirst);
+        assert_eq!(call.begin(&situation(7, 0)), Begin::Choose);
+        assert!(call.accepts(false, &situation(9, 0)));
+        assert!(call.goes_on(true, &situation(7, 4)));
+        assert!(!call.goes_on(true, &situation(7, 8)));
+    }
+
+    #[test]
+    fn policies_are_parsed_by_their_names() {
+        assert_eq!(GcVictim::parse("gc_victim=greedy", "greedy").unwrap(), GcVictim::Greedy);
+        let error = GcVictim::parse("gc_victim=oldest", "oldest").unwrap_err().to_string();
+        assert!(error.contains("gc_victim=oldest") && error.contains("data_first"), "{error}");
+    }
+}

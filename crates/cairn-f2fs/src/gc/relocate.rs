@@ -1,0 +1,292 @@
+//! Moving what is valid in a section.
+//!
+//! Data blocks are copied to the cold data log while everybody goes on. What makes that safe:
+//!
+//! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, nobody overwrites its blocks in place.
+//! 2. The gate is closed once, for a moment: every write that had chosen its place in the section by then has ended, that of a
+//!    checkpoint under way too, so every valid block has its pointer and is on the device.
+//! 3. Inside [`Gate::data`], which a checkpoint waits for, a piece of the blocks is placed, written, and only then pointed to,
+//!    each pointer only if it still says where the block was: whoever overwrote or freed it meanwhile has won.
+//! 4. Before `data` is left, all who read by old addresses have ended. So no checkpoint can free an old block that is read.
+//!
+//! A power cut finds the old or the new pointer, and both blocks: the old one is not written again before the checkpoint
+//! that knows the new one.
+//!
+//! Nodes get new places with the gate closed, as nobody else may write them meanwhile; they are read before.
+//!
+//! A valid block that nobody points to is damage; it is looked at again with the gate closed before that is believed.
+//!
+//! [`Gate::data`]: crate::gate::Gate::data
+
+use std::sync::Arc;
+
+use cairn_block::{Batch, Durability, Request};
+
+use super::Collector;
+use crate::blocks;
+use crate::error::{Error, Result};
+use crate::format::inode::Inode as Record;
+use crate::format::path::NodeKind;
+use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, bits, node};
+use crate::inode::writer::drop_hint;
+use crate::node::Node;
+use crate::segment::{Owner, Remains, SectionInfo, Segments};
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// Data blocks moved at once: what a checkpoint may have to wait for.
+const PIECE: usize = 1024;
+/// Node logs in the order they are written: indirect nodes, directories, files.
+const NODE_LOGS: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
+
+/// A valid data block: where it is, what points to it.
+pub(crate) struct Live {
+    addr: BlockAddr,
+    owner: Owner,
+    /// The node with the pointer.
+    pub(crate) node: Arc<Node>,
+    /// The byte in the node where the pointer stands.
+    at: usize,
+}
+
+impl Live {
+    /// Makes the pointer say something else.
+    pub(crate) fn set(&self, addr: BlockAddr) {
+        self.node.modify()[self.at..self.at + 4].copy_from_slice(&addr.get().to_le_bytes());
+    }
+}
+
+/// A valid block and who the summary says owns it.
+#[derive(Clone, Copy)]
+struct Block {
+    addr: BlockAddr,
+    owner: Owner,
+}
+
+/// What became of a section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// Nothing valid is left in it.
+    pub(super) whole: bool,
+    /// Some of its blocks have no owner: it cannot be cleaned.
+    pub(super) stuck: bool,
+    /// No log could take more blocks: a checkpoint must come first.
+    pub(super) full: bool,
+}
+
+/// Sections that are marked as being cleaned until this is dropped.
+struct Marked<'a> {
+    segments: &'a Segments,
+    section: u32,
+}
+
+impl Drop for Marked<'_> {
+    fn drop(&mut self) {
+        self.segments.end_cleaning(&[self.section]);
+    }
+}
+
+/// Moves everything valid out of a section. Outside the gate, by one thread at a time.
+///
+/// # Errors
+/// A node or a summary is damaged, the volume has stopped, or the device failed.
+pub(super) fn clean_section(volume: &Volume, store: &Store, victim: &SectionInfo) -> Result<Moved> {
+    let segments: &Segments = &store.segments;
+    let remains = segments.begin_cleaning(victim.section);
+    let _marked = Marked { segments, section: victim.section };
+    drop(store.gate.close_at_rest());
+    store.gate.check()?;
+    let stats = &volume.gc.stats;
+    match victim.is_node() {
+        true => stats.node_sections.add(1),
+        false => stats.data_sections.add(1),
+    }
+    stats.victim_blocks.add(victim.valid.into());
+    let mut suspects = Vec::new();
+    for segment in &remains {
+        let owned = blocks_of(store, segment)?;
+        if segment.is_node {
+            move_nodes(store, &volume.gc, &owned, &mut suspects)?;
+            continue;
+        }
+        for piece in owned.chunks(PIECE) {
+            if !move_data(volume, store, piece, &mut suspects)? {
+                return Ok(Moved { full: true, ..Moved::default() });
+            }
+        }
+    }
+    let lost = count_lost(store, &suspects)?;
+    if lost > 0 {
+        tracing::warn!(section = victim.section, lost, "blocks without an owner: run fsck.f2fs on this volume");
+        store.checkpoints.raise(CheckpointFlags::FSCK);
+    }
+    Ok(Moved { whole: segments.section(victim.section).valid == 0, stuck: lost > 0, full: false })
+}
+
+fn blocks_of(store: &Store, segment: &Remains) -> Result<Vec<Block>> {
+    let owners = store.segments.owners(segment.segno)?;
+    let all = (0..BLOCKS_PER_SEGMENT as u16).zip(owners.entries);
+    let valid = all.filter(|(block, _)| bits::test(&segment.valid, usize::from(*block)));
+    Ok(valid.map(|(block, owner)| Block { addr: store.layout.address(segment.segno, block), owner }).collect())
+}
+
+/// Gives nodes new places.
+fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
+    let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
+    store.nodes.load_many(&mut nids)?;
+    let _cut = store.gate.close_at_rest();
+    store.gate.check()?;
+    let mut nodes = Vec::with_capacity(owned.len());
+    for block in owned {
+        if store.nat.address(block.owner.nid)? != Some(block.addr) {
+            suspects.push(*block);
+            continue;
+        }
+        let node = store.nodes.get(block.owner.nid)?;
+        gc.stats.node_blocks_moved.add(1);
+        // What was dirty anyway would have been written by the next checkpoint.
+        gc.stats.node_blocks_extra.add(node.redirty().into());
+        nodes.push(node);
+    }
+    for log in NODE_LOGS {
+        let some: Vec<_> = nodes.iter().filter(|node| node.log() == log).cloned().collect();
+        let outcome = store.nodes.write_plain(&some);
+        if let Err(error) = &outcome
+            && !matches!(error, Error::Vfs(_))
+        {
+            store.gate.stop(&format!("node blocks could not be moved: {error}"));
+        }
+        outcome?;
+    }
+    Ok(())
+}
+
+/// Copies data blocks to the cold log. False if it has no room.
+fn move_data(volume: &Volume, store: &Store, owned: &[Block], suspects: &mut Vec<Block>) -> Result<bool> {
+    let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
+    store.nodes.load_many(&mut nids)?;
+    let mut live = Vec::with_capacity(owned.len());
+    for block in owned {
+        match find(store, block.addr, block.owner)? {
+            Some(found) => live.push(found),
+            None => suspects.push(*block),
+        }
+    }
+    if live.is_empty() {
+        return Ok(true);
+    }
+    let addrs: Vec<BlockAddr> = live.iter().map(|block| block.addr).collect();
+    let images = blocks::read_many(&*store.device, &addrs)?;
+    let _inside = store.gate.data()?;
+    drop_hints(volume, store, &live)?;
+    let owners: Vec<Owner> = live.iter().map(|block| block.owner).collect();
+    let (mut requests, mut targets) = (Vec::new(), Vec::with_capacity(live.len()));
+    while targets.len() < live.len() {
+        let at = targets.len();
+        let placed = match store.segments.place(Log::ColdData, &owners[at..]) {
+            Ok(placed) => placed,
+            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) => break,
+            Err(error) => {
+                let _ = store.segments.invalidate_all(&mut targets);
+                return Err(error);
+            }
+        };
+        let bufs = images.pieces(addrs[at..at + placed.count].iter().copied());
+        requests.push(Request::Write { offset: placed.address.bytes(), bufs });
+        let first = placed.address.get();
+        targets.extend((first..first + placed.count as u32).map(BlockAddr));
+    }
+    let batch = Batch { requests, durability: Durability::default() };
+    if let Err(error) = store.device.submit(batch).wait() {
+        let _ = store.segments.invalidate_all(&mut targets);
+        return Err(error.into());
+    }
+    point(volume, store, &live[..targets.len()], &targets)?;
+    Ok(targets.len() == live.len())
+}
+
+/// The blocks have been written to their targets: makes the pointers follow. Inside [`crate::gate::Gate::data`].
+fn point(volume: &Volume, store: &Store, live: &[Live], targets: &[BlockAddr]) -> Result<()> {
+    let mut freed = Vec::with_capacity(targets.len());
+    let mut moved = 0;
+    for (block, target) in live.iter().zip(targets) {
+        let follows = block.node.replace(block.at, block.addr, *target);
+        freed.push(if follows { block.addr } else { *target });
+        moved += u64::from(follows);
+    }
+    store.segments.invalidate_all(&mut freed).inspect_err(|error| {
+        store.gate.stop(&format!("cleaning found the segment table damaged: {error}"));
+    })?;
+    volume.gc.stats.data_blocks_moved.add(targets.len() as u64);
+    volume.gc.stats.data_blocks_overtaken.add(targets.len() as u64 - moved);
+    store.gate.wait_for_readers();
+    Ok(())
+}
+
+/// The hint of the largest extent goes before a pointer of the file changes. Inside [`crate::gate::Gate::data`].
+fn drop_hints(volume: &Volume, store: &Store, live: &[Live]) -> Result<()> {
+    let mut inos: Vec<Nid> = live.iter().map(|block| block.node.ino()).collect();
+    inos.dedup();
+    inos.sort_unstable();
+    inos.dedup();
+    for ino in inos {
+        if let Some(inode) = volume.inodes.get(ino.ino()) {
+            drop_hint(volume, &inode);
+            continue;
+        }
+        let Some(node) = store.nodes.inode(ino)? else { continue };
+        let record = Record::decode(&node.image(), ino, store.layout.features)?;
+        if record.ext.len > 0 {
+            drop_hint(volume, &volume.inode(ino.ino())?);
+        }
+    }
+    Ok(())
+}
+
+/// How many of these blocks belong to nobody: nothing is under way while they are looked at.
+fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
+    if suspects.is_empty() {
+        return Ok(0);
+    }
+    let _cut = store.gate.close_at_rest();
+    let mut lost = 0;
+    for block in suspects.iter().filter(|block| store.segments.is_valid(block.addr)) {
+        let is_node = store.layout.segment_of(block.addr).is_some_and(|(segno, _)| store.segments.log_of(segno).is_node());
+        let owned = match is_node {
+            true => store.nat.address(block.owner.nid)? == Some(block.addr),
+            false => find(store, block.addr, block.owner)?.is_some(),
+        };
+        lost += u64::from(!owned);
+    }
+    Ok(lost)
+}
+
+/// What points to a data block, if its owner in the summary does.
+///
+/// # Errors
+/// The owner is damaged, or the device failed.
+pub(crate) fn find(store: &Store, addr: BlockAddr, owner: Owner) -> Result<Option<Live>> {
+    let node = match store.nodes.peek(owner.nid) {
+        Some(node) => node,
+        None if store.nat.lookup(owner.nid)?.is_free() => return Ok(None),
+        None => store.nodes.get(owner.nid)?,
+    };
+    let slot = usize::from(owner.ofs_in_node);
+    let image = node.image();
+    let at = match node.kind() {
+        NodeKind::Inode => {
+            let record = Record::decode(&image, node.ino(), store.layout.features)?;
+            if slot >= record.address_slots() as usize {
+                return Ok(None);
+            }
+            record.data_pointer_at(slot as u32)
+        }
+        NodeKind::Direct if slot < node::POINTERS => 4 * slot,
+        _ => return Ok(None),
+    };
+    debug_assert!(at + 4 <= BLOCK_SIZE);
+    let word = image.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
+    let points = word.is_some_and(|word| u32::from_le_bytes(*word) == addr.get());
+    Ok(points.then_some(Live { addr, owner, node, at }))
+}

@@ -1,0 +1,191 @@
+//! Which section is cleaned next: pure functions over what sections look like.
+//!
+//! | choice | for | cleans |
+//! |---|---|---|
+//! | [`Choice::Greedy`] | whoever needs room now | the fewest valid blocks |
+//! | [`Choice::CostBenefit`] | the background | the greatest `(100 - u) * age / (100 + u)`, u in percent of valid blocks |
+//! | [`Choice::AgeThreshold`] | the background with `atgc` | of the oldest fifth of what is older than a week the best by age and free space |
+//!
+//! Data first: sections of nodes are cleaned only where no section of data gains anything ([`Rule::data_first`]), as moving
+//! data frees nodes by itself.
+
+use crate::segment::SectionInfo;
+
+/// Seconds that a section must have been left alone for [`Choice::AgeThreshold`].
+pub const AGE_THRESHOLD: u64 = 7 * 24 * 60 * 60;
+/// Percent of all candidates that are looked at as the oldest ones, and how many of them at least.
+const OLDEST_PERCENT: usize = 20;
+const OLDEST_AT_LEAST: usize = 10;
+/// Percent that age counts for; the rest is free space.
+const AGE_WEIGHT: u64 = 60;
+
+/// How victims are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The fewest valid blocks.
+    Greedy,
+    /// Free space weighed with age.
+    CostBenefit,
+    /// Among the old ones alone.
+    AgeThreshold,
+}
+
+/// What is chosen by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// How victims are compared.
+    pub choice: Choice,
+    /// Sections of nodes cost a whole section more (greedy), or are no victims at all.
+    pub data_first: bool,
+    /// Blocks of a section.
+    pub whole: u32,
+    /// The volume's time, seconds.
+    pub now: u64,
+}
+
+/// The section to clean, if one gains anything.
+#[must_use]
+pub fn select<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
+    match rule.choice {
+        Choice::Greedy => candidates.min_by_key(|info| greedy_cost(info, rule)),
+        Choice::CostBenefit => cost_benefit(candidates, rule),
+        Choice::AgeThreshold if rule.now < AGE_THRESHOLD => cost_benefit(candidates, rule),
+        Choice::AgeThreshold => age_threshold(candidates, rule),
+    }
+}
+
+const fn skipped(info: &SectionInfo, rule: Rule) -> bool {
+    rule.data_first && info.is_node()
+}
+
+const fn greedy_cost(info: &SectionInfo, rule: Rule) -> u32 {
+    info.valid + if skipped(info, rule) { rule.whole } else { 0 }
+}
+
+/// The oldest and the youngest time among candidates.
+fn times(candidates: impl Iterator<Item = SectionInfo>, now: u64) -> (u64, u64) {
+    let oldest = candidates.map(|info| info.mtime).min().unwrap_or(now);
+    (oldest.min(now), now)
+}
+
+/// 100 for the oldest, 0 for what was written just now.
+fn age(mtime: u64, (oldest, now): (u64, u64)) -> u64 {
+    match now - oldest {
+        0 => 100,
+        span => 100 - 100 * (mtime.clamp(oldest, now) - oldest) / span,
+    }
+}
+
+fn cost_benefit<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
+    let times = times(candidates.clone(), rule.now);
+    let benefit = |info: &SectionInfo| {
+        let used = u64::from(info.valid) * 100 / u64::from(rule.whole);
+        100 * (100 - used.min(100)) * age(info.mtime, times) / (100 + used)
+    };
+    let eligible = candidates.filter(|info| !skipped(info, rule));
+    // Among equals the emptier one: ages say nothing on a volume that was filled in one go.
+    eligible.max_by_key(|info| (benefit(info), u32::MAX - info.valid))
+}
+
+fn age_threshold<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
+    let times = times(candidates.clone(), rule.now);
+    let all = candidates.clone().count();
+    let old = |info: &SectionInfo| rule.now.saturating_sub(info.mtime) >= AGE_THRESHOLD;
+    let mut oldest: Vec<SectionInfo> = candidates.filter(|info| !skipped(info, rule) && old(info)).collect();
+    oldest.sort_by_key(|info| info.mtime);
+    oldest.truncate((all * OLDEST_PERCENT / 100).max(OLDEST_AT_LEAST));
+    let score = |info: &SectionInfo| {
+        let free = 100 * u64::from(rule.whole.saturating_sub(info.valid)) / u64::from(rule.whole);
+        AGE_WEIGHT * age(info.mtime, times) + (100 - AGE_WEIGHT) * free
+    };
+    oldest.into_iter().max_by_key(score)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: u32 = 2048;
+
+    fn data(section: u32, valid: u32, mtime: u64) -> SectionInfo {
+        SectionInfo { section, valid, nodes: 0, mtime }
+    }
+
+    fn nodes(section: u32, valid: u32, mtime: u64) -> SectionInfo {
+        SectionInfo { section, valid, nodes: valid, mtime }
+    }
+
+    fn chosen(candidates: &[SectionInfo], choice: Choice, data_first: bool, now: u64) -> Option<u32> {
+        let rule = Rule { choice, data_first, whole: WHOLE, now };
+        select(candidates.iter().copied(), rule).map(|info| info.section)
+    }
+
+    #[test]
+    fn greedy_takes_the_fewest_valid_blocks() {
+        let table = [data(0, 900, 1), nodes(1, 300, 1), data(2, 500, 9), data(3, 2047, 0)];
+        assert_eq!(chosen(&table, Choice::Greedy, false, 10), Some(1));
+        assert_eq!(chosen(&table[2..], Choice::Greedy, false, 10), Some(2));
+        assert_eq!(chosen(&[], Choice::Greedy, false, 10), None);
+    }
+
+    #[test]
+    fn data_first_lets_nodes_wait_for_the_last_section_of_data() {
+        let table = [nodes(0, 1, 0), data(1, 2047, 0)];
+        assert_eq!(chosen(&table, Choice::Greedy, true, 10), Some(1));
+        // Only where no data gains anything are nodes cleaned in the foreground, and never in the background.
+        assert_eq!(chosen(&table[..1], Choice::Greedy, true, 10), Some(0));
+        assert_eq!(chosen(&table[..1], Choice::CostBenefit, true, 10), None);
+        assert_eq!(chosen(&table[..1], Choice::AgeThreshold, true, 2 * AGE_THRESHOLD), None);
+        assert_eq!(chosen(&table, Choice::CostBenefit, true, 10), Some(1));
+        assert_eq!(chosen(&table, Choice::CostBenefit, false, 10), Some(0));
+    }
+
+    #[test]
+    fn a_mixed_section_counts_to_its_greater_part() {
+        let mixed = |nodes| SectionInfo { section: 0, valid: 100, nodes, mtime: 0 };
+        assert!(mixed(51).is_node() && !mixed(50).is_node());
+        let table = [mixed(51), data(1, 2000, 0)];
+        assert_eq!(chosen(&table, Choice::Greedy, true, 1), Some(1));
+    }
+
+    #[test]
+    fn cost_benefit_weighs_age_with_space() {
+        // The young one is emptier, but will empty itself.
+        let table = [data(0, 1024, 0), data(1, 600, 990)];
+        assert_eq!(chosen(&table, Choice::CostBenefit, false, 1000), Some(0));
+        // Of one age the emptier one.
+        let table = [data(0, 1024, 5), data(1, 600, 5), data(2, 700, 5)];
+        assert_eq!(chosen(&table, Choice::CostBenefit, false, 5), Some(1));
+        // (100 - 90) * 100 / 190 against (100 - 20) * 50 / 120.
+        let table = [data(0, WHOLE * 9 / 10, 0), data(1, WHOLE / 5, 500)];
+        assert_eq!(chosen(&table, Choice::CostBenefit, false, 1000), Some(1));
+    }
+
+    #[test]
+    fn the_age_threshold_leaves_what_is_young() {
+        let now = 4 * AGE_THRESHOLD;
+        let table = [data(0, 10, now - AGE_THRESHOLD + 1), data(1, 2000, 0), data(2, 1500, AGE_THRESHOLD)];
+        // 60 * 100 + 40 * 2 against 60 * 75 + 40 * 26.
+        assert_eq!(chosen(&table, Choice::AgeThreshold, false, now), Some(1));
+        assert_eq!(chosen(&table[..1], Choice::AgeThreshold, false, now), None);
+        // 60 * 75 + 40 * 95: free space decides where ages are close.
+        let table = [data(1, 2000, 0), data(2, 100, AGE_THRESHOLD)];
+        assert_eq!(chosen(&table, Choice::AgeThreshold, false, now), Some(2));
+        // A volume that is younger than the threshold has nothing old.
+        let table = [data(0, 10, 0), data(1, 2000, 0)];
+        assert_eq!(chosen(&table, Choice::AgeThreshold, false, 100), Some(0));
+    }
+
+    #[test]
+    fn only_the_oldest_fifth_is_looked_at() {
+        let now = 100 * AGE_THRESHOLD;
+        // Fifty-one sections; the emptiest is the eleventh oldest, the second emptiest the third.
+        let valid = |number: u64| match number {
+            10 => 0,
+            2 => 100,
+            _ => 2000,
+        };
+        let table: Vec<_> = (0..51).map(|number| data(number as u32, valid(number), number)).collect();
+        assert_eq!(chosen(&table, Choice::AgeThreshold, false, now), Some(2));
+    }
+}
