@@ -1,5 +1,9 @@
+//! Inodes survive the disk, and what cannot be is refused.
+
 use super::*;
 use crate::format::checkpoint::tests::layout;
+use crate::format::node::NodeFooter;
+use crate::format::path::TreeShape;
 use crate::format::units::BLOCK_SIZE;
 
 const ALL: Features = Features::from_bits_retain(0x29e8 & !0x80);

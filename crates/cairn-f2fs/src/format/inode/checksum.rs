@@ -1,0 +1,48 @@
+//! The checksum of an inode block.
+
+use zerocopy::IntoBytes;
+
+use super::extra::CHECKSUM_AT;
+use super::raw::view;
+use super::{ExtraAttr, InlineFlags};
+use crate::corrupt::Corrupt;
+use crate::format::checksum::crc32;
+use crate::format::features::Features;
+use crate::format::layout::Layout;
+use crate::format::node::NodeFooter;
+use crate::format::units::Nid;
+
+/// The checksum over an inode block, if the features and the inode have one.
+fn checksum(block: &[u8], layout: &Layout) -> Option<u32> {
+    let raw = view(block);
+    let has_extra = InlineFlags::from_bits_retain(raw.head.i_inline).contains(InlineFlags::EXTRA_ATTR);
+    if !layout.features.contains(Features::INODE_CHECKSUM) || !has_extra || !ExtraAttr::read(&raw.i_addr).has_checksum()
+    {
+        return None;
+    }
+    let ino = NodeFooter::read(block).ino.get().to_le_bytes();
+    let seed = crc32(crc32(crc32(!0, &layout.uuid), &ino), raw.head.i_generation.as_bytes());
+    let (before, after) = block.split_at(CHECKSUM_AT);
+    Some(crc32(crc32(crc32(seed, before), &[0; 4]), after.get(4..).unwrap_or_default()))
+}
+
+/// Verifies an inode block's checksum, where it has one. Holds only for blocks as they were [`seal`]ed.
+///
+/// # Errors
+/// It does not match.
+pub fn verify(block: &[u8], ino: Nid, layout: &Layout) -> Result<(), Corrupt> {
+    let Some(computed) = checksum(block, layout) else { return Ok(()) };
+    let stored = ExtraAttr::read(&view(block).i_addr).inode_checksum;
+    if stored == computed {
+        return Ok(());
+    }
+    Err(Corrupt::Checksum { what: "inode", place: ino.get().into(), stored, computed })
+}
+
+/// Writes the checksum, where the inode has one: the last step before the block goes to the device, as it covers the
+/// footer.
+pub fn seal(block: &mut [u8], layout: &Layout) {
+    if let Some(sum) = checksum(block, layout) {
+        block[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+}

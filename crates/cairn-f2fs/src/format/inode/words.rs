@@ -1,0 +1,130 @@
+//! The words of `i_addr`: where pointers, inline contents, inline attributes and a device number lie.
+//!
+//! Extra attributes take `i_extra_isize` bytes at the start, inline attributes [`Inode::inline_xattr_words`] at the end,
+//! pointers (or one reserved word and inline contents) have the rest.
+
+use std::ops::Range;
+
+use cairn_vfs::FileKind;
+
+use super::raw::{ADDR_AT, ADDR_WORDS, NID_AT, view, view_mut};
+use super::{ExtraAttr, FileFlags, InlineFlags, Inode};
+use crate::format::node::POINTERS;
+use crate::format::path::TreeShape;
+use crate::format::units::BlockAddr;
+
+/// Words kept for inline attributes where the number is not set per inode.
+pub const DEFAULT_INLINE_XATTR_WORDS: u32 = 50;
+
+impl Inode {
+    /// Index of the first data pointer in `i_addr`.
+    #[must_use]
+    pub fn address_base(&self) -> u32 {
+        self.extra.map_or(0, |extra| u32::from(extra.size) / 4)
+    }
+
+    /// Words at the end of `i_addr` that are kept for inline attributes.
+    #[must_use]
+    pub fn inline_xattr_words(&self) -> u32 {
+        if self.flexible {
+            self.extra.map_or(0, |extra| extra.inline_xattr_size.into())
+        } else if self.inline.intersects(InlineFlags::XATTR | InlineFlags::DENTRY) {
+            DEFAULT_INLINE_XATTR_WORDS
+        } else {
+            0
+        }
+    }
+
+    /// Words between extra attributes and inline attributes.
+    fn free_words(&self) -> u32 {
+        ADDR_WORDS.saturating_sub(self.address_base()).saturating_sub(self.inline_xattr_words())
+    }
+
+    /// Data pointers that the inode has: whole clusters where it is compressed.
+    #[must_use]
+    pub fn address_slots(&self) -> u32 {
+        let words = self.free_words();
+        words - words % self.cluster_blocks().unwrap_or(1)
+    }
+
+    /// Shape of the node tree.
+    #[must_use]
+    pub fn shape(&self) -> TreeShape {
+        let node = POINTERS as u32;
+        let node_slots = node - node % self.cluster_blocks().unwrap_or(1);
+        TreeShape { inode_slots: self.address_slots(), node_slots }
+    }
+
+    /// Blocks a cluster (4 to 256) of a compressed file.
+    #[must_use]
+    pub fn cluster_blocks(&self) -> Option<u32> {
+        let extra = self.extra.filter(ExtraAttr::has_compression)?;
+        let compressed = self.kind == FileKind::Regular && self.flags.contains(FileFlags::COMPR);
+        (compressed && (2..=8).contains(&extra.log_cluster_size)).then(|| 1 << extra.log_cluster_size)
+    }
+
+    /// A data pointer of the inode.
+    ///
+    /// # Panics
+    /// `slot` is not below [`Inode::address_slots`].
+    #[must_use]
+    pub fn data_pointer(&self, block: &[u8], slot: u32) -> BlockAddr {
+        assert!(slot < self.address_slots(), "data pointer {slot} of an inode");
+        BlockAddr(view(block).i_addr[(self.address_base() + slot) as usize].get())
+    }
+
+    /// The byte in the block where a data pointer stands.
+    #[must_use]
+    pub fn data_pointer_at(&self, slot: u32) -> usize {
+        ADDR_AT + 4 * (self.address_base() + slot) as usize
+    }
+
+    /// Sets a data pointer of the inode.
+    ///
+    /// # Panics
+    /// As [`Inode::data_pointer`].
+    pub fn set_data_pointer(&self, block: &mut [u8], slot: u32, addr: BlockAddr) {
+        assert!(slot < self.address_slots(), "data pointer {slot} of an inode");
+        view_mut(block).i_addr[(self.address_base() + slot) as usize] = addr.get().into();
+    }
+
+    /// Where inline contents (data or entries) lie in the block. The word before it is reserved and 0.
+    #[must_use]
+    pub fn inline_data_range(&self) -> Range<usize> {
+        let start = ADDR_AT + 4 * (self.address_base() as usize + 1);
+        start..start + self.max_inline_data()
+    }
+
+    /// Bytes that inline contents can have.
+    #[must_use]
+    pub fn max_inline_data(&self) -> usize {
+        4 * self.free_words().saturating_sub(1) as usize
+    }
+
+    /// Where inline attributes lie in the block; empty without [`InlineFlags::XATTR`].
+    #[must_use]
+    pub fn inline_xattr_range(&self) -> Range<usize> {
+        let words = if self.inline.contains(InlineFlags::XATTR) { self.inline_xattr_words() } else { 0 };
+        NID_AT - 4 * words as usize..NID_AT
+    }
+
+    /// Device number of a device node, in Linux's `new_encode_dev` encoding.
+    #[must_use]
+    pub fn device(&self, block: &[u8]) -> u32 {
+        let words = &view(block).i_addr;
+        let word = |index: u32| words.get((self.address_base() + index) as usize).map_or(0, |word| word.get());
+        // The old encoding (major and minor below 256) equals the new one.
+        match word(0) {
+            0 => word(1),
+            old => old & 0xffff,
+        }
+    }
+
+    /// Sets the device number, in the old encoding where it fits, as Linux does.
+    pub fn set_device(&self, block: &mut [u8], device: u32) {
+        let base = self.address_base() as usize;
+        let (old, new) = if device <= 0xffff { (device, 0) } else { (0, device) };
+        let words = &mut view_mut(block).i_addr;
+        (words[base], words[base + 1]) = (old.into(), new.into());
+    }
+}
