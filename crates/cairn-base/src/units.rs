@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+/// A number's own type, with the number public: `unit!(/// Documentation. Name(u32))`.
+#[macro_export]
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident($int:ty)) => {
         $(#[$doc])*
@@ -16,14 +18,14 @@ macro_rules! unit {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(&self.0, f)
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 write!(f, concat!(stringify!($name), "({})"), self.0)
             }
         }

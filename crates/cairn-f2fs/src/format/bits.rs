@@ -3,33 +3,29 @@
 //! Used by the NAT and SIT version bitmaps and by `valid_map`. As in [`cairn_base::bitmap`], a bit beyond the map is
 //! the caller's bug and panics.
 
+use cairn_base::bitmap;
+
 /// Is the bit set?
 #[must_use]
 pub fn test(map: &[u8], bit: usize) -> bool {
-    map[bit / 8] & mask(bit) != 0
+    bitmap::test(map, mirrored(bit))
 }
 
 /// Sets the bit; returns what it was.
 pub fn set(map: &mut [u8], bit: usize) -> bool {
-    let byte = &mut map[bit / 8];
-    let was = *byte & mask(bit) != 0;
-    *byte |= mask(bit);
-    was
+    bitmap::set(map, mirrored(bit))
 }
 
 /// Clears the bit; returns what it was.
 pub fn clear(map: &mut [u8], bit: usize) -> bool {
-    let byte = &mut map[bit / 8];
-    let was = *byte & mask(bit) != 0;
-    *byte &= !mask(bit);
-    was
+    bitmap::clear(map, mirrored(bit))
 }
 
 /// Inverts the bit; returns what it is now.
 pub fn flip(map: &mut [u8], bit: usize) -> bool {
-    let byte = &mut map[bit / 8];
-    *byte ^= mask(bit);
-    *byte & mask(bit) != 0
+    let was = test(map, bit);
+    if was { clear(map, bit) } else { set(map, bit) };
+    !was
 }
 
 /// Number of set bits.
@@ -64,8 +60,9 @@ fn find(map: &[u8], from: usize, end: usize, skip: u8) -> Option<usize> {
     None
 }
 
-const fn mask(bit: usize) -> u8 {
-    0x80 >> (bit % 8)
+/// The same bit, counted from the least significant one.
+const fn mirrored(bit: usize) -> usize {
+    bit ^ 7
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! Numbers of F2FS that must not be mixed up, and its fixed sizes.
 
-use std::fmt;
-
-use cairn_base::{Ino, Pba};
+use cairn_base::{Ino, Pba, unit};
 
 /// Bytes a block. The only size that Linux accepts on a machine with 4 KiB pages.
 pub const BLOCK_SIZE: usize = 4096;
@@ -13,52 +11,26 @@ pub const BLOCKS_PER_SEGMENT: u32 = 512;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
 
-macro_rules! unit {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// The bare number.
-            #[must_use]
-            pub const fn get(self) -> u32 {
-                self.0
-            }
-
-            /// The number as an index.
-            #[must_use]
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({})"), self.0)
-            }
-        }
-    };
-}
-
 unit!(
     /// Node id: names a node block through the NAT. An inode's number is the nid of its inode block.
-    Nid
+    Nid(u32)
 );
 unit!(
     /// Segment number within the main area.
-    SegNo
+    SegNo(u32)
 );
 unit!(
     /// A block pointer as stored: an address from the volume's start, or one of three special values.
-    BlockAddr
+    BlockAddr(u32)
 );
+
+impl SegNo {
+    /// The number as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 impl Nid {
     /// No node.
@@ -80,6 +52,12 @@ impl Nid {
     #[must_use]
     pub fn of(ino: Ino) -> Option<Self> {
         u32::try_from(ino.get()).ok().map(Self)
+    }
+
+    /// The number as an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
     }
 
     /// True if there is none.
