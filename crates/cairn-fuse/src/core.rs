@@ -19,7 +19,7 @@ use fuser::{INodeNo, Notifier};
 use rustix::io::Errno;
 
 use crate::convert;
-use crate::counters::Counters;
+use crate::counters::{Counters, Operation};
 use crate::options::MountOptions;
 use crate::wire::abi::{Attr, EntryOut};
 
@@ -63,7 +63,7 @@ impl Core {
     /// Runs one operation: its error becomes an errno, its panic EIO.
     pub(crate) fn run<T>(
         &self,
-        what: &'static str,
+        what: Operation,
         operation: impl FnOnce(&dyn FileSystem) -> Result<T>,
     ) -> Result<T, Errno> {
         let _counted = self.counters.begin(what);
@@ -93,7 +93,7 @@ impl Core {
     /// has answered whoever removed the name: right after that, "no space" is not believed before those have been heard.
     pub(crate) fn run_taking_space<T>(
         &self,
-        what: &'static str,
+        what: Operation,
         mut operation: impl FnMut(&dyn FileSystem) -> Result<T>,
     ) -> Result<T, Errno> {
         let mut give_up = None;

@@ -2,51 +2,69 @@
 //!
 //! Requests that the filesystem is not asked about (such as INTERRUPT) are not counted.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use cairn_base::stats::{Counter, Histogram, Report};
 
-/// The requests that reach the filesystem, by the names that `Core::run` is given.
-const OPERATIONS: [&str; 34] = [
-    "lookup",
-    "getattr",
-    "read",
-    "write",
-    "readdirplus",
-    "forget",
-    "create",
-    "unlink",
-    "fsync",
-    "setattr",
-    "mkdir",
-    "rmdir",
-    "rename",
-    "link",
-    "symlink",
-    "readlink",
-    "mknod",
-    "open",
-    "release",
-    "readdir",
-    "fsyncdir",
-    "statfs",
-    "getxattr",
-    "listxattr",
-    "setxattr",
-    "removexattr",
-    "fallocate",
-    "lseek",
-    "copy_file_range",
-    "ioctl",
-    "statx",
-    "tmpfile",
-    "syncfs",
-    "other",
-];
+macro_rules! operations {
+    ($($operation:ident = $name:literal,)*) => {
+        /// The requests that reach the filesystem.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Operation {
+            $($operation,)*
+        }
 
-struct ByOperation([Counter; OPERATIONS.len()]);
+        /// Their names, in the same order.
+        const NAMES: &[&str] = &[$($name,)*];
+    };
+}
+
+operations! {
+    Lookup = "lookup",
+    GetAttr = "getattr",
+    Read = "read",
+    Write = "write",
+    ReadDirPlus = "readdirplus",
+    Forget = "forget",
+    Create = "create",
+    Unlink = "unlink",
+    Fsync = "fsync",
+    SetAttr = "setattr",
+    MkDir = "mkdir",
+    RmDir = "rmdir",
+    Rename = "rename",
+    Link = "link",
+    SymLink = "symlink",
+    ReadLink = "readlink",
+    MkNod = "mknod",
+    Open = "open",
+    Release = "release",
+    ReadDir = "readdir",
+    FsyncDir = "fsyncdir",
+    StatFs = "statfs",
+    GetXattr = "getxattr",
+    ListXattr = "listxattr",
+    SetXattr = "setxattr",
+    RemoveXattr = "removexattr",
+    Fallocate = "fallocate",
+    Seek = "lseek",
+    CopyFileRange = "copy_file_range",
+    Ioctl = "ioctl",
+    Statx = "statx",
+    TmpFile = "tmpfile",
+    SyncFs = "syncfs",
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAMES[*self as usize])
+    }
+}
+
+struct ByOperation([Counter; NAMES.len()]);
 
 impl Default for ByOperation {
     fn default() -> Self {
@@ -70,9 +88,8 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// Counts a request in; dropping the result counts it out.
-    pub(crate) fn begin(&self, operation: &str) -> InProgress<'_> {
-        let place = OPERATIONS.iter().position(|known| *known == operation).unwrap_or(OPERATIONS.len() - 1);
-        self.by_operation.0[place].add(1);
+    pub(crate) fn begin(&self, operation: Operation) -> InProgress<'_> {
+        self.by_operation.0[operation as usize].add(1);
         let now = self.in_progress.fetch_add(1, Ordering::Relaxed) + 1;
         if now > self.in_progress_peak.load(Ordering::Relaxed) {
             self.in_progress_peak.fetch_max(now, Ordering::Relaxed);
@@ -123,7 +140,7 @@ impl FuseStats {
     pub fn report(&self) -> Report {
         let counters = &*self.counters;
         let (mut requests, mut total) = (Report::new(), 0);
-        for (name, count) in OPERATIONS.iter().zip(&counters.by_operation.0) {
+        for (name, count) in NAMES.iter().zip(&counters.by_operation.0) {
             let count = count.get();
             total += count;
             if count > 0 {
@@ -155,15 +172,15 @@ mod tests {
         let counters = Arc::new(Counters::default());
         let stats = FuseStats::new(counters.clone(), || Load { threads: 3, idle: 2 });
         {
-            let _first = counters.begin("lookup");
-            let _second = counters.begin("lookup");
-            let _unknown = counters.begin("something new");
+            let _first = counters.begin(Operation::Lookup);
+            let _second = counters.begin(Operation::Lookup);
+            let _last = counters.begin(Operation::SyncFs);
             assert_eq!(stats.report().u64("queue_now"), Some(3));
         }
-        drop(counters.begin("write"));
+        drop(counters.begin(Operation::Write));
         let report = stats.report();
         assert_eq!(report.u64("requests.lookup"), Some(2));
-        assert_eq!((report.u64("requests.other"), report.u64("requests.read")), (Some(1), None));
+        assert_eq!((report.u64("requests.syncfs"), report.u64("requests.read")), (Some(1), None));
         assert_eq!((report.u64("queue_now"), report.u64("queue_peak")), (Some(0), Some(3)));
         assert_eq!((report.u64("requests_total"), report.u64("request_ns.count")), (Some(4), Some(4)));
     }

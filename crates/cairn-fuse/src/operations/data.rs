@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::Operations;
 use crate::convert;
+use crate::counters::Operation;
 use crate::wire::abi::{
     CopyFileRangeIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
     WriteIn, WriteOut, opcode,
@@ -63,7 +64,7 @@ impl Operations {
         // Large answers go out from where they are cached.
         let mut reply = Some(reply);
         if size >= LENT {
-            let answered = self.core.run("read", |fs| {
+            let answered = self.core.run(Operation::Read, |fs| {
                 fs.read_shared(ino, asked.offset, size, flags, &mut |pieces| {
                     let count: usize = pieces.iter().map(|piece| piece.len()).sum();
                     self.core.counters.read_bytes.add(count as u64);
@@ -81,7 +82,7 @@ impl Operations {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            let read = self.core.run("read", |fs| fs.read(ino, asked.offset, &mut buffer[..size], flags));
+            let read = self.core.run(Operation::Read, |fs| fs.read(ino, asked.offset, &mut buffer[..size], flags));
             if let Ok(count) = read {
                 self.core.counters.read_bytes.add(count as u64);
             }
@@ -93,7 +94,7 @@ impl Operations {
         let asked: WriteIn = request.take()?;
         let data = request.bytes(asked.size)?;
         let (ino, flags) = (self.core.ino(request.header.nodeid), write_flags(&asked));
-        let count = self.core.run_taking_space("write", |fs| {
+        let count = self.core.run_taking_space(Operation::Write, |fs| {
             if flags.contains(IoFlags::WRITEBACK) {
                 write_all(fs, ino, asked.offset, data, flags)
             } else {
@@ -109,16 +110,16 @@ impl Operations {
         let asked: FsyncIn = request.take()?;
         let (ino, data_only) = (self.core.ino(request.header.nodeid), asked.fsync_flags & FSYNC_FDATASYNC != 0);
         if request.header.opcode == opcode::FSYNCDIR {
-            self.core.run("fsyncdir", |fs| fs.fsync(ino, 0, data_only))
+            self.core.run(Operation::FsyncDir, |fs| fs.fsync(ino, 0, data_only))
         } else {
-            self.core.run("fsync", |fs| fs.fsync(ino, asked.fh, data_only))
+            self.core.run(Operation::Fsync, |fs| fs.fsync(ino, asked.fh, data_only))
         }
     }
 
     pub(super) fn fallocate(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: FallocateIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
-        self.core.run_taking_space("fallocate", |fs| {
+        self.core.run_taking_space(Operation::Fallocate, |fs| {
             fs.allocate(ino, convert::allocate_mode(asked.mode)?, asked.offset, asked.length)
         })
     }
@@ -126,7 +127,7 @@ impl Operations {
     pub(super) fn lseek(&self, request: &mut Request<'_>) -> Result<LseekOut, Errno> {
         let asked: LseekIn = request.take()?;
         let node = request.header.nodeid;
-        let offset = self.core.run("lseek", |fs| {
+        let offset = self.core.run(Operation::Seek, |fs| {
             let what = match asked.whence {
                 SEEK_DATA => Seek::Data,
                 SEEK_HOLE => Seek::Hole,
@@ -149,7 +150,7 @@ impl Operations {
         let len = asked.len.min(u64::from(u32::MAX) & !0xfff);
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.nodeid_out));
         let copied =
-            self.core.run("copy_file_range", |fs| fs.copy_range(from, asked.off_in, to, asked.off_out, len))?;
+            self.core.run(Operation::CopyFileRange, |fs| fs.copy_range(from, asked.off_in, to, asked.off_out, len))?;
         Ok(WriteOut { size: copied as u32, padding: 0 })
     }
 }

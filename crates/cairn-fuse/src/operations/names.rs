@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use super::Operations;
 use crate::convert;
 use crate::core::{Core, checked_name};
+use crate::counters::Operation;
 use crate::directory;
 use crate::wire::Request;
 use crate::wire::abi::{
@@ -29,7 +30,7 @@ fn open_mode(flags: u32) -> OpenMode {
 impl Operations {
     fn entry(
         &self,
-        what: &'static str,
+        what: Operation,
         make: impl FnOnce(&dyn FileSystem) -> Result<Attributes>,
     ) -> Result<EntryOut, Errno> {
         self.core.run(what, make).map(|made| self.core.entry(&made))
@@ -38,7 +39,7 @@ impl Operations {
     pub(super) fn lookup(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let name = request.name()?;
         let parent = self.core.ino(request.header.nodeid);
-        let found = self.core.run("lookup", |fs| match fs.lookup(parent, checked_name(name)?) {
+        let found = self.core.run(Operation::Lookup, |fs| match fs.lookup(parent, checked_name(name)?) {
             Err(Error::NotFound) => Ok(None),
             found => found.map(Some),
         })?;
@@ -59,7 +60,7 @@ impl Operations {
         for (node, count) in forgotten {
             self.core.counters.forgotten.add(count);
             // There is nobody to tell of an error.
-            let _ = self.core.run("forget", |fs| {
+            let _ = self.core.run(Operation::Forget, |fs| {
                 fs.forget(self.core.ino(node), count);
                 Ok(())
             });
@@ -73,13 +74,13 @@ impl Operations {
 
     pub(super) fn getattr(&self, request: &Request<'_>) -> Result<AttrOut, Errno> {
         let ino = self.core.ino(request.header.nodeid);
-        self.core.run("getattr", |fs| fs.getattr(ino)).map(|found| self.attributes(&found))
+        self.core.run(Operation::GetAttr, |fs| fs.getattr(ino)).map(|found| self.attributes(&found))
     }
 
     /// As [`Self::getattr`], with the time of creation.
     pub(super) fn statx(&self, request: &Request<'_>) -> Result<StatxOut, Errno> {
         let ino = self.core.ino(request.header.nodeid);
-        let found = self.core.run("statx", |fs| fs.getattr(ino))?;
+        let found = self.core.run(Operation::Statx, |fs| fs.getattr(ino))?;
         let (attr_valid, attr_valid_nsec) = self.core.validity();
         Ok(StatxOut { attr_valid, attr_valid_nsec, flags: 0, spare: [0; 2], stat: convert::statx(&found) })
     }
@@ -103,25 +104,27 @@ impl Operations {
             kill_privileges: uid.is_some() || gid.is_some() || given(fattr::KILL_SUIDGID),
         };
         let ino = self.core.ino(request.header.nodeid);
-        self.core.run("setattr", |fs| fs.setattr(ino, &set)).map(|found| self.attributes(&found))
+        self.core.run(Operation::SetAttr, |fs| fs.setattr(ino, &set)).map(|found| self.attributes(&found))
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>) -> Result<Vec<u8>, Errno> {
         let ino = self.core.ino(request.header.nodeid);
-        self.core.run("readlink", |fs| fs.readlink(ino))
+        self.core.run(Operation::ReadLink, |fs| fs.readlink(ino))
     }
 
     pub(super) fn symlink(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let (name, target) = (request.name()?, request.name()?);
         let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, 0));
-        self.entry("symlink", |fs| fs.create(parent, checked_name(name)?, NewInode::Symlink(target), 0o777, &caller))
+        self.entry(Operation::SymLink, |fs| {
+            fs.create(parent, checked_name(name)?, NewInode::Symlink(target), 0o777, &caller)
+        })
     }
 
     pub(super) fn mknod(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let asked: MknodIn = request.take()?;
         let name = request.name()?;
         let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.entry("mknod", |fs| {
+        self.entry(Operation::MkNod, |fs| {
             let new = convert::new_node(asked.mode, asked.rdev)?;
             fs.create(parent, checked_name(name)?, new, asked.mode & 0o7777, &caller)
         })
@@ -131,21 +134,21 @@ impl Operations {
         let asked: MkdirIn = request.take()?;
         let name = request.name()?;
         let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.entry("mkdir", |fs| {
+        self.entry(Operation::MkDir, |fs| {
             fs.create(parent, checked_name(name)?, NewInode::Directory, asked.mode & 0o7777, &caller)
         })
     }
 
     pub(super) fn unlink(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
-        let done = self.core.run("unlink", |fs| fs.unlink(parent, checked_name(name)?));
+        let done = self.core.run(Operation::Unlink, |fs| fs.unlink(parent, checked_name(name)?));
         self.core.note_removal();
         done
     }
 
     pub(super) fn rmdir(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
-        let done = self.core.run("rmdir", |fs| fs.rmdir(parent, checked_name(name)?));
+        let done = self.core.run(Operation::RmDir, |fs| fs.rmdir(parent, checked_name(name)?));
         self.core.note_removal();
         done
     }
@@ -158,7 +161,7 @@ impl Operations {
         };
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.newdir));
         let (name, new_name) = (request.name()?, request.name()?);
-        let done = self.core.run_taking_space("rename", |fs| {
+        let done = self.core.run_taking_space(Operation::Rename, |fs| {
             let mode = convert::rename_mode(asked.flags)?;
             fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
         });
@@ -170,14 +173,14 @@ impl Operations {
         let asked: LinkIn = request.take()?;
         let name = request.name()?;
         let (ino, parent) = (self.core.ino(asked.oldnodeid), self.core.ino(request.header.nodeid));
-        self.entry("link", |fs| fs.link(ino, parent, checked_name(name)?))
+        self.entry(Operation::Link, |fs| fs.link(ino, parent, checked_name(name)?))
     }
 
     pub(super) fn create(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
         let asked: CreateIn = request.take()?;
         let name = request.name()?;
         let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.core.run_taking_space("create", |fs| {
+        self.core.run_taking_space(Operation::Create, |fs| {
             let made = fs.create(parent, checked_name(name)?, NewInode::Regular, asked.mode & 0o7777, &caller)?;
             self.created(fs, &made, asked.flags)
         })
@@ -186,7 +189,7 @@ impl Operations {
     pub(super) fn tmpfile(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
         let asked: CreateIn = request.take()?;
         let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.core.run_taking_space("tmpfile", |fs| {
+        self.core.run_taking_space(Operation::TmpFile, |fs| {
             let made = fs.tmpfile(parent, asked.mode & 0o7777, &caller)?;
             self.created(fs, &made, asked.flags)
         })
@@ -207,14 +210,14 @@ impl Operations {
         }
         let asked: OpenIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
-        let fh = self.core.run("open", |fs| fs.open(ino, open_mode(asked.flags)))?;
+        let fh = self.core.run(Operation::Open, |fs| fs.open(ino, open_mode(asked.flags)))?;
         Ok(OpenOut { fh, ..OPENED })
     }
 
     pub(super) fn release(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: ReleaseIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
-        self.core.run("release", |fs| {
+        self.core.run(Operation::Release, |fs| {
             if asked.fh != 0 {
                 fs.release(ino, asked.fh);
             }
@@ -223,16 +226,16 @@ impl Operations {
     }
 
     pub(super) fn readdir(&self, request: &mut Request<'_>) -> Result<Vec<u8>, Errno> {
-        self.list("readdir", request, directory::read)
+        self.list(Operation::ReadDir, request, directory::read)
     }
 
     pub(super) fn readdirplus(&self, request: &mut Request<'_>) -> Result<Vec<u8>, Errno> {
-        self.list("readdirplus", request, directory::read_plus)
+        self.list(Operation::ReadDirPlus, request, directory::read_plus)
     }
 
     fn list(
         &self,
-        what: &'static str,
+        what: Operation,
         request: &mut Request<'_>,
         fill: fn(&Core, &dyn FileSystem, u64, u64, &mut directory::Listing) -> Result<()>,
     ) -> Result<Vec<u8>, Errno> {

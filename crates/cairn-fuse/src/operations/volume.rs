@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::Operations;
+use crate::counters::Operation;
 use crate::ioctl::Ioctl;
 use crate::wire::abi::{GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, SetxattrIn, StatfsOut};
 use crate::wire::{Reply, Request};
@@ -29,7 +30,7 @@ impl Operations {
         let asked = request.take::<GetxattrIn>().and_then(|asked| Ok((asked, request.name()?)));
         match asked {
             Ok((asked, name)) => {
-                send_value(reply, asked.size, self.core.run("getxattr", |fs| fs.getxattr(ino, name)));
+                send_value(reply, asked.size, self.core.run(Operation::GetXattr, |fs| fs.getxattr(ino, name)));
             }
             Err(error) => reply.error(error),
         }
@@ -41,7 +42,7 @@ impl Operations {
             Ok(asked) => asked,
             Err(error) => return reply.error(error),
         };
-        let names = self.core.run("listxattr", |fs| {
+        let names = self.core.run(Operation::ListXattr, |fs| {
             let names = fs.listxattr(ino)?;
             Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
         });
@@ -53,7 +54,7 @@ impl Operations {
         let name = request.name()?;
         let value = request.bytes(asked.size)?;
         let ino = self.core.ino(request.header.nodeid);
-        self.core.run("setxattr", |fs| {
+        self.core.run(Operation::SetXattr, |fs| {
             let mode = match asked.flags {
                 0 => XattrMode::Set,
                 XATTR_CREATE => XattrMode::Create,
@@ -66,11 +67,11 @@ impl Operations {
 
     pub(super) fn removexattr(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (ino, name) = (self.core.ino(request.header.nodeid), request.name()?);
-        self.core.run("removexattr", |fs| fs.removexattr(ino, name))
+        self.core.run(Operation::RemoveXattr, |fs| fs.removexattr(ino, name))
     }
 
     pub(super) fn statfs(&self) -> Result<StatfsOut, Errno> {
-        let stats = self.core.run("statfs", |fs| fs.statfs())?;
+        let stats = self.core.run(Operation::StatFs, |fs| fs.statfs())?;
         Ok(StatfsOut {
             blocks: stats.blocks,
             bfree: stats.free_blocks,
@@ -85,7 +86,7 @@ impl Operations {
     }
 
     pub(super) fn syncfs(&self) -> Result<(), Errno> {
-        self.core.run("syncfs", |fs| fs.sync())
+        self.core.run(Operation::SyncFs, |fs| fs.sync())
     }
 
     pub(super) fn ioctl(&self, request: &mut Request<'_>, reply: Reply) {
@@ -104,7 +105,7 @@ impl Operations {
         if !ioctl.is_known() {
             return reply.error(Errno::NOTTY);
         }
-        match self.core.run("ioctl", |fs| ioctl.run(fs)) {
+        match self.core.run(Operation::Ioctl, |fs| ioctl.run(fs)) {
             Ok(output) => reply.data(&[IoctlOut::default().as_bytes(), &output]),
             Err(error) => reply.error(error),
         }
