@@ -23,8 +23,10 @@ pub fn clear(map: &mut [u8], bit: usize) -> bool {
 
 /// Inverts the bit; returns what it is now.
 pub fn flip(map: &mut [u8], bit: usize) -> bool {
-    let was = test(map, bit);
-    if was { clear(map, bit) } else { set(map, bit) };
+    let was = set(map, bit);
+    if was {
+        clear(map, bit);
+    }
     !was
 }
 
