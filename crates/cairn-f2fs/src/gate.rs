@@ -11,7 +11,7 @@
 //! A checkpoint is under way ([`Gate::is_flying`]) from its cut until it is on the medium; the gate is open meanwhile. Until
 //! then blocks that it gave places to may not be there: cleaning waits for that ([`Gate::close_at_rest`]).
 //!
-//! Locking: data, then rank GATE, then readers, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
+//! Locking: data, then readers, then rank GATE, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
 //! checkpoint inside the gate, and nobody enters it twice.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use cairn_base::stats::Counter;
 use crate::error::{Error, Result};
 
 /// Held by readers of file data.
-const READING: Rank = Rank(310);
+const READING: Rank = Rank(295);
 /// Held while file data is written.
 const DATA: Rank = Rank(245);
 
@@ -158,7 +158,7 @@ impl Gate {
     }
 
     /// Waits for all who read now. Whoever begins later looks addresses up later, too, and trusts none that it knew before.
-    /// May be called inside the gate.
+    /// May be called with [`Gate::data`].
     pub fn wait_for_readers(&self) {
         self.moves.fetch_add(1, Ordering::SeqCst);
         drop(self.reading.write());
