@@ -11,7 +11,7 @@
 //! A checkpoint is under way ([`Gate::is_flying`]) from its cut until it is on the medium; the gate is open meanwhile. Until
 //! then blocks that it gave places to may not be there: cleaning waits for that ([`Gate::close_at_rest`]).
 //!
-//! Locking: data, then readers, then rank GATE, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
+//! Locking: data, then readers (both before promises of a cache), then rank GATE, all between inode.data and folios. A waiting checkpoint keeps newcomers out, so it cannot starve. Nobody asks for space or waits for a
 //! checkpoint inside the gate, and nobody enters it twice.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use cairn_base::stats::Counter;
 use crate::error::{Error, Result};
 
 /// Held by readers of file data.
-const READING: Rank = Rank(295);
+const READING: Rank = Rank(247);
 /// Held while file data is written.
 const DATA: Rank = Rank(245);
 
