@@ -172,7 +172,8 @@ pub fn extents(
 
 fn extent_at(volume: &Volume, inode: &Inode, block: u64, blocks: u64, step: u64) -> Result<(Option<FileExtent>, u64)> {
     let logical = block * BLOCK_BYTES;
-    if step > 1 && compress::is_compressed(volume, inode, block)? {
+    // In the middle of a cluster only a run of one that is not packed has ended.
+    if step > 1 && block % step == 0 && compress::is_compressed(volume, inode, block)? {
         let physical = compress::first_address(volume, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
         let extent = FileExtent { logical, physical, length: step * BLOCK_BYTES, flags: fiemap::ENCODED };
         return Ok((Some(extent), block + step));
