@@ -1,0 +1,13 @@
+//! Volumes that go back and forth between Cairn and Linux in a virtual machine, and lose their power on either side. Whoever
+//! comes next replays what the other fsynced; fsck.f2fs has the last word each time.
+
+mod compressed;
+mod power;
+mod support;
+
+/// What runs in the machine.
+#[test]
+#[ignore = "runs in the machine"]
+fn in_the_machine() {
+    cairn_testkit::vm::serve();
+}

@@ -1,0 +1,177 @@
+//! The power fails behind fsyncs: of Linux, and we replay; of ours, and Linux replays. An image that was cut is replayed by
+//! both sides, and both must find the same.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn_block::memory::MemoryDevice;
+use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, read_image, write_image};
+use cairn_testkit::judge::assert_f2fs_clean;
+use cairn_testkit::tree::{Snapshot, Synced, VolumeTarget, build};
+use cairn_testkit::vm::{Job, Vm};
+use cairn_vfs::{Caller, FileSystem, NewInode};
+
+use crate::support::{Kind, deep, disk, judge, line, open, promise, promised, snapshot};
+
+const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
+
+/// Tried always.
+const COMMON: [Kind; 2] = [Kind::new("default", 128, &[]), Kind::new("extra attributes", 128, &["-O", EXTRA])];
+
+/// Tried in long runs as well.
+const RARE: [Kind; 9] = [
+    Kind { linux: "mode=lfs", ours: "mode=lfs", ..Kind::new("large sections", 512, &["-s", "4"]) },
+    Kind { linux: "fsync_mode=strict", ours: "cache=1M", ..Kind::new("zones", 512, &["-s", "2", "-z", "2"]) },
+    Kind { linux: "alloc_mode=reuse,noinline_data,noinline_dentry", ..Kind::new("large NAT bitmap", 256, &["-i"]) },
+    Kind { linux: "active_logs=4,noinline_xattr", ..Kind::new("four logs", 128, &["-O", EXTRA]) },
+    Kind { linux: "fastboot", ours: "nobuffered_iomap", ..Kind::new("fastboot", 128, &[]) },
+    Kind { linux: "noextent_cache,nolazytime", ..Kind::new("project quota", 128, &["-O", "extra_attr,project_quota"]) },
+    Kind { linux: "compress_algorithm=lz4", ..Kind::new("compression", 128, &["-O", "extra_attr,compression"]) },
+    Kind { writable: false, ..Kind::new("android", 128, &["-g", "android"]) },
+    Kind { ours: "max_folio=4K,nodiscard", ..Kind::new("full", 64, &[]) },
+];
+
+/// Images that were cut, what we make of them, and what must be found in any case. One boot replays them all.
+struct Cuts {
+    directory: tempfile::TempDir,
+    cuts: Vec<CutImage>,
+}
+
+struct CutImage {
+    name: String,
+    kind: Kind,
+    image: PathBuf,
+    ours: Snapshot,
+}
+
+impl Cuts {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), cuts: Vec::new() }
+    }
+
+    /// Replays an image ourselves: in memory, and for good. `promised` is what was fsynced before the cut.
+    fn add(&mut self, name: String, kind: Kind, device: &MemoryDevice, promised: Option<&Snapshot>) {
+        let overlaid = open(Arc::new(device.fork()), "ro");
+        let ours = snapshot(&*overlaid);
+        if let Some(promised) = promised {
+            assert_eq!(promised.diff(&promise(&*overlaid)), "", "{name}: what was fsynced, read-only");
+        }
+        if kind.writable {
+            let replayed = Arc::new(device.fork());
+            let fs = kind.open(replayed.clone());
+            assert_eq!(timeless(&ours).diff(&timeless(&snapshot(&*fs))), "", "{name}: read-only and replayed");
+            fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+            fs.unmount().unwrap();
+            judge(&replayed);
+        }
+        let image = self.directory.path().join(self.cuts.len().to_string());
+        write_image(device, &image).unwrap();
+        self.cuts.push(CutImage { name, kind, image, ours });
+    }
+
+    /// Linux replays the same images.
+    fn replayed_by_linux(self) {
+        let (mut vm, mut script) = (Vm::new().agent(), String::new());
+        for (index, cut) in self.cuts.iter().enumerate() {
+            vm = vm.disk(&cut.image);
+            let (digest, options) = (line(&Job::DigestAll("/mnt".into())), cut.kind.linux);
+            script += &format!("mount -t f2fs -o {options} {} /mnt\n{digest}umount /mnt\n", disk(index));
+        }
+        let text = vm.check(&script);
+        let found = Job::snapshots(&text);
+        assert_eq!(found.len(), self.cuts.len(), "{text}");
+        for (cut, found) in self.cuts.iter().zip(found) {
+            let difference = timeless(&cut.ours).diff(&timeless(&found));
+            assert_eq!(difference, "", "{}: replayed by us and by Linux", cut.name);
+            assert_f2fs_clean(&cut.image);
+            if cut.kind.writable {
+                let device = Arc::new(read_image(&cut.image).unwrap());
+                let fs = cut.kind.open(device.clone());
+                assert_eq!(found.diff(&snapshot(&*fs)), "", "{}: what Linux replayed", cut.name);
+                fs.create(fs.root(), b"later", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+                fs.unmount().unwrap();
+                judge(&device);
+            }
+        }
+    }
+}
+
+/// A directory that got a name back was changed when that was replayed.
+fn timeless(snapshot: &Snapshot) -> Snapshot {
+    snapshot.clone().without_times_of_directories_and(b"\0")
+}
+
+/// Linux makes changes on a volume of each kind, syncs them one by one, and is reset.
+fn cut_linux(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut vm, mut script, mut loose) = (Vm::new().agent(), String::new(), String::new());
+    for (index, kind) in kinds.iter().enumerate() {
+        let image = directory.path().join(index.to_string());
+        kind.make(&image);
+        vm = vm.disk(&image);
+        let (point, seed) = (format!("/mnt/{index}"), seed + index as u64);
+        script += &format!("mkdir {point}\nmount -t f2fs -o {} {} {point}\n", kind.linux, disk(index));
+        for job in [Job::Before(seed, point.clone()), Job::Synced(seed, point.clone()), Job::Digest(point.clone())] {
+            script += &line(&job);
+        }
+        loose += &line(&Job::Loose(seed, point));
+    }
+    let output = vm.crash_after(&format!("{script}{loose}echo now\nsleep 100\n"), "now");
+    let digests = Job::snapshots(&output.text);
+    assert_eq!(digests.len(), kinds.len(), "{}", output.describe());
+    for (index, (kind, digest)) in kinds.iter().zip(digests).enumerate() {
+        let device = read_image(&directory.path().join(index.to_string())).unwrap();
+        let name = format!("{}, cut after Linux synced (seed {})", kind.name, seed + index as u64);
+        let info = cairn_f2fs::inspect(&(Arc::new(device.fork()) as _)).unwrap().unwrap();
+        assert!(info.state == "needs roll-forward" || kind.linux == "fastboot", "{name}: {}", info.state);
+        cuts.add(name, *kind, &device, Some(&promised(digest)));
+    }
+}
+
+/// We make the same changes on a volume of each kind, and nothing is left of what was not flushed. In long runs the power
+/// fails in the middle as well.
+fn cut_ours(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
+    for (kind, seed) in kinds.iter().filter(|kind| kind.writable).zip(seed..) {
+        let recording = Recording::start(kind.in_memory());
+        let fs = kind.open(recording.device());
+        let Synced { before, changes, loose } = Synced::new(seed);
+        build(&VolumeTarget::new(&*fs), &before);
+        build(&VolumeTarget::new(&*fs), &changes);
+        let promised = promise(&*fs);
+        assert!(fs.volume().fsyncs.stats.nodes.get() > 0, "{}: no fsync without a checkpoint", kind.name);
+        build(&VolumeTarget::new(&*fs), &loose);
+        fs.shutdown(false).unwrap();
+        drop(fs);
+        let log: CrashLog = recording.finish();
+        let end = Cut { moment: log.log().end, volatile: Volatile::Lost };
+        let name = |cut: Cut| format!("{}, {cut} of our work (seed {seed})", kind.name);
+        cuts.add(name(end), *kind, &log.device(end), Some(&promised));
+        for cut in log.random_cuts(if deep() { 2 } else { 0 }, seed) {
+            cuts.add(name(cut), *kind, &log.device(cut), None);
+        }
+    }
+}
+
+#[test]
+fn what_one_side_fsynced_before_its_power_failed_the_other_replays() {
+    let mut cuts = Cuts::new();
+    cut_linux(&COMMON, 1, &mut cuts);
+    cut_ours(&COMMON, 5, &mut cuts);
+    cuts.replayed_by_linux();
+}
+
+#[test]
+fn every_kind_of_volume_is_replayed_in_many_orders() {
+    if !deep() {
+        return;
+    }
+    for round in 0..3 {
+        let kinds: Vec<Kind> = COMMON.into_iter().chain(RARE).collect();
+        for kinds in kinds.chunks(4) {
+            let mut cuts = Cuts::new();
+            cut_linux(kinds, 1000 * round + 11, &mut cuts);
+            cut_ours(kinds, 1000 * round + 501, &mut cuts);
+            cuts.replayed_by_linux();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Kinds of volumes, opened and judged.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
+use cairn_testkit::tree::{LOOSE, Snapshot, SnapshotOptions, UNTIMED, digest_volume};
+use cairn_testkit::vm::Job;
+use cairn_vfs::FileSystem;
+
+/// A kind of volume, and how each side mounts it.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    pub name: &'static str,
+    pub mebibytes: u64,
+    /// Arguments of mkfs.f2fs.
+    pub args: &'static [&'static str],
+    /// Mount options of Linux.
+    pub linux: &'static str,
+    /// Our mount options.
+    pub ours: &'static str,
+    /// We may write to it.
+    pub writable: bool,
+}
+
+impl Kind {
+    pub const fn new(name: &'static str, mebibytes: u64, args: &'static [&'static str]) -> Self {
+        Self { name, mebibytes, args, linux: "rw", ours: "", writable: true }
+    }
+
+    /// Makes a volume of this kind.
+    pub fn make(&self, image: &Path) {
+        mkfs_f2fs(image, self.mebibytes << 20, self.args);
+    }
+
+    /// Makes one in memory.
+    pub fn in_memory(&self) -> MemoryDevice {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        self.make(file.path());
+        read_image(file.path()).unwrap()
+    }
+
+    /// Opens one for writing.
+    pub fn open(&self, device: Arc<dyn BlockDevice>) -> Arc<F2fs> {
+        open(device, self.ours)
+    }
+}
+
+/// Opens a volume; one that was to be writable must be.
+pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
+    let fs = F2fs::open(device, Threads::new(), &MountOptions::parse(options).unwrap());
+    let fs = fs.unwrap_or_else(|error| panic!("the volume opens ({options}): {error}"));
+    assert!(options.contains("ro") || fs.read_only_reason().is_none(), "{:?}", fs.read_only_reason());
+    fs
+}
+
+/// Asserts that fsck.f2fs finds nothing.
+pub fn judge(device: &MemoryDevice) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write_image(device, file.path()).unwrap();
+    assert_f2fs_clean(file.path());
+}
+
+/// Everything that a volume holds, and where it has holes.
+pub fn snapshot(fs: &dyn FileSystem) -> Snapshot {
+    digest_volume(fs, SnapshotOptions { sectors: true, ..SnapshotOptions::default() }).unwrap()
+}
+
+/// What must be there after a power cut, of what was there just before it.
+pub fn promise(fs: &dyn FileSystem) -> Snapshot {
+    promised(digest_volume(fs, SnapshotOptions::default()).unwrap())
+}
+
+/// [`promise`] of a tree that was looked at already.
+pub fn promised(snapshot: Snapshot) -> Snapshot {
+    snapshot.without(LOOSE).without_times_of_directories_and(UNTIMED)
+}
+
+/// The line of a script that does a job.
+pub fn line(job: &Job) -> String {
+    job.line("in_the_machine")
+}
+
+/// The name of a machine's disk.
+pub fn disk(index: usize) -> String {
+    format!("/dev/vd{}", char::from(b'a' + u8::try_from(index).unwrap()))
+}
+
+/// True if the long runs were asked for.
+pub fn deep() -> bool {
+    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
+}
