@@ -13,7 +13,7 @@ mod rules;
 pub use emulated::Emulated;
 pub use host::HostZoned;
 pub use image::{create_image, open_image};
-pub use order::ZoneOrder;
+pub use order::{PendingReset, ZoneOrder};
 pub use rules::{ZoneLayout, ZoneRule, ZoneViolation};
 
 use crate::error::Result;

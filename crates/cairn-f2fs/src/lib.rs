@@ -10,6 +10,7 @@ pub mod blocks;
 pub mod checkpoint;
 pub mod compress;
 pub mod corrupt;
+pub mod devices;
 pub mod dir;
 pub mod dirty;
 pub mod disable;
@@ -38,13 +39,18 @@ pub mod trim;
 mod vfs;
 pub mod volume;
 pub mod xattr;
+mod zones;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_cache::writeback::WritebackMode;
+
+use format::units::BLOCK_BYTES;
 
 pub use corrupt::Corrupt;
 pub use error::{Error, Result};
@@ -76,6 +82,17 @@ impl F2fs {
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         self.volume.read_only_reason()
+    }
+
+    /// Writes the dirty data of a byte range to the device, as sync_file_range(2) does: it is not durable for that.
+    ///
+    /// # Errors
+    /// There is no such inode, no room can be made, or the device failed.
+    pub fn write_back(&self, ino: Ino, bytes: Range<u64>) -> Result<()> {
+        let inode = self.volume.inode(ino)?;
+        let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
+        let _data = inode.data.read();
+        inode::sync::write_back(&self.volume, &inode, blocks, WritebackMode::Background)
     }
 
     /// The mounted volume's parts, for statistics and tests.

@@ -14,11 +14,11 @@ use cairn_cache::file::{PageCache, PageCacheOptions};
 use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
 use crate::error::{Error, Result};
 use crate::flush::CheckpointDaemon;
-use crate::format::CheckpointFlags;
 use crate::format::checksum::MAGIC;
 use crate::format::layout::Layout;
 use crate::format::superblock::{self, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::format::{CheckpointFlags, Features};
 use crate::info::Info;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
@@ -26,8 +26,10 @@ use crate::options::MountOptions;
 use crate::recovery::chain;
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, Roll};
+use crate::segment::Mode;
 use crate::store::{Store, StoreOptions};
 use crate::volume::{Parts, Volume};
+use crate::zones;
 
 /// What a first look at a device tells.
 #[derive(Clone, Debug)]
@@ -101,6 +103,16 @@ pub(crate) fn open(
     if from_backup {
         tracing::warn!("the first superblock is damaged; using the second one");
     }
+    let zones = match device.as_zoned() {
+        Some(_) if superblock.features.contains(Features::BLKZONED) && !options.read_only => {
+            Some(zones::ordered(device.clone(), &layout)?)
+        }
+        _ => None,
+    };
+    let device = zones.clone().map_or(device, |zones| zones as Arc<dyn BlockDevice>);
+    // Blocks of zones are never written in place.
+    let mode = if zones.is_some() { Mode::Lfs } else { options.mode };
+    let options = &MountOptions { mode, ..options.clone() };
     let layout = Arc::new(layout);
     let budget = Budget::new(options.cache_bytes as u64);
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
@@ -127,6 +139,9 @@ pub(crate) fn open(
         };
         (nat.clone(), NodeCache::new(layout.clone(), buffers.clone(), nat, overlay), None)
     };
+    if let (Some(zones), Some(store)) = (zones, &store) {
+        store.segments.set_zones(zones);
+    }
     let parts = Parts { device, runtime, superblock, layout, buffers, pages, checkpoint, nat, nodes, store };
     let volume = Arc::new(Volume::new(parts, options.clone(), read_only));
     check_root(&volume)?;
@@ -185,7 +200,7 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     let hook: Weak<dyn Hook> = Arc::downgrade(&(volume.clone() as Arc<dyn Hook>));
     store.checkpoints.set_hook(hook);
     match &chain {
-        Chain::Empty => {}
+        Chain::Empty => store.segments.check_write_pointers()?,
         Chain::Remains => {
             // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
             store.segments.fresh_segments()?;
@@ -219,7 +234,12 @@ fn was_disabled(checkpoint: &Loaded) -> bool {
 }
 
 fn read_only_reason(superblock: &Superblock, device: &dyn BlockDevice, options: &MountOptions) -> Option<Arc<str>> {
-    if let Some(reason) = superblock.features.read_only_reason() {
+    // Zones are the device's affair.
+    let features = superblock.features.difference(Features::BLKZONED);
+    if let Some(reason) = zones::read_only_reason(superblock.features, device) {
+        return Some(reason.into());
+    }
+    if let Some(reason) = features.read_only_reason() {
         return Some(reason.into());
     }
     if options.read_only {

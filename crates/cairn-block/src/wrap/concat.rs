@@ -50,8 +50,10 @@ impl Concat {
             start += len;
         }
         let none = || Error::new(ErrorKind::OutOfRange, "put devices together", "there is no device");
-        let geometry = Geometry { size: start, ..geometry.ok_or_else(none)? };
+        let geometry = geometry.ok_or_else(none)?;
         let zoned = parts.iter().any(|part| part.device.as_zoned().is_some());
+        // Zones are given up by a reset.
+        let geometry = Geometry { size: start, discard: geometry.discard && !zoned, ..geometry };
         Ok(Self { parts, geometry, zoned })
     }
 

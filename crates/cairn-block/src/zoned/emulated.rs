@@ -71,7 +71,8 @@ impl Emulated {
                 format!("{} zones of {} bytes do not fit {} bytes", layout.zones, layout.zone_size, below.size);
             return Err(Error::new(ErrorKind::OutOfRange, "emulate zones", detail));
         }
-        let geometry = Geometry { size: layout.size(), discard: layout.conventional > 0 && below.discard, ..below };
+        // Zones are given up by a reset.
+        let geometry = Geometry { size: layout.size(), discard: false, ..below };
         let kept = table.map(|table| {
             let done = (0..layout.zones).map(|zone| zones.state(zone)).collect();
             let pending = Mutex::new(Rank::LEAF, Pending { done, dirty: BTreeSet::new() });

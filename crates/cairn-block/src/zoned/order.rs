@@ -41,6 +41,8 @@ struct Lane {
     /// Where the next write goes.
     next: u64,
     busy: bool,
+    /// The zone is reset before its next write.
+    stale: bool,
     broken: Option<Error>,
     waiting: BTreeMap<u64, Waiting>,
 }
@@ -54,7 +56,7 @@ struct Waiting {
 
 impl Lane {
     fn new(zone: &Zone) -> Self {
-        Self { next: zone.write_pointer, busy: false, broken: None, waiting: BTreeMap::new() }
+        Self { next: zone.write_pointer, busy: false, stale: false, broken: None, waiting: BTreeMap::new() }
     }
 
     /// Nothing more is written: everything that waits fails.
@@ -103,6 +105,39 @@ impl ZoneOrder {
         let error = Error::new(ErrorKind::Io, "write", "a write before it in the same zone was given up").at(offset, 0);
         let failed = self.lanes.lanes[lane].lock().break_off(error);
         failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+    }
+
+    /// Where the next write to the sequential zone with byte `offset` goes; `None` for conventional zones.
+    #[must_use]
+    pub fn next(&self, offset: u64) -> Option<u64> {
+        Some(self.lanes.lanes[self.lanes.find(offset)?].lock().next)
+    }
+
+    /// The contents of the zone that starts at `start` are not needed any more, and what is written next goes to its start: it is
+    /// reset before that, unless it is empty. No write to it may be under way. A conventional zone is left as it is.
+    pub fn begin_anew(&self, start: u64) {
+        let Ok(index) = self.lanes.starts.binary_search(&start) else { return };
+        let mut lane = self.lanes.lanes[index].lock();
+        assert!(lane.waiting.is_empty(), "a zone is begun anew while writes wait in it");
+        if lane.next != start || lane.broken.is_some() {
+            lane.next = start;
+            lane.stale = true;
+            lane.broken = None;
+        }
+    }
+
+    /// As [`ZoneOrder::begin_anew`], for a zone that nobody is about to write: it is reset by [`PendingReset::carry_out`], and
+    /// writes that come meanwhile wait for that. `None` if it is empty, in use, or conventional.
+    #[must_use]
+    pub fn claim_reset(&self, start: u64) -> Option<PendingReset> {
+        let index = self.lanes.starts.binary_search(&start).ok()?;
+        let mut lane = self.lanes.lanes[index].lock();
+        let written = lane.next != start || lane.stale || lane.broken.is_some();
+        if !written || lane.busy || !lane.waiting.is_empty() {
+            return None;
+        }
+        (lane.next, lane.stale, lane.busy, lane.broken) = (start, true, true, None);
+        Some(PendingReset { lanes: self.lanes.clone(), index })
     }
 
     fn split(&self, batch: Batch) -> Completion {
@@ -168,7 +203,26 @@ impl Lanes {
 
     /// Sends what has its turn.
     fn pump(self: &Arc<Self>, index: usize) {
-        let Some((offset, ready)) = self.lanes[index].lock().take_ready() else { return };
+        let (stale, taken) = {
+            let mut lane = self.lanes[index].lock();
+            (lane.stale, lane.take_ready())
+        };
+        let Some((offset, ready)) = taken else { return };
+        if stale {
+            match self.zoned().reset(self.starts[index]) {
+                Ok(()) => self.lanes[index].lock().stale = false,
+                Err(error) => {
+                    let failed = {
+                        let mut lane = self.lanes[index].lock();
+                        lane.busy = false;
+                        lane.break_off(error.clone())
+                    };
+                    ready.into_iter().for_each(|waiting| waiting.completer.complete(Err(error.clone())));
+                    failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+                    return;
+                }
+            }
+        }
         let fua = ready.iter().any(|waiting| waiting.fua);
         let len: u64 = ready.iter().map(|waiting| waiting.len).sum();
         let (bufs, completers): (Vec<Vec<Bytes>>, Vec<Completer>) =
@@ -207,6 +261,34 @@ impl Lanes {
             *self.lanes[index].lock() = Lane::new(zone);
         }
         Ok(())
+    }
+}
+
+/// A zone that is about to be reset; see [`ZoneOrder::claim_reset`].
+#[must_use = "the zone takes no writes until it is reset"]
+pub struct PendingReset {
+    lanes: Arc<Lanes>,
+    index: usize,
+}
+
+impl PendingReset {
+    /// Resets the zone, and lets writes to it go on. If that fails the next write tries again.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn carry_out(self) -> Result<()> {
+        let outcome = self.lanes.zoned().reset(self.lanes.starts[self.index]);
+        if outcome.is_ok() {
+            self.lanes.lanes[self.index].lock().stale = false;
+        }
+        outcome
+    }
+}
+
+impl Drop for PendingReset {
+    fn drop(&mut self) {
+        self.lanes.lanes[self.index].lock().busy = false;
+        self.lanes.pump(self.index);
     }
 }
 

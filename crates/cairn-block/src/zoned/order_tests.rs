@@ -123,3 +123,48 @@ fn rules_are_still_the_devices() {
     assert!(matches!(error.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::WritePointer));
     assert_eq!(ZoneOrder::new(Arc::new(MemoryDevice::new(1))).err().unwrap().kind, ErrorKind::Unsupported);
 }
+
+#[test]
+fn a_zone_that_is_begun_anew_is_reset_first() {
+    let device = ZoneOrder::new(emulated()).unwrap();
+    assert_eq!((device.next(0), device.next(ZONE + 77)), (None, Some(ZONE)));
+    device.begin_anew(ZONE);
+    write(&device, ZONE, 1).wait().unwrap();
+    write(&device, ZONE + BLOCK, 1).wait().unwrap();
+    device.begin_anew(ZONE);
+    assert_eq!(device.next(ZONE), Some(ZONE));
+    let early = write(&device, ZONE + BLOCK, 3);
+    assert_eq!(device.as_zoned().unwrap().report(ZONE, 1).unwrap()[0].written(), 2 * BLOCK);
+    write(&device, ZONE, 2).wait().unwrap();
+    early.wait().unwrap();
+    assert_eq!((device.read_at(ZONE, 1).unwrap()[0], device.read_at(ZONE + BLOCK, 1).unwrap()[0]), (2, 3));
+    device.give_up(ZONE + 5 * BLOCK);
+    device.begin_anew(ZONE);
+    write(&device, ZONE, 4).wait().unwrap();
+    device.begin_anew(0);
+}
+
+#[test]
+fn writes_wait_for_a_claimed_reset() {
+    let device = ZoneOrder::new(emulated()).unwrap();
+    assert!(device.claim_reset(ZONE).is_none(), "it is empty");
+    assert!(device.claim_reset(0).is_none() && device.claim_reset(ZONE + BLOCK).is_none());
+    write(&device, ZONE, 1).wait().unwrap();
+    let waiting = write(&device, ZONE + 2 * BLOCK, 1);
+    assert!(device.claim_reset(ZONE).is_none(), "it is in use");
+    write(&device, ZONE + BLOCK, 1).wait().unwrap();
+    waiting.wait().unwrap();
+    let claim = device.claim_reset(ZONE).unwrap();
+    assert!(device.claim_reset(ZONE).is_none());
+    device.begin_anew(ZONE);
+    let (next, first) = (write(&device, ZONE + BLOCK, 6), write(&device, ZONE, 5));
+    claim.carry_out().unwrap();
+    first.wait().unwrap();
+    next.wait().unwrap();
+    assert_eq!(device.as_zoned().unwrap().report(ZONE, 1).unwrap()[0].written(), 2 * BLOCK);
+    assert_eq!(device.read_at(ZONE, 1).unwrap()[0], 5);
+    // One that is dropped is made up for by the next write.
+    drop(device.claim_reset(ZONE).unwrap());
+    write(&device, ZONE, 7).wait().unwrap();
+    assert_eq!(device.read_at(ZONE, 1).unwrap()[0], 7);
+}

@@ -242,6 +242,7 @@ impl Checkpoints {
     fn land(&self, next: Next) {
         self.parts.nat.committed(next.nat);
         self.parts.segments.committed(next.sit);
+        self.parts.segments.reset_free();
         let mut state = self.state.lock();
         state.last = next.checkpoint;
         state.side = next.side;

@@ -173,9 +173,14 @@ impl Layout {
     }
 
     fn check_device(&self, superblock: &Superblock, device_bytes: u64) -> Result<(), Corrupt> {
-        if let Some(second) = superblock.devs.iter().skip(1).find(|dev| dev.path[0] != 0) {
-            let expected = "volumes on several devices are not supported";
-            return Err(Corrupt::Superblock { field: "devs", value: second.total_segments.into(), expected });
+        let parts = superblock.device_lengths();
+        if parts.len() > 1 {
+            let bytes: u64 = parts.iter().sum();
+            let segments = bytes.saturating_sub(u64::from(self.cp) * BLOCK_BYTES) / (BPS * BLOCK_BYTES);
+            if segments < self.total_segments.into() {
+                let expected = "the devices have fewer segments than the volume";
+                return Err(Corrupt::Superblock { field: "devs", value: segments, expected });
+            }
         }
         let main_end = (u64::from(self.main) + u64::from(self.main_segments) * BPS) * BLOCK_BYTES;
         if main_end > device_bytes {

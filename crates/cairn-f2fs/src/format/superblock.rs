@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::checksum::{MAGIC, crc32};
 use super::features::Features;
 use super::inode::Advise;
-use super::units::{BLOCK_BYTES, BlockAddr, Nid};
+use super::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid};
 use crate::corrupt::Corrupt;
 
 /// Where the superblock lies in its block.
@@ -308,6 +308,26 @@ impl Superblock {
             Some(_) => Advise::HOT,
             None => Advise::empty(),
         }
+    }
+
+    /// Paths of the devices that the volume lies on, in order; none if it lies on a single one.
+    #[must_use]
+    pub fn device_paths(&self) -> Vec<String> {
+        let named = self.devs.iter().take_while(|part| part.path[0] != 0);
+        let text = |part: &DevicePart| {
+            let bytes = part.path.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        named.map(text).collect()
+    }
+
+    /// Bytes that the volume uses of each of its devices, in order; none if it lies on a single one.
+    #[must_use]
+    pub fn device_lengths(&self) -> Vec<u64> {
+        let before = std::iter::once(u64::from(self.segment0_blkaddr.get()) * BLOCK_BYTES).chain(std::iter::repeat(0));
+        let segment = u64::from(BLOCKS_PER_SEGMENT) * BLOCK_BYTES;
+        let named = self.devs.iter().take_while(|part| part.path[0] != 0);
+        named.zip(before).map(|(part, before)| before + u64::from(part.total_segments) * segment).collect()
     }
 
     /// The label.

@@ -3,6 +3,7 @@
 //! Pure arithmetic: from the size and three wishes to the counts and addresses of the superblock, the place of the six
 //! logs, and the space that users never get.
 
+use super::medium::{Medium, MediumZones};
 use super::{Error, MkfsOptions};
 use crate::format::checkpoint::{CHECKSUM_AT, LARGE_CHECKSUM_AT};
 use crate::format::log::Log;
@@ -29,6 +30,11 @@ const SMALL_MAIN: u64 = 256;
 /// The six logs start in zones of their own, and one more is needed to write to.
 const ZONES_MIN: u64 = 7;
 
+/// Fewest sections kept for cleaning where their number is given: one for each log, and two to go on with.
+const RESERVED_SECTIONS_MIN: u32 = Log::COUNT as u32 + 2;
+/// Overprovision where the number of reserved sections is given, in per cent.
+const PERCENT_BESIDE_RESERVED: f64 = 3.0;
+
 /// Counts are segments, addresses are blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Geometry {
@@ -49,6 +55,10 @@ pub(super) struct Geometry {
     pub reserved_segments: u32,
     pub overprovision_segments: u32,
     pub user_blocks: u64,
+    /// Segments of the main area that can be written: fewer than all where zones have less capacity than size.
+    pub usable_segments: u32,
+    /// Segments on each device.
+    pub device_segments: Vec<u32>,
 }
 
 /// Why a size does not do: it is too small, or the wishes cannot be met at any size.
@@ -58,18 +68,22 @@ enum Refusal {
 }
 
 impl Geometry {
-    /// Divides a device of `bytes`.
-    pub(super) fn new(bytes: u64, options: &MkfsOptions) -> Result<Self, Error> {
-        match divide(bytes, options) {
+    /// Divides one device of so many bytes, or several.
+    pub(super) fn new(medium: impl Into<Medium>, options: &MkfsOptions) -> Result<Self, Error> {
+        let medium = medium.into();
+        match divide(&medium, options) {
             Ok(geometry) => Ok(geometry),
             Err(Refusal::Never(error)) => Err(error),
-            Err(Refusal::TooSmall) => Err(too_small(bytes, options)),
+            Err(Refusal::TooSmall) => Err(match (&medium.sizes[..], &medium.zones) {
+                ([bytes], None) => too_small(*bytes, options),
+                _ => Error::Option("the devices are too small for F2FS with these options".into()),
+            }),
         }
     }
 }
 
 fn too_small(bytes: u64, options: &MkfsOptions) -> Error {
-    let enough = |segments: &u64| divide(segments * SEGMENT_BYTES, options).is_ok();
+    let enough = |segments: &u64| divide(&Medium::from(segments * SEGMENT_BYTES), options).is_ok();
     // Steps grow with the size: named is a size that does, within some per cent of the smallest.
     let mut sizes = std::iter::successors(Some(MIN_SEGMENTS), |last| Some(last + 1 + last / 64));
     match sizes.by_ref().take_while(|segments| *segments <= MAX_SEGMENTS).find(enough) {
@@ -84,17 +98,49 @@ fn smallest(segments: u64, enough: impl Fn(&u64) -> bool) -> u64 {
     (segments.saturating_sub(step)..segments).find(enough).unwrap_or(segments)
 }
 
-fn divide(bytes: u64, options: &MkfsOptions) -> Result<Geometry, Refusal> {
-    let never = |text: &str| Refusal::Never(Error::Option(text.into()));
-    let (segs_per_sec, secs_per_zone) = (options.segments_per_section, options.sections_per_zone);
+fn never(text: &str) -> Refusal {
+    Refusal::Never(Error::Option(text.into()))
+}
+
+/// Segments a section and sections a zone.
+fn shape(medium: &Medium, options: &MkfsOptions) -> Result<(u32, u32), Refusal> {
+    let asked = (options.segments_per_section, options.sections_per_zone);
+    match (&medium.zones, options.zoned) {
+        (None, false) if options.reserved_sections.is_some() => {
+            Err(never("a number of reserved sections (-Z) is for zoned devices (-m)"))
+        }
+        (None, false) => Ok(asked),
+        (None, true) => Err(never("no device has zones that must be written in order: leave -m out")),
+        (Some(_), false) => Err(never("a device has zones that must be written in order: give -m")),
+        (Some(zones), true) => {
+            // A section is what can be given back as a whole.
+            let of_zone = (u32::try_from(zones.size / SEGMENT_BYTES).unwrap_or(u32::MAX), 1);
+            if asked != (1, 1) && asked != of_zone {
+                return Err(never("on a zoned device a section is a zone: leave -s and -z out"));
+            }
+            Ok(of_zone)
+        }
+    }
+}
+
+fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
+    let (segs_per_sec, secs_per_zone) = shape(medium, options)?;
     let zone = u64::from(segs_per_sec) * u64::from(secs_per_zone);
     if zone == 0 || zone > MAX_SEGMENTS {
         return Err(never("segments per section and sections per zone must be 1 or more, and a zone fit the volume"));
     }
     let zone_bytes = zone * SEGMENT_BYTES;
-    let segment0 = (2 * BLOCK_BYTES).div_ceil(zone_bytes) * zone_bytes;
-    let after = bytes.checked_sub(segment0).ok_or(Refusal::TooSmall)?;
-    let segments = after / SEGMENT_BYTES / zone * zone;
+    let mut segment0 = (2 * BLOCK_BYTES).div_ceil(zone_bytes) * zone_bytes;
+    let (first, others) = medium.sizes.split_first().expect("a volume lies on a device");
+    let after = first.checked_sub(segment0).ok_or(Refusal::TooSmall)?;
+    let bytes = first + others.iter().sum::<u64>();
+    if options.zoned && !others.is_empty() {
+        // The second device's zones begin where the first device ends.
+        segment0 += after % zone_bytes;
+    }
+    let mut device_segments = vec![(first - segment0) / SEGMENT_BYTES];
+    device_segments.extend(others.iter().map(|bytes| bytes / SEGMENT_BYTES));
+    let segments = device_segments.iter().sum::<u64>() / zone * zone;
     if segments > MAX_SEGMENTS {
         return Err(never("F2FS ends at 16 TiB: give a smaller size"));
     }
@@ -105,7 +151,13 @@ fn divide(bytes: u64, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     let main = segments.checked_sub(meta.segments).filter(|main| *main > 0).ok_or(Refusal::TooSmall)?;
     let sections = main / u64::from(segs_per_sec);
     let main = sections * u64::from(segs_per_sec);
-    let space = Space::new(main, segs_per_sec, options.overprovision)?;
+    let main_start = segment0 + meta.segments * SEGMENT_BYTES;
+    let usable = match &medium.zones {
+        Some(zones) => usable(zones, medium, main_start, sections)?,
+        None => main,
+    };
+    let per_section = narrow(usable.div_ceil(sections));
+    let space = Space::new(main, usable, per_section, segs_per_sec, options)?;
     Ok(Geometry {
         block_count: bytes / BLOCK_BYTES,
         segs_per_sec,
@@ -117,13 +169,28 @@ fn divide(bytes: u64, options: &MkfsOptions) -> Result<Geometry, Refusal> {
         main_segments: narrow(main),
         sections: narrow(sections),
         segment0: narrow(segment0 / BLOCK_BYTES),
-        main: narrow(segment0 / BLOCK_BYTES + meta.segments * BPS),
+        main: narrow(main_start / BLOCK_BYTES),
         cp_payload: narrow(meta.cp_payload),
-        logs: logs(main, zone)?,
+        logs: if options.zoned { zoned_logs(main, zone)? } else { logs(main, zone)? },
         reserved_segments: narrow(space.reserved),
         overprovision_segments: narrow(space.overprovision),
-        user_blocks: (main - space.overprovision) * BPS,
+        user_blocks: (usable - space.overprovision) * BPS,
+        usable_segments: narrow(usable),
+        device_segments: device_segments.into_iter().map(narrow).collect(),
     })
+}
+
+/// Segments of the main area that can be written; the metadata must end before the first sequential zone.
+fn usable(zones: &MediumZones, medium: &Medium, main_start: u64, sections: u64) -> Result<u64, Refusal> {
+    let sequential = medium.sizes[..zones.device].iter().sum::<u64>() + zones.conventional;
+    if main_start > sequential {
+        let text =
+            format!("the metadata needs {main_start} bytes that can be written anywhere; there are {sequential}");
+        return Err(Refusal::Never(Error::Option(format!("{text}: give a larger conventional device first"))));
+    }
+    let before = ((sequential - main_start) / zones.size).min(sections);
+    let whole = zones.size / SEGMENT_BYTES;
+    Ok(before * whole + (sections - before) * zones.capacity.div_ceil(SEGMENT_BYTES))
 }
 
 /// Everything here is bounded by [`MAX_SEGMENTS`].
@@ -172,17 +239,32 @@ struct Space {
 }
 
 impl Space {
-    fn new(main: u64, segs_per_sec: u32, percent: Option<f64>) -> Result<Self, Refusal> {
-        let percent = match percent {
-            Some(percent) => percent,
-            None => best_percent(main, segs_per_sec).ok_or(Refusal::TooSmall)?,
+    /// `usable` of the `main` segments can be written, about `per_section` of each section.
+    fn new(
+        main: u64,
+        usable: u64,
+        per_section: u32,
+        segs_per_sec: u32,
+        options: &MkfsOptions,
+    ) -> Result<Self, Refusal> {
+        let given = options.overprovision;
+        let (percent, reserved) = match options.reserved_sections {
+            Some(sections) if sections < RESERVED_SECTIONS_MIN => {
+                return Err(Refusal::Never(Error::Option(format!(
+                    "{sections} reserved sections are too few: {RESERVED_SECTIONS_MIN} at least, one for each log and two more"
+                ))));
+            }
+            Some(sections) => (given.unwrap_or(PERCENT_BESIDE_RESERVED), u64::from(sections) * u64::from(segs_per_sec)),
+            None => {
+                let percent = given.or_else(|| best_percent(usable, per_section)).ok_or(Refusal::TooSmall)?;
+                (percent, reserved(percent, per_section) as u64)
+            }
         };
-        let reserved = reserved(percent, segs_per_sec) as u64;
-        if main < reserved + Log::COUNT as u64 {
+        if main < reserved + Log::COUNT as u64 || usable < reserved {
             return Err(Refusal::TooSmall);
         }
-        let overprovision = ((main - reserved) as f64 * percent / 100.0) as u64 + reserved;
-        if overprovision >= main {
+        let overprovision = ((usable - reserved) as f64 * percent / 100.0) as u64 + reserved;
+        if overprovision >= usable {
             return Err(Refusal::TooSmall);
         }
         Ok(Self { reserved, overprovision })
@@ -234,6 +316,22 @@ fn logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
     Ok(logs)
 }
 
+/// On zoned devices one after the other: a zone that is further on is not faster.
+fn zoned_logs(main: u64, zone: u64) -> Result<[SegNo; Log::COUNT], Refusal> {
+    if main / zone < ZONES_MIN {
+        return Err(Refusal::TooSmall);
+    }
+    let order = [Log::HotNode, Log::WarmNode, Log::ColdNode, Log::HotData, Log::WarmData, Log::ColdData];
+    let mut logs = [SegNo(0); Log::COUNT];
+    for (at, log) in (0..).zip(order) {
+        logs[log.index()] = SegNo(narrow(at * zone));
+    }
+    Ok(logs)
+}
+
 #[cfg(test)]
 #[path = "geometry_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "zoned_tests.rs"]
+mod zoned_tests;

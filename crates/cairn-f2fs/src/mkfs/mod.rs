@@ -24,12 +24,16 @@ use crate::format::{Features, Layout, Log, superblock};
 mod extensions;
 mod features;
 mod geometry;
+mod medium;
 mod packs;
 mod super_block;
 mod tree;
 
 use geometry::{Geometry, SEGMENT_BYTES};
+use medium::Medium;
 use tree::Tree;
+
+pub use medium::NamedDevice;
 
 /// What to make. The defaults are mkfs.f2fs's.
 #[derive(Clone, Debug)]
@@ -46,6 +50,10 @@ pub struct MkfsOptions {
     pub segments_per_section: u32,
     /// Sections a zone.
     pub sections_per_zone: u32,
+    /// For devices with zones that must be written in order: a section is a zone then.
+    pub zoned: bool,
+    /// Sections kept for cleaning, instead of a number that follows from the overprovision; on zoned devices.
+    pub reserved_sections: Option<u32>,
     /// Room for the NAT's bitmap beyond the checkpoint block: more nodes on large volumes.
     pub large_nat_bitmap: bool,
     /// Bytes of the volume; the whole device if absent.
@@ -66,6 +74,8 @@ impl Default for MkfsOptions {
             overprovision: None,
             segments_per_section: 1,
             sections_per_zone: 1,
+            zoned: false,
+            reserved_sections: None,
             large_nat_bitmap: false,
             size: None,
             time: None,
@@ -112,22 +122,37 @@ pub enum Error {
 /// # Errors
 /// Options that do not fit each other or the device, or a device error.
 pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<Made, Error> {
-    let features = features::choose(&options.features)?;
+    make_on(&[NamedDevice { path: String::new(), device }], options, runtime)
+}
+
+/// Makes an F2FS volume on several devices, the first of which gets the metadata. Their paths go to the superblock: the next
+/// mount finds them there.
+///
+/// # Errors
+/// As [`make`].
+///
+/// # Panics
+/// There is no device.
+pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Runtime) -> Result<Made, Error> {
+    let mut features = features::choose(&options.features)?;
+    features.set(Features::BLKZONED, options.zoned);
     check(options)?;
-    let whole = device.geometry().size;
-    let bytes = options.size.unwrap_or(whole);
-    if bytes > whole {
-        return Err(Error::Option(format!("the volume cannot have {bytes} bytes: the device has {whole}")));
+    if options.size.is_some() && devices.len() > 1 {
+        return Err(Error::Option("a volume on several devices takes them whole: give no size".into()));
     }
-    let geometry = Geometry::new(bytes, options)?;
+    let medium = Medium::of(devices, options.size)?;
+    let geometry = Geometry::new(medium, options)?;
+    let device = medium::whole(devices, &geometry)?;
+    let bytes = options.size.unwrap_or(device.geometry().size);
     let identity = Identity::new(options, runtime);
     let sectors = device.geometry().logical_block;
-    let superblock = super_block::build(&geometry, features, &identity, options.label.as_deref(), sectors)?;
+    let paths: Vec<String> = devices.iter().map(|named| named.path.clone()).collect();
+    let superblock = super_block::build(&geometry, features, &identity, options.label.as_deref(), sectors, &paths)?;
     let layout = Layout::new(&superblock, bytes).expect("mkfs makes only what can be opened");
     let tree = Tree::new(&geometry, &layout, &identity);
 
     erase(&*device)?;
-    let trimmed = device.geometry().discard && device.discard(0, bytes).is_ok();
+    let trimmed = give_up(&*device, bytes)?;
     let maker = Maker { device: &*device, geometry: &geometry, layout: &layout, identity: &identity, tree: &tree };
     maker.zero_areas()?;
     maker.write_tree()?;
@@ -140,6 +165,23 @@ pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn R
         user_blocks: geometry.user_blocks,
         features: features.names(),
     })
+}
+
+/// What was there is not needed any more: whole zones are reset, the rest is discarded if the device can. Returns whether it
+/// was.
+fn give_up(device: &dyn BlockDevice, bytes: u64) -> Result<bool, Error> {
+    let Some(zoned) = device.as_zoned() else {
+        return Ok(device.geometry().discard && device.discard(0, bytes).is_ok());
+    };
+    for zone in zoned.report(0, usize::MAX)? {
+        if zone.is_sequential() {
+            zoned.reset(zone.start)?;
+        } else if device.geometry().discard {
+            // A hint: what it did not do is zeroed where that matters.
+            let _ = device.discard(zone.start, zone.len.min(bytes.saturating_sub(zone.start)));
+        }
+    }
+    Ok(true)
 }
 
 fn check(options: &MkfsOptions) -> Result<(), Error> {
@@ -220,6 +262,10 @@ impl Maker<'_> {
     fn zero_areas(&self) -> Result<(), Error> {
         let (layout, cp) = (self.layout, u64::from(self.layout.cp) * BLOCK_BYTES);
         self.device.write_zeroes(cp, u64::from(layout.ssa) * BLOCK_BYTES - cp)?;
+        if layout.features.contains(Features::BLKZONED) {
+            // The zones were reset, conventional ones hold the beginning of the main area at most.
+            return self.zero_conventional_main();
+        }
         let (at, len) = if self.identity.reproducible {
             (u64::from(layout.main) * BLOCK_BYTES, u64::from(layout.main_segments) * SEGMENT_BYTES)
         } else {
@@ -227,6 +273,16 @@ impl Maker<'_> {
             (layout.address(segment, 0).bytes(), u64::from(BLOCKS_PER_SEGMENT) * BLOCK_BYTES)
         };
         Ok(self.device.write_zeroes(at, len)?)
+    }
+
+    /// What of the main area lies in conventional zones.
+    fn zero_conventional_main(&self) -> Result<(), Error> {
+        let zones = self.device.as_zoned().map_or(Ok(Vec::new()), |zoned| zoned.report(0, usize::MAX))?;
+        let (start, main) =
+            (u64::from(self.layout.main) * BLOCK_BYTES, u64::from(self.layout.main_segments) * SEGMENT_BYTES);
+        let first = zones.iter().find(|zone| zone.is_sequential()).map_or(start, |zone| zone.start);
+        let len = first.clamp(start, start + main) - start;
+        Ok(self.device.write_zeroes(start, len)?)
     }
 
     fn write_tree(&self) -> Result<(), Error> {

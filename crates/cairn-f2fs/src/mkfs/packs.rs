@@ -57,7 +57,7 @@ fn checkpoint(geometry: &Geometry, layout: &Layout, tree: &Tree, map: &PackMap) 
         valid_block_count: 2 * u64::from(directories),
         rsvd_segment_count: geometry.reserved_segments,
         overprov_segment_count: geometry.overprovision_segments,
-        free_segment_count: geometry.main_segments - Log::COUNT as u32,
+        free_segment_count: geometry.usable_segments - Log::COUNT as u32,
         logs: Log::ALL.map(position),
         flags: CheckpointFlags::UMOUNT | CheckpointFlags::COMPACT_SUM,
         pack_total_blocks: map.total(),

@@ -1,8 +1,9 @@
 //! The superblock of a new volume.
 
 use super::geometry::Geometry;
+use super::medium::stored_path;
 use super::{Error, Identity, extensions};
-use crate::format::superblock::CHECKSUM_OFFSET;
+use crate::format::superblock::{CHECKSUM_OFFSET, DevicePart};
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, BlockAddr};
 use crate::format::{Features, Superblock};
 
@@ -18,6 +19,7 @@ pub(super) fn build(
     identity: &Identity,
     label: Option<&str>,
     sector: u32,
+    paths: &[String],
 ) -> Result<Superblock, Error> {
     let mut superblock = Superblock::blank();
     if !superblock.set_label(label.unwrap_or_default()) {
@@ -32,6 +34,14 @@ pub(super) fn build(
     superblock.log_sectorsize = sector.next_power_of_two().clamp(512, BLOCK_SIZE as u32).trailing_zeros();
     superblock.log_sectors_per_block = whole_block - superblock.log_sectorsize;
     place_areas(&mut superblock, geometry);
+    if paths.len() > superblock.devs.len() {
+        return Err(Error::Option(format!("a volume lies on {} devices at most", superblock.devs.len())));
+    }
+    if paths.len() > 1 {
+        for ((part, path), segments) in superblock.devs.iter_mut().zip(paths).zip(&geometry.device_segments) {
+            *part = DevicePart { path: stored_path(path)?, total_segments: *segments };
+        }
+    }
     for text in [&mut superblock.version, &mut superblock.init_version] {
         text[..VERSION.len()].copy_from_slice(VERSION.as_bytes());
     }

@@ -21,14 +21,16 @@ mod place;
 mod sections;
 mod summaries;
 mod table;
+mod zones;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::Runtime;
 use cairn_base::stats::Counter;
+use cairn_block::zoned::ZoneOrder;
 use cairn_cache::block::BufferCache;
 
 use crate::corrupt::Corrupt;
@@ -69,6 +71,8 @@ pub struct Segments {
     cache: Arc<BufferCache>,
     clock: Clock,
     state: Mutex<State>,
+    /// The zones that the sections are, if they are.
+    zones: OnceLock<Arc<ZoneOrder>>,
     /// Counters.
     pub stats: SegmentStats,
 }
@@ -90,6 +94,10 @@ pub struct SegmentStats {
     pub sit_blocks_written: Counter,
     /// Segment summaries written.
     pub summaries_written: Counter,
+    /// Zones reset when their sections had become free.
+    pub zones_reset: Counter,
+    /// Logs that left their zones because these had been written further.
+    pub logs_moved: Counter,
 }
 
 struct State {
@@ -147,7 +155,7 @@ impl Segments {
         // Small volumes (16 GiB) are filled from the start, as Linux does it by default.
         let reuse = layout.main_segments <= 8192;
         let state = Mutex::new_ordered(Rank::ALLOCATOR, LOCK_ORDER, state);
-        Self { layout, mode, reuse, cache, clock, state, stats: SegmentStats::default() }
+        Self { layout, mode, reuse, cache, clock, state, zones: OnceLock::new(), stats: SegmentStats::default() }
     }
 
     /// Seconds that the volume was mounted in all: `elapsed_time`.

@@ -1,0 +1,110 @@
+//! Sections that are zones: they are written in order, and reset before they are written anew.
+//!
+//! A log enters a section only when it is free: nothing in it counts, not even for the last checkpoint. So the section's zone is reset
+//! then at the latest ([`Segments::enter_zone`]); as a rule it was when it became free ([`Segments::reset_free`]).
+//!
+//! Locking: which zones may be reset is decided under the allocator's lock; the device works without it. Zones' own locks are leaves.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_block::zoned::{PendingReset, ZoneOrder};
+
+use super::{Segments, State};
+use crate::error::{Error, Result};
+use crate::format::{BlockAddr, Log, SegNo};
+
+impl Segments {
+    /// The main area lies in these zones, each a section. Before anything is placed.
+    pub fn set_zones(&self, zones: Arc<ZoneOrder>) {
+        assert!(self.zones.set(zones).is_ok(), "a volume has its zones once");
+    }
+
+    fn section_start(&self, section: u32) -> u64 {
+        self.layout.address(self.layout.first_segment(section), 0).bytes()
+    }
+
+    /// A log goes on in this segment, which was free.
+    pub(super) fn enter_zone(&self, segno: SegNo) {
+        if let Some(zones) = self.zones.get()
+            && self.layout.first_segment(self.layout.section_of(segno)) == segno
+        {
+            zones.begin_anew(self.layout.address(segno, 0).bytes());
+        }
+    }
+
+    /// A block that was placed will not be written. What is behind it in its zone cannot be either.
+    pub fn give_up(&self, addr: BlockAddr) {
+        if let Some(zones) = self.zones.get() {
+            zones.give_up(addr.bytes());
+        }
+    }
+
+    /// Resets the zones of free sections. One that the device refuses is tried again when it is used. Returns how many were reset.
+    pub fn reset_free(&self) -> u32 {
+        let Some(zones) = self.zones.get() else { return 0 };
+        let claims = {
+            let state = self.state.lock();
+            self.claims(zones, &state)
+        };
+        let mut done = 0;
+        for claim in claims {
+            match claim.carry_out() {
+                Ok(()) => done += 1,
+                Err(error) => tracing::warn!(%error, "a free zone is not reset"),
+            }
+        }
+        self.stats.zones_reset.add(done.into());
+        done
+    }
+
+    fn claims(&self, zones: &ZoneOrder, state: &State) -> Vec<PendingReset> {
+        let is_free =
+            |section: &u32| Self::segments_of(&self.layout, *section).all(|segno| state.table.free.is_free(segno));
+        let free = (0..self.layout.sections).filter(is_free);
+        free.filter_map(|section| zones.claim_reset(self.section_start(section))).collect()
+    }
+
+    /// After a crash a zone may have been written further than its log knows: the log goes on in another section. What
+    /// was left half written is finished, so that it counts as open no longer. Before anything is placed.
+    ///
+    /// # Errors
+    /// No section is free, or the device failed.
+    pub fn check_write_pointers(&self) -> Result<()> {
+        let Some(zones) = self.zones.get() else { return Ok(()) };
+        self.reset_free();
+        for log in Log::ALL {
+            let mut state = self.state.lock();
+            let next = state.logs[log.index()].next(&self.layout);
+            if zones.next(next.bytes()).is_some_and(|pointer| pointer != next.bytes()) {
+                tracing::info!(?log, at = %next, "a zone's write pointer is not where its log ends: the log moves on");
+                self.fresh_log(&mut state, log)?;
+                self.stats.logs_moved.add(1);
+            }
+        }
+        self.finish_left(zones)
+    }
+
+    /// Zones that are neither empty nor full, and that no log is in.
+    fn finish_left(&self, zones: &ZoneOrder) -> Result<()> {
+        let Some(view) = zones.as_zoned() else { return Ok(()) };
+        let left: Vec<u64> = {
+            let state = self.state.lock();
+            let left = |section: &u32| {
+                let mut segments = Self::segments_of(&self.layout, *section);
+                segments.all(|segno| !state.table.is_current(segno) && !state.table.free.is_free(segno))
+            };
+            (0..self.layout.sections).filter(left).map(|section| self.section_start(section)).collect()
+        };
+        for start in left {
+            if zones.next(start).is_none_or(|pointer| pointer == start) {
+                continue;
+            }
+            let zone = view.report(start, 1).map_err(Error::from)?;
+            if zone.first().is_some_and(|zone| zone.write_pointer < zone.writable_end()) {
+                view.finish(start).map_err(Error::from)?;
+            }
+        }
+        Ok(())
+    }
+}

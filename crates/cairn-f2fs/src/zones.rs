@@ -1,0 +1,58 @@
+//! Volumes on zoned devices: what must fit together before one is opened.
+//!
+//! Sections are zones. Everything outside the main area is written in place, so it lies before the first sequential zone.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_block::zoned::{Zone, ZoneOrder};
+
+use crate::error::{Error, Result};
+use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
+use crate::format::{Features, Layout};
+
+/// Why the volume can only be read on this device, if its zones are the reason.
+pub(crate) fn read_only_reason(features: Features, device: &dyn BlockDevice) -> Option<&'static str> {
+    match (features.contains(Features::BLKZONED), device.as_zoned().is_some()) {
+        (true, false) => {
+            Some("the volume was made for a zoned device (feature blkzoned), and this device has no zones")
+        }
+        (false, true) => Some("the device has zones, and the volume was not made for them (mkfs -m)"),
+        _ => None,
+    }
+}
+
+/// The device as a volume with zones writes it: in order.
+///
+/// # Errors
+/// The zones are not the volume's sections, or the device failed.
+pub(crate) fn ordered(device: Arc<dyn BlockDevice>, layout: &Layout) -> Result<Arc<ZoneOrder>> {
+    let zones = match device.as_zoned() {
+        Some(zoned) => zoned.report(0, usize::MAX)?,
+        None => Vec::new(),
+    };
+    check(&zones, layout)?;
+    Ok(Arc::new(ZoneOrder::new(device)?))
+}
+
+fn check(zones: &[Zone], layout: &Layout) -> Result<()> {
+    let section = u64::from(layout.segs_per_sec) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_BYTES;
+    let main = u64::from(layout.main) * BLOCK_BYTES;
+    for zone in zones.iter().filter(|zone| zone.is_sequential()) {
+        let fault = if zone.start < main {
+            Some("lies in the volume's metadata, which is written in place")
+        } else if !(zone.start - main).is_multiple_of(section) || zone.len != section {
+            Some("is not one of the volume's sections")
+        } else if zone.capacity != zone.len {
+            Some("has less capacity than size, which Cairn does not write yet")
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            let text =
+                format!("the zone of {} bytes at byte {} {fault}: open the volume with ro", zone.len, zone.start);
+            return Err(Error::Feature(text));
+        }
+    }
+    Ok(())
+}
