@@ -62,6 +62,27 @@ impl Segments {
         })?
     }
 
+    /// As [`Segments::place`], if the log goes on at `at`: for who wants more blocks behind those it was just given.
+    ///
+    /// # Errors
+    /// As [`Segments::place`].
+    ///
+    /// # Panics
+    /// There are no owners.
+    pub fn place_at(&self, log: Log, owners: &[Owner], at: BlockAddr) -> Result<Option<Placed>> {
+        assert!(!owners.is_empty(), "blocks are placed for somebody");
+        self.with_summaries(|state, loaded| {
+            if state.logs[log.index()].next(&self.layout) != at {
+                return Ok(Ok(None));
+            }
+            match self.try_place(state, log, owners, loaded) {
+                Step::Placed(placed) => Ok(Ok(Some(placed))),
+                Step::Full => Ok(Ok(None)),
+                Step::Read(segno) => Err(segno),
+            }
+        })?
+    }
+
     /// Calls `step` with the lock held until it gives a result; when it asks for a segment's summary, reads that without the
     /// lock and passes it along the next time.
     pub(super) fn with_summaries<T>(
@@ -158,6 +179,9 @@ impl Segments {
                 state.victim_cursor[log.index()] = segno;
             }
         }
+        if alloc == AllocType::Lfs {
+            self.enter_zone(segno);
+        }
         state.closed.remove(&segno);
         state.table.enter(log, segno);
         let blkoff = first_usable(&state.table.blocked_map(segno)).expect("a successor has room");
@@ -176,10 +200,15 @@ impl Segments {
     pub fn fresh_segments(&self) -> Result<()> {
         Log::ALL.into_iter().try_for_each(|log| {
             let mut state = self.state.lock();
-            let segno = self.fresh_segment(&state, log).ok_or(Error::NO_SPACE)?;
-            self.advance(&mut state, log, Successor::Fresh(segno));
-            Ok(())
+            self.fresh_log(&mut state, log)
         })
+    }
+
+    /// Moves one log to a free segment.
+    pub(super) fn fresh_log(&self, state: &mut State, log: Log) -> Result<()> {
+        let segno = self.fresh_segment(state, log).ok_or(Error::NO_SPACE)?;
+        self.advance(state, log, Successor::Fresh(segno));
+        Ok(())
     }
 }
 
