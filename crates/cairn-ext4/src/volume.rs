@@ -452,7 +452,7 @@ impl Volume {
     /// Looks at an error on its way out: corruption found while changing things, and device write errors, stop the volume.
     pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
         match &result {
-            Err(Error::Device(error)) if is_write_failure(error) && !self.is_read_only() => {
+            Err(Error::Device(error)) if error.is_write_failure() && !self.is_read_only() => {
                 self.abort(&error.to_string());
             }
             Err(Error::Corrupt(what)) if !self.is_read_only() => self.abort_for(what),
@@ -472,10 +472,4 @@ impl Volume {
         }
         self.stop(&format!("stopped after an error: {reason}"));
     }
-}
-
-/// True if the device failed to take what it was given. A failed read stops nothing: other data may still be had.
-fn is_write_failure(error: &cairn_block::Error) -> bool {
-    let writing = ["write", "flush"].iter().any(|word| error.operation.contains(word));
-    writing && error.kind != cairn_block::ErrorKind::ReadOnly
 }

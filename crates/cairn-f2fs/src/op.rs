@@ -91,8 +91,20 @@ impl Volume {
     /// # Errors
     /// Those of `work`.
     pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-        match work() {
+        match self.with_promises(&mut work) {
             Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.checkpoint(Reason::Cleaning)? => work(),
+            other => other,
+        }
+    }
+
+    /// Runs a piece of work that may need space; if there is none but writers were promised more than they have written,
+    /// takes that back and runs it once more. Call it with no lock held.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn with_promises<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        match work() {
+            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.pages.space_is_short() => work(),
             other => other,
         }
     }
@@ -120,7 +132,8 @@ impl Volume {
             }
             if store.checkpoints.is_disabled() {
                 // Nothing that is cleaned could be used before checkpoints are enabled again.
-                let needed = store.space.required(Pending { data: 0, ..pending }).lower + store.space.reserved_sections();
+                let needed =
+                    store.space.required(Pending { data: 0, ..pending }).lower + store.space.reserved_sections();
                 return if store.segments.free_sections() > needed { Ok(()) } else { Err(Error::NO_SPACE) };
             }
             if self.situation()?.enough(0) {

@@ -244,6 +244,22 @@ impl Promise {
         self.left
     }
 
+    /// Takes `blocks` of it apart, as a promise of their own.
+    ///
+    /// # Panics
+    /// Fewer were promised.
+    pub fn split(&mut self, blocks: u64) -> Self {
+        assert!(self.left >= blocks, "{blocks} blocks are split off {} promised", self.left);
+        self.left -= blocks;
+        Self { space: self.space.clone(), left: blocks }
+    }
+
+    /// Both as one.
+    pub fn join(mut self, mut other: Self) -> Self {
+        self.left += std::mem::take(&mut other.left);
+        self
+    }
+
     /// Makes `blocks` of the promised blocks used ones.
     ///
     /// # Panics
@@ -303,7 +319,10 @@ mod tests {
         promise.take_node(true);
         assert_eq!(space.counts(), Counts { valid_blocks: 994, valid_nodes: 3, valid_inodes: 2 });
         assert_eq!((promise.left(), space.free_blocks(), space.is_dirty()), (6, 0, true));
+        let half = promise.split(4);
         drop(promise);
+        assert_eq!((half.left(), space.free_blocks()), (4, 2));
+        drop(half.join(space.reserve(2).unwrap()));
         assert_eq!(space.free_blocks(), 6);
         space.release_node(true);
         space.release(3);

@@ -14,7 +14,8 @@ use cairn_vfs::{
 use crate::corrupt::Corrupt;
 use crate::dir::{lookup, readdir};
 use crate::format::units::Nid;
-use crate::inode::{Inode, attributes, data, preallocate, symlink, write};
+use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, attributes, data, preallocate, symlink, sync, write};
 use crate::{F2fs, fsync, namespace, remount, xattr};
 
 impl F2fs {
@@ -23,6 +24,8 @@ impl F2fs {
     }
 
     fn attributes(&self, inode: &Inode) -> Attributes {
+        // A promise without data takes no space.
+        inode.cache.give_back(&InodeMapper::new(&self.volume, inode));
         attributes::get(&self.volume, inode)
     }
 
@@ -160,12 +163,19 @@ impl FileSystem for F2fs {
         if mode.write {
             self.volume.check_writable()?;
         }
-        self.acquire(ino)?;
-        Ok(self.next_handle.fetch_add(1, Ordering::Relaxed))
+        let inode = self.acquire(ino)?;
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        inode.sync.open(handle, inode.cache.errors().sample());
+        Ok(handle)
     }
 
-    fn release(&self, ino: Ino, _handle: u64) {
-        self.forget(ino, 1);
+    fn release(&self, ino: Ino, handle: u64) {
+        let _open = self.enter();
+        if let Ok(inode) = self.inode(ino) {
+            inode.sync.close(handle);
+            inode.cache.give_back(&InodeMapper::new(&self.volume, &inode));
+        }
+        self.drop_references(ino, 1);
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
@@ -174,12 +184,17 @@ impl FileSystem for F2fs {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
-        Ok(write::write(&self.volume, &self.inode(ino)?, offset, data, flags)?)
+        Ok(self.volume.observe(write::write(&self.volume, &self.inode(ino)?, offset, data, flags))?)
     }
 
-    fn fsync(&self, ino: Ino, _handle: u64, data_only: bool) -> Result<()> {
+    fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
         let _open = self.enter();
-        Ok(fsync::fsync(&self.volume, &self.inode(ino)?, data_only)?)
+        let inode = self.inode(ino)?;
+        let synced = self.volume.observe(fsync::fsync(&self.volume, &inode, data_only));
+        // This handle hears of every write-back error once, also of those met before this call.
+        let missed = sync::missed_error(&inode, handle);
+        synced?;
+        missed.map_or(Ok(()), |error| Err(crate::Error::from(error).into()))
     }
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
@@ -242,12 +257,13 @@ impl FileSystem for F2fs {
     }
 
     fn label(&self) -> Result<Vec<u8>> {
-        Ok(self.volume.superblock.label().into_bytes())
+        Ok(self.volume.label().into_bytes())
     }
 
-    fn set_label(&self, _: &[u8]) -> Result<()> {
-        self.volume.check_writable()?;
-        Err(Error::Unsupported("the label of an F2FS volume is set when it is made"))
+    fn set_label(&self, label: &[u8]) -> Result<()> {
+        let _open = self.enter();
+        let label = std::str::from_utf8(label).map_err(|_| Error::Invalid("a label of F2FS is UTF-8"))?;
+        Ok(self.volume.set_label(label)?)
     }
 
     fn report(&self) -> Report {

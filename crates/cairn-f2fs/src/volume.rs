@@ -15,12 +15,13 @@ use cairn_cache::file::PageCache;
 use cairn_vfs::VolumeStats;
 use cairn_vfs::inode_table::InodeTable;
 
+use crate::blocks::Writes;
 use crate::checkpoint::Loaded;
 use crate::compress::ClusterCache;
 use crate::dirty::DirtyInodes;
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{OFFSET, Superblock};
 use crate::format::units::{BLOCK_SIZE, NAME_MAX, Nid};
 use crate::fsync::Fsyncs;
 use crate::gc::Collector;
@@ -44,8 +45,10 @@ pub struct Volume {
     pub(crate) options: Mutex<Arc<MountOptions>>,
     /// Held shared by each call that may change the volume, alone while it turns read-only or back.
     pub(crate) turning: RwLock<()>,
-    /// The superblock as it was read.
+    /// The superblock as it was read, but for [`Volume::label`].
     pub superblock: Superblock,
+    /// Held while it is written.
+    label: Mutex<String>,
     /// Geometry.
     pub layout: Arc<Layout>,
     /// Blocks of metadata, nodes and directories, by address.
@@ -107,6 +110,7 @@ impl Volume {
             runtime: parts.runtime,
             options: Mutex::new(Rank::LEAF, Arc::new(options)),
             turning: RwLock::new(Rank::VOLUME, ()),
+            label: Mutex::new(Rank::BUFFER, parts.superblock.label()),
             superblock: parts.superblock,
             layout: parts.layout,
             buffers: parts.buffers,
@@ -177,6 +181,8 @@ impl Volume {
     /// `statfs`.
     #[must_use]
     pub fn statfs(&self) -> VolumeStats {
+        // What is promised to no data is free.
+        self.pages.give_back_promises();
         let checkpoint = &self.checkpoint.checkpoint;
         let counts = self.counts();
         let free = match &self.store {
@@ -226,6 +232,57 @@ impl Volume {
                 .with("gc", self.gc.stats.report(store)),
             None => report,
         }
+    }
+
+    /// Looks at an error on its way out: a device that does not take what it is given stops the volume.
+    ///
+    /// # Errors
+    /// That of `result`.
+    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+        if let (Err(Error::Device(error)), Some(store)) = (&result, &self.store)
+            && error.is_write_failure()
+            && store.gate.stopped().is_none()
+        {
+            tracing::error!(%error, "the volume takes no more changes");
+            store.gate.stop(&format!("stopped after an error: {error}"));
+        }
+        result
+    }
+
+    /// The label.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.label.lock().clone()
+    }
+
+    /// Sets the label: in the second superblock, then in the first one.
+    ///
+    /// # Errors
+    /// It is too long; the volume is read-only or has stopped, or the device failed.
+    pub fn set_label(&self, label: &str) -> Result<()> {
+        self.check_writable()?;
+        let mut superblock = self.superblock.clone();
+        if !superblock.set_label(label) {
+            return Err(cairn_vfs::Error::Invalid("a label has at most 511 UTF-16 units").into());
+        }
+        let mut current = self.label.lock();
+        let bytes = superblock.encode();
+        for at in crate::mount::SUPERBLOCKS.into_iter().rev() {
+            let mut block = crate::blocks::read(&*self.device, at, 1)?.to_vec();
+            block[OFFSET..OFFSET + bytes.len()].copy_from_slice(&bytes);
+            let mut write = Writes::new();
+            write.push(at, block);
+            let written = write.write(&*self.device).and_then(|()| Ok(self.device.flush()?));
+            self.observe(written)?;
+        }
+        *current = label.into();
+        Ok(())
+    }
+
+    /// See [`crate::gate::Gate::moves`]; nothing moves on a volume that is only read.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.gate.moves())
     }
 
     /// Version of the last checkpoint.

@@ -72,6 +72,13 @@ impl Promised {
         self.next = first + asked;
         more
     }
+
+    /// Fewer blocks were there to be had at once: who asks for the rest goes on with the row.
+    fn shortened(&mut self, asked: u64, len: u64) {
+        let short = asked.saturating_sub(len);
+        self.next -= short;
+        self.row -= short;
+    }
 }
 
 fn advanced(place: &Place, by: u64) -> Place {
@@ -138,6 +145,7 @@ impl FileCache {
         let mut promised = file.promised.lock();
         let more = promised.follow(first, asked);
         if let Some(mapping) = promised.take(first, asked) {
+            promised.shortened(asked, mapping.run.len);
             return Ok(mapping);
         }
         if !promised.blocks.is_empty() && first + 1 == promised.blocks.start {
@@ -151,6 +159,7 @@ impl FileCache {
         let reserved = self.reserve(Via::Cache, mapper, first, asked + more);
         let kept = reserved.map(|mut mapping| {
             promised.keep(&mut mapping, asked);
+            promised.shortened(asked, mapping.run.len);
             mapping
         });
         if promised.blocks.is_empty() {

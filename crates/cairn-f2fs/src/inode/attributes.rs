@@ -33,7 +33,7 @@ pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
         uid: record.uid,
         gid: record.gid,
         size: record.size,
-        sectors: sectors(record),
+        sectors: sectors(record) + inode.map.delayed() * SECTORS_PER_BLOCK,
         block_size: BLOCK_SIZE as u32,
         device: inode.device,
         atime: record.atime,

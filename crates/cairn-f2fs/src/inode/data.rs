@@ -26,9 +26,10 @@ mod fiemap {
 ///
 /// # Errors
 /// It is no regular file, it is encrypted or damaged, or the device failed.
-pub fn read(volume: &Volume, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
     inode.kind.check_regular()?;
     inode.check_readable(volume)?;
+    sync::adopt(volume, inode);
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size || buf.is_empty() {
@@ -46,8 +47,11 @@ pub fn read(volume: &Volume, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], fl
         let end = offset.saturating_add(buf.len() as u64).div_ceil(BLOCK_BYTES);
         write_back(volume, inode, offset / BLOCK_BYTES..end)?;
     }
-    let _reading = volume.store.as_ref().map(|store| store.gate.reading());
-    let mapper = InodeMapper::new(volume, inode);
+    let reading = volume.store.as_ref().map(|store| store.gate.reading());
+    let mapper = match &reading {
+        Some(reading) => InodeMapper::stable(volume, inode, reading),
+        None => InodeMapper::new(volume, inode),
+    };
     Ok(if flags.contains(IoFlags::DIRECT) {
         inode.cache.direct_read(&mapper, size, offset, buf)?
     } else {
@@ -97,6 +101,8 @@ pub fn seek(volume: &Volume, inode: &Arc<Inode>, offset: u64, what: Seek) -> Res
         return Ok(if what == Seek::Data { offset } else { size });
     }
     let step = inode.record().cluster_blocks().unwrap_or(1).into();
+    // A promise without data is no data.
+    inode.cache.give_back(&InodeMapper::new(volume, inode));
     let mut at = offset;
     while at < size {
         let (is_data, end) = classify(volume, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;
@@ -116,10 +122,10 @@ fn classify(volume: &Volume, inode: &Inode, block: u64, end: u64, step: u64) -> 
     let len = if step > 1 { step - block % step } else { end - block };
     let mapping = InodeMapper::new(volume, inode).lookup(Run { start: FileBlock(block), len })?;
     let next = block.saturating_add(mapping.run.len).min(end);
-    if mapping.place != Place::Hole {
+    if matches!(mapping.place, Place::Mapped(_) | Place::Delayed | Place::Inline(_)) {
         return Ok((true, next));
     }
-    // What was written and has no address yet is data.
+    // What was written into a slot without an address is data.
     Ok(match inode.cache.dirty_ranges(block..next).first() {
         Some(run) if run.start.get() <= block => (true, run.start.get() + run.len),
         Some(run) => (false, run.start.get()),

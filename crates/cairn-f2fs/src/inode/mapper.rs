@@ -1,13 +1,17 @@
 //! File block → place, in the largest runs the node tree gives.
+//!
+//! What the nodes said of a regular file is remembered ([`super::map`]), so that they are asked once.
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run};
+use cairn_vfs::FileKind;
 
-use super::Inode;
+use super::{Inode, map};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::inode::Inode as Record;
 use crate::format::units::BlockAddr;
+use crate::gate::Moving;
 use crate::node::tree::{self, Leaf};
 use crate::volume::Volume;
 
@@ -15,30 +19,56 @@ use crate::volume::Volume;
 pub struct InodeMapper<'a> {
     volume: &'a Volume,
     inode: &'a Inode,
-    record: Record,
+    /// Cleaning is kept out: what the nodes say may be remembered.
+    stable: bool,
 }
 
 impl<'a> InodeMapper<'a> {
-    /// The map as the record is now.
+    /// For questions whose answers are used at once: cleaning may move blocks meanwhile.
     #[must_use]
     pub fn new(volume: &'a Volume, inode: &'a Inode) -> Self {
-        Self { volume, inode, record: inode.record() }
+        Self { volume, inode, stable: volume.store.is_none() }
     }
 
-    /// What is at `run.start`, and for how many blocks (at most `run.len`, unless a whole subtree is missing).
+    /// While `_moving` is held no block moves but by the doing of the inode.
+    #[must_use]
+    pub fn stable(volume: &'a Volume, inode: &'a Inode, _moving: &'a Moving<'a>) -> Self {
+        Self { volume, inode, stable: true }
+    }
+
+    /// What is at `run.start`, and for how many blocks (more than `run.len` where that is known without asking).
     ///
     /// # Errors
     /// The node tree is damaged, or the device failed.
     pub fn find(&self, run: Run) -> Result<Mapping> {
+        if self.inode.kind != FileKind::Regular {
+            return self.ask(run);
+        }
+        let moves = self.volume.moves();
+        if let Some(known) = self.inode.map.find(run.start, moves) {
+            return Ok(known);
+        }
+        let moment = self.inode.map.moment(moves);
+        let found = self.ask(run)?;
+        if self.stable {
+            self.inode.map.remember(&moment, &found);
+        }
+        // A hole may be promised in part.
+        Ok(self.inode.map.find(run.start, moves).unwrap_or(found))
+    }
+
+    /// The same from the nodes.
+    fn ask(&self, run: Run) -> Result<Mapping> {
+        let record = self.inode.record();
         let start = run.start.get();
-        let (first, mut len) = self.find_in_leaf(start, run.len.max(1))?;
+        let (first, mut len) = self.ask_leaf(&record, start, run.len.max(1))?;
         // A run goes on in the next node where that continues it.
         while let Place::Mapped(pba) = &first {
             if len >= run.len {
                 break;
             }
             let next = start + len;
-            match self.find_in_leaf(next, run.len - len)? {
+            match self.ask_leaf(&record, next, run.len - len)? {
                 (Place::Mapped(more), count) if more.get() == pba.get() + len => len += count,
                 _ => break,
             }
@@ -47,40 +77,39 @@ impl<'a> InodeMapper<'a> {
     }
 
     /// The same within one node.
-    fn find_in_leaf(&self, block: u64, want: u64) -> Result<(Place, u64)> {
-        let pointers = match tree::find(&self.volume.nodes, self.inode.nid, &self.record, block)? {
+    fn ask_leaf(&self, record: &Record, block: u64, want: u64) -> Result<(Place, u64)> {
+        let pointers = match tree::find(&self.volume.nodes, self.inode.nid, record, block)? {
             Leaf::Hole(len) => return Ok((Place::Hole, len)),
             Leaf::Node(pointers) => pointers,
         };
         let most = u32::try_from(want).unwrap_or(u32::MAX).min(pointers.len());
-        let first = pointers.get(&self.record, 0);
-        self.check(first, block)?;
+        let first = pointers.get(record, 0);
+        self.check(record, first, block)?;
         let goes_on = |index: u32| {
-            let addr = pointers.get(&self.record, index);
+            let addr = pointers.get(record, index);
             if !first.is_address() {
-                return is_hole(addr);
+                return addr == first;
             }
             // Beyond the main area is found out when that block is asked for.
             first.get().checked_add(index) == Some(addr.get()) && self.volume.layout.in_main(addr)
         };
         let len = (1..most).find(|index| !goes_on(*index)).unwrap_or(most);
-        let place = if first.is_address() { Place::Mapped(first.pba()) } else { Place::Hole };
+        let place = match first {
+            BlockAddr::NEW => Place::Unwritten(map::unaddressed(block)),
+            _ if first.is_address() => Place::Mapped(first.pba()),
+            _ => Place::Hole,
+        };
         Ok((place, len.into()))
     }
 
-    fn check(&self, addr: BlockAddr, block: u64) -> Result<(), Corrupt> {
+    fn check(&self, record: &Record, addr: BlockAddr, block: u64) -> Result<(), Corrupt> {
         tree::check_pointer(addr, self.inode.nid, block, &self.volume.layout)?;
-        if addr == BlockAddr::COMPRESS && self.record.cluster_blocks().is_none() {
+        if addr == BlockAddr::COMPRESS && record.cluster_blocks().is_none() {
             let what = "a compressed cluster in a file that is not compressed";
             return Err(Corrupt::Mapping { ino: self.inode.nid, block, what, value: addr.get().into() });
         }
         Ok(())
     }
-}
-
-/// Reserved slots read as zeros, like holes.
-fn is_hole(addr: BlockAddr) -> bool {
-    matches!(addr, BlockAddr::NULL | BlockAddr::NEW)
 }
 
 impl FileMapper for InodeMapper<'_> {
@@ -92,7 +121,9 @@ impl FileMapper for InodeMapper<'_> {
         Err(self.volume.refuse_write().into())
     }
 
-    fn release(&self, _run: Run) {}
+    fn release(&self, run: Run) {
+        self.inode.map.release(run, map::shape(self.inode));
+    }
 
     fn place(&self, _run: Run) -> Result<Placement, MapError> {
         Err(self.volume.refuse_write().into())

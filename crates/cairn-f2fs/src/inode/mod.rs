@@ -10,9 +10,11 @@
 pub mod attributes;
 pub mod data;
 pub mod delete;
+pub mod map;
 pub mod mapper;
 pub mod preallocate;
 pub mod resize;
+mod shift;
 pub mod symlink;
 pub mod sync;
 pub mod tree;
@@ -67,6 +69,8 @@ pub struct Inode {
     pub state: RwLock<State>,
     /// Cached contents (regular files).
     pub cache: FileCache,
+    /// What is known of where the contents are, and promised of it (regular files).
+    pub map: map::FileMap,
     /// Cached blocks of entries (directories of a volume that is written).
     pub entries: DirCache,
     /// For the next fsync.
@@ -98,6 +102,7 @@ impl Inode {
             data: RwLock::new_ordered(Rank::INODE_DATA, order, ()),
             cache: FileCache::new(&volume.pages, BLOCK_SIZE as u32),
             state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
+            map: map::FileMap::new(order),
             entries: DirCache::default(),
             sync: sync::SyncState::new(order),
         }
@@ -135,7 +140,7 @@ impl Inode {
 
     /// True if nothing is lost when the inode leaves memory.
     pub(crate) fn can_leave(&self) -> bool {
-        let idle = !self.cache.has_dirty() && !self.entries.is_dirty();
+        let idle = !self.cache.has_dirty() && !self.entries.is_dirty() && self.sync.is_closed();
         idle && self.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0)
     }
 

@@ -81,6 +81,7 @@ pub(super) fn shrink(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -
         inode.cache.write_back(&mapper, size - 1..size, size, WritebackMode::Sync)?;
     }
     drop_hint(volume, inode);
+    inode.map.forget_from(size.div_ceil(BLOCK_BYTES));
     let mut op = volume.enter_with(store.space.reserve(0)?)?;
     let done = (|| {
         while !truncate::cut_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}

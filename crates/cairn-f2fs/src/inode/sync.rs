@@ -1,5 +1,6 @@
 //! What an inode remembers for its next fsync, and who writes it back in the background.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,7 +9,7 @@ use cairn_base::FileBlock;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::file::CacheError;
 use cairn_cache::mapper::{MapError, Run};
-use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
+use cairn_cache::writeback::{ErrorCursor, Flushable, Flushed, WritebackMode};
 
 use super::Inode;
 use super::mapper::InodeMapper;
@@ -35,6 +36,8 @@ pub struct SyncState {
     /// The checkpoint since which nodes were taken out of the tree, which roll-forward would not notice.
     shrunk_after: AtomicU64,
     flusher: OnceLock<Arc<Flusher>>,
+    /// Open handles, with the write-back errors each has heard of.
+    handles: Mutex<HashMap<u64, ErrorCursor>>,
 }
 
 impl SyncState {
@@ -47,7 +50,24 @@ impl SyncState {
             fsynced_after: AtomicU64::new(NEVER),
             shrunk_after: AtomicU64::new(NEVER),
             flusher: OnceLock::new(),
+            handles: Mutex::new(Rank::CACHE, HashMap::new()),
         }
+    }
+
+    /// A handle hears of errors from now on.
+    pub fn open(&self, handle: u64, heard: ErrorCursor) {
+        self.handles.lock().insert(handle, heard);
+    }
+
+    /// A handle is no more.
+    pub fn close(&self, handle: u64) {
+        self.handles.lock().remove(&handle);
+    }
+
+    /// Is no handle open?
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.handles.try_lock().is_some_and(|handles| handles.is_empty())
     }
 
     /// Something was written that the next fsync must see flushed.
@@ -83,6 +103,12 @@ impl SyncState {
     }
 }
 
+/// The latest error of write-back that a handle has not heard of yet: it does now.
+#[must_use]
+pub fn missed_error(inode: &Inode, handle: u64) -> Option<CacheError> {
+    inode.sync.handles.lock().get_mut(&handle).and_then(|heard| inode.cache.errors().check(heard))
+}
+
 /// Data of the inode is on its way to the device.
 pub fn note_data(inode: &Inode) {
     inode.sync.note_written();
@@ -93,7 +119,7 @@ struct Flusher {
     inode: Weak<Inode>,
 }
 
-/// Makes the volume's write-back know the inode: before its first write.
+/// Makes the volume's write-back and readahead know the inode: before its first write, and read.
 pub fn adopt(volume: &Arc<Volume>, inode: &Arc<Inode>) {
     let mut first = false;
     let flusher = inode.sync.flusher.get_or_init(|| {
@@ -127,9 +153,22 @@ impl Flushable for Flusher {
     fn read_ahead(&self, blocks: Range<u64>) {
         let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else { return };
         let Some(_data) = inode.data.try_read() else { return };
-        let Ok(store) = volume.store() else { return };
-        let _reading = store.gate.reading();
-        inode.cache.read_ahead(&InodeMapper::new(&volume, &inode), inode.size(), blocks);
+        // A file that has moved into its inode since has nothing there.
+        if inode.is_inline() {
+            return;
+        }
+        let reading = volume.store.as_ref().map(|store| store.gate.reading());
+        let mapper = match &reading {
+            Some(reading) => InodeMapper::stable(&volume, &inode, reading),
+            None => InodeMapper::new(&volume, &inode),
+        };
+        inode.cache.read_ahead(&mapper, inode.size(), blocks);
+    }
+
+    fn give_back(&self) {
+        if let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) {
+            inode.cache.give_back(&InodeMapper::new(&volume, &inode));
+        }
     }
 }
 
@@ -137,8 +176,13 @@ impl Flushable for Flusher {
 /// shared or alone, outside the gate.
 ///
 /// # Errors
-/// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data stays dirty.
+/// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data stays dirty. A device
+/// that does not take it stops the volume.
 pub fn write_back(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
+    volume.observe(write_back_pieces(volume, inode, blocks, mode))
+}
+
+fn write_back_pieces(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
     let runs = inode.cache.dirty_ranges(blocks.clone());
     if runs.is_empty() {
         return Ok(());

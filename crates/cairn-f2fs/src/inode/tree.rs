@@ -126,6 +126,16 @@ impl Pointer {
         segment::Owner { nid: self.node.nid(), version: self.node.version(), ofs_in_node: self.slot }
     }
 
+    /// The same of the blocks that it and the next pointers, `count` in all, will point to.
+    ///
+    /// # Panics
+    /// The run leaves the node.
+    pub fn owners(&self, count: u32) -> impl Iterator<Item = segment::Owner> + use<> {
+        assert!(count <= self.rest, "{count} pointers of {}", self.rest);
+        let first = self.owner();
+        (0..count).map(move |index| segment::Owner { ofs_in_node: first.ofs_in_node + index as u16, ..first })
+    }
+
     /// A hole becomes a block without an address: it counts from now on. True if it was a hole.
     pub fn reserve(&self, op: &mut Op<'_>, inode: &Arc<Inode>) -> bool {
         if self.get() != BlockAddr::NULL {
@@ -213,6 +223,24 @@ pub fn find(store: &Store, inode: &Inode, block: u64) -> Result<Result<Pointer, 
         node = store.nodes.child(nid, inode.nid, path.offsets[depth])?;
     }
     Ok(Ok(Pointer::new(inode, node, &path)))
+}
+
+/// The offsets in the tree of the nodes that a path lacks, from the first one on.
+///
+/// # Errors
+/// A node on the way is damaged, or the device failed.
+pub fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<Vec<u32>> {
+    let mut node = own_node(store, inode)?;
+    for depth in 1..=path.depth {
+        let nid = child_at(inode, &node, path, depth);
+        if nid.is_none() {
+            return Ok(path.offsets[depth..=path.depth].to_vec());
+        }
+        if depth < path.depth {
+            node = store.nodes.child(nid, inode.nid, path.offsets[depth])?;
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// The pointer of a file block; nodes that are missing are made, out of the operation's promise (at most 3).

@@ -27,7 +27,8 @@ pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8],
     while done < data.len() {
         // With no lock held: a throttled writer writes back other files, too.
         volume.pages.balance();
-        match write_locked(volume, inode, offset + done as u64, &data[done..], flags) {
+        let piece = || write_locked(volume, inode, offset + done as u64, &data[done..], flags);
+        match volume.with_promises(piece) {
             Ok(0) => break,
             Ok(taken) => done += taken,
             Err(error) if done == 0 => return Err(error),
@@ -167,6 +168,7 @@ pub(super) fn spill(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
             inode.sync.note_written();
         }
         drop_hint(volume, inode);
+        inode.map.forget_from(0);
         let mut state = inode.state.write();
         state.record.inline.remove(InlineFlags::DATA | InlineFlags::DATA_EXIST);
         state.record.blocks += u64::from(!empty);

@@ -1,12 +1,13 @@
 //! The bridge between the file cache and the node tree of a file that is written.
 //!
-//! A write makes its holes `NEW` slots ([`Writer::reserve`]): they count as used from then on, whoever crashes finds zeros
-//! there, and the write-back cannot fail for want of space. Write-back goes to the end of a data log, or in place where
-//! Linux would do that. New addresses stand in the SIT from the placement on and in the node only when their data has been
-//! written: a write that fails gives them back and leaves the old block where it was.
+//! A write has its holes promised ([`super::map`]), so write-back cannot fail for want of space; write-back gives them slots
+//! and then places: at the end of a data log, or in place where Linux would do that. New addresses stand in the SIT from
+//! the placement on and in the node only when their data has been written: a write that fails gives them back and leaves
+//! the old block where it was; slots without an address stay, and read as zeros.
 //!
 //! Locking: all of it happens inside [`crate::gate::Gate::data`], so a checkpoint sees neither of these halves. Pointers
-//! of different blocks change under inode.data shared; nodes come and go only under inode.data alone.
+//! of different blocks change under inode.data shared. Nodes come under inode.data shared, too, one thread at a time
+//! ([`map::settle`]), and go under inode.data alone.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, 
 
 use super::mapper::InodeMapper;
 use super::tree::{self, Pointer};
-use super::{Inode, sync};
+use super::{Inode, map, sync};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
@@ -51,6 +52,13 @@ pub struct Writer<'a> {
     _inside: PhantomData<&'a ()>,
 }
 
+/// Slots of one node that get addresses.
+struct Slots {
+    /// The first.
+    pointer: Pointer,
+    count: u32,
+}
+
 impl<'a> Writer<'a> {
     /// A mapper for one call of the cache.
     #[must_use]
@@ -60,8 +68,9 @@ impl<'a> Writer<'a> {
 
     /// As [`Writer::new`], with another policy.
     #[must_use]
-    pub fn with_policy(volume: &'a Volume, inode: &'a Arc<Inode>, _inside: &'a Moving<'a>, policy: Policy) -> Self {
-        Self { volume, inode, reader: InodeMapper::new(volume, inode), policy, _inside: PhantomData }
+    pub fn with_policy(volume: &'a Volume, inode: &'a Arc<Inode>, inside: &'a Moving<'a>, policy: Policy) -> Self {
+        let reader = InodeMapper::stable(volume, inode, inside);
+        Self { volume, inode, reader, policy, _inside: PhantomData }
     }
 
     fn try_reserve(&self, run: Run) -> Result<Mapping> {
@@ -73,48 +82,62 @@ impl<'a> Writer<'a> {
         let mut before = self.reader.find(run)?;
         before.run.len = before.run.len.min(run.len).min(largest - start);
         if before.place == Place::Hole {
-            before.run.len = fill(self.volume, self.inode, start, before.run.len)?;
+            before.run.len = map::promise(self.volume, self.inode, start, before.run.len)?;
         }
         Ok(before)
     }
 
     fn try_place(&self, run: Run) -> Result<Placement> {
         let store = self.volume.store()?;
-        let found = tree::find(store, self.inode, run.start.get())?;
-        let pointer = found.map_err(|_| self.lost(run, 0))?;
-        let most = u32::try_from(run.len).unwrap_or(u32::MAX).min(pointer.rest);
-        let old = pointer.get_run(most);
-        let reserved = old.iter().take_while(|addr| **addr != BlockAddr::NULL && **addr != BlockAddr::COMPRESS).count();
-        let first = old.first().filter(|_| reserved > 0).ok_or_else(|| self.lost(run, 0))?;
-        let mut may = self.in_place(store);
-        if first.is_address() && may {
-            let follows = |index: u32, addr: &BlockAddr| first.get().checked_add(index) == Some(addr.get());
-            let len = (0..).zip(&old).take_while(|(index, addr)| follows(*index, addr)).count() as u64;
-            if !store.segments.is_cleaning(first.pba(), len) {
+        map::settle(self.volume, self.inode, run)?;
+        let mut in_place = self.in_place(store);
+        if in_place && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)? {
+            let run = Run { start: run.start, len: known.len.min(run.len) };
+            if !store.segments.is_cleaning(start, run.len) {
                 sync::note_data(self.inode);
-                store.segments.stats.in_place.add(len);
-                let run = Run { start: run.start, len };
-                return Ok(Placement { run, start: first.pba(), ticket: Box::new(InPlace) });
+                store.segments.stats.in_place.add(run.len);
+                return Ok(Placement { run, start, ticket: Box::new(InPlace) });
             }
             // It is being copied elsewhere.
-            may = false;
+            in_place = false;
         }
+        let (slots, owners) = self.slots(store, run, in_place)?;
         drop_hint(self.volume, self.inode);
-        let in_place = |addr: &BlockAddr| addr.is_address() && may;
-        let count = old[..reserved].iter().take_while(|addr| !in_place(addr)).count();
-        let owners: Vec<segment::Owner> = (0..count as u32).map(|index| pointer.after(index).owner()).collect();
-        let placed = store.segments.place(self.log(), &owners)?;
+        let placed = place_run(store, data_log(self.inode), &owners)?;
         sync::note_data(self.inode);
-        let count = placed.count as u32;
-        let ticket = Moved { store: store.clone(), pointer, start: placed.address, count, done: false };
-        let run = Run { start: run.start, len: count.into() };
+        let run = Run { start: run.start, len: placed.count as u64 };
+        let (store, inode) = (store.clone(), self.inode.clone());
+        let ticket = Moved { store, inode, slots, run, start: placed.address, done: false };
         Ok(Placement { run, start: placed.address.pba(), ticket: Box::new(ticket) })
     }
 
-    /// A dirty block without a slot: somebody else's damage, as a write makes the slot first.
-    fn lost(&self, run: Run, value: u64) -> Error {
+    /// The slots of the run's head that may get new addresses, and what will own the blocks there: one at least.
+    fn slots(&self, store: &Store, run: Run, in_place: bool) -> Result<(Vec<Slots>, Vec<segment::Owner>)> {
+        let (mut slots, mut owners) = (Vec::new(), Vec::new());
+        let mut left = run.len;
+        while left > 0 {
+            let Ok(pointer) = tree::find(store, self.inode, run.start.get() + owners.len() as u64)? else { break };
+            let most = u32::try_from(left).unwrap_or(u32::MAX).min(pointer.rest);
+            let movable = |addr: &BlockAddr| {
+                !matches!(*addr, BlockAddr::NULL | BlockAddr::COMPRESS) && !(in_place && addr.is_address())
+            };
+            let count = pointer.get_run(most).iter().take_while(|addr| movable(addr)).count() as u32;
+            owners.extend(pointer.owners(count));
+            if count > 0 {
+                slots.push(Slots { pointer, count });
+            }
+            if count < most {
+                break;
+            }
+            left -= u64::from(count);
+        }
+        if slots.is_empty() { Err(self.lost(run)) } else { Ok((slots, owners)) }
+    }
+
+    /// A dirty block without a slot: somebody else's damage, as it was promised one.
+    fn lost(&self, run: Run) -> Error {
         let what = "a written block has no slot in the node tree";
-        Corrupt::Mapping { ino: self.inode.nid, block: run.start.get(), what, value }.into()
+        Corrupt::Mapping { ino: self.inode.nid, block: run.start.get(), what, value: run.len }.into()
     }
 
     fn in_place(&self, store: &Store) -> bool {
@@ -124,17 +147,32 @@ impl<'a> Writer<'a> {
         let cold = self.inode.state.read().record.advise.contains(Advise::COLD);
         self.policy == Policy::SmallFsync || cold || store.layout.main_segments <= SMALL_VOLUME
     }
+}
 
-    fn log(&self) -> Log {
-        let advise = self.inode.state.read().record.advise;
-        if advise.contains(Advise::HOT) {
-            Log::HotData
-        } else if advise.contains(Advise::COLD) {
-            Log::ColdData
-        } else {
-            Log::WarmData
+/// The log that the contents of a file go to.
+pub(super) fn data_log(inode: &Inode) -> Log {
+    let advise = inode.state.read().record.advise;
+    if advise.contains(Advise::HOT) {
+        Log::HotData
+    } else if advise.contains(Advise::COLD) {
+        Log::ColdData
+    } else {
+        Log::WarmData
+    }
+}
+
+/// Places as many blocks as follow each other, also from one segment into the next.
+fn place_run(store: &Store, log: Log, owners: &[segment::Owner]) -> Result<segment::Placed> {
+    let mut placed = store.segments.place(log, owners)?;
+    while placed.count < owners.len() {
+        let end = BlockAddr(placed.address.get() + placed.count as u32);
+        match store.segments.place_at(log, &owners[placed.count..], end) {
+            Ok(Some(more)) => placed = segment::Placed { count: placed.count + more.count, ..placed },
+            // What was placed counts; whoever asks for the rest meets the error.
+            Ok(None) | Err(_) => break,
         }
     }
+    Ok(placed)
 }
 
 impl FileMapper for Writer<'_> {
@@ -146,8 +184,13 @@ impl FileMapper for Writer<'_> {
         Ok(self.try_reserve(run)?)
     }
 
-    /// What was reserved and not written stays reserved, and reads as zeros.
-    fn release(&self, _run: Run) {}
+    fn promises_ahead(&self) -> bool {
+        true
+    }
+
+    fn release(&self, run: Run) {
+        self.reader.release(run);
+    }
 
     fn place(&self, run: Run) -> Result<Placement, MapError> {
         Ok(self.try_place(run)?)
@@ -197,6 +240,7 @@ fn fill_with(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64, promise:
         }
         at += u64::from(count);
     }
+    inode.map.forget(Run { start: cairn_base::FileBlock(start), len });
     Ok(())
 }
 
@@ -229,17 +273,26 @@ impl WriteTicket for InPlace {
 /// Blocks with new addresses.
 struct Moved {
     store: Arc<Store>,
-    pointer: Pointer,
+    inode: Arc<Inode>,
+    /// At least as many as the run has blocks.
+    slots: Vec<Slots>,
+    run: Run,
     start: BlockAddr,
-    count: u32,
     done: bool,
 }
 
 impl WriteTicket for Moved {
     fn complete(mut self: Box<Self>, _file_end: u64) -> Result<(), MapError> {
         self.done = true;
-        let old = self.pointer.set_run(self.start, self.count);
-        let mut freed: Vec<BlockAddr> = old.into_iter().filter(|addr| addr.is_address()).collect();
+        let (mut at, end) = (self.start.get(), self.start.get() + self.run.len as u32);
+        let mut freed = Vec::new();
+        for Slots { pointer, count } in &self.slots {
+            let count = (end - at).min(*count);
+            freed.extend(pointer.set_run(BlockAddr(at), count));
+            at += count;
+        }
+        self.inode.map.mapped(self.run, self.start.pba());
+        freed.retain(|addr| addr.is_address());
         self.store.segments.invalidate_all(&mut freed).map_err(Error::from)?;
         Ok(())
     }
@@ -250,7 +303,7 @@ impl Drop for Moved {
         if self.done {
             return;
         }
-        for addr in (self.start.get()..self.start.get() + self.count).map(BlockAddr) {
+        for addr in (self.start.get()..self.start.get() + self.run.len as u32).map(BlockAddr) {
             // They were placed a moment ago.
             let _ = self.store.segments.invalidate(addr);
         }

@@ -5,4 +5,6 @@ mod cost;
 mod crash;
 mod fsx;
 mod full;
+mod promises;
+mod shift;
 mod support;

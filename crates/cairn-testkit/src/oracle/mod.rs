@@ -7,6 +7,7 @@ mod data;
 pub mod fsx;
 mod listing;
 mod names;
+pub mod promises;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;

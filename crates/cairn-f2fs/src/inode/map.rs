@@ -1,0 +1,328 @@
+//! What is known of a file's map without asking its nodes, and what has been promised of it.
+//!
+//! A write promises blocks, and the nodes that will lead to them, out of the volume's free space and leaves it at that: the
+//! block is *delayed*. Write-back gives delayed blocks their slots in the nodes ([`settle`]) just before they get addresses,
+//! so nothing of a promise that comes to nothing ever reaches the device.
+//!
+//! # What may be remembered
+//!
+//! Pointers of a file change under its inode.data, and where cleaning moves blocks. Whoever changes them here says so
+//! ([`FileMap::mapped`], [`FileMap::forget`]); cleaning raises [`crate::gate::Gate::moves`], and what was known before is
+//! forgotten. Only whom cleaning waits for ([`crate::gate::Gate::reading`], [`crate::gate::Gate::data`]) may add
+//! ([`FileMap::remember`]), and only if nothing has changed since it began to ask.
+//!
+//! Locking: `state` after MAPPING and before nodes, held for look-ups; `settling` inside [`crate::gate::Gate::data`] and
+//! before the gate proper, held while nodes are read and made.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_cache::mapper::{Mapping, Place, Run};
+use cairn_cache::status::{Extent, ExtentStatus, State as Known};
+
+use super::Inode;
+use super::tree;
+use super::writer::drop_hint;
+use crate::error::Result;
+use crate::format::path::TreeShape;
+use crate::space::{Promise, Space};
+use crate::volume::Volume;
+
+/// What is known: above the record, below nodes.
+const MAP: Rank = Rank(510);
+/// One thread at a time gives delayed blocks of a file their slots: after promises, before the gate.
+const SETTLING: Rank = Rank(270);
+
+/// See the module.
+pub struct FileMap {
+    state: Mutex<State>,
+    settling: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    status: ExtentStatus,
+    /// Moves by cleaning that `status` knows of.
+    moves: u64,
+    /// Raised when pointers change: what was read before is not remembered.
+    changes: u64,
+    /// For what is delayed, and for `nodes`; exactly as much.
+    promise: Option<Promise>,
+    /// Nodes that are missing for delayed blocks, by their offsets in the tree.
+    nodes: BTreeSet<u32>,
+}
+
+/// When somebody began to ask the nodes; see [`FileMap::remember`].
+pub struct Moment {
+    moves: u64,
+    changes: u64,
+}
+
+impl FileMap {
+    /// Nothing known of inode number `order`.
+    #[must_use]
+    pub fn new(order: u64) -> Self {
+        let settling = Mutex::new_ordered(SETTLING, order, ());
+        Self { state: Mutex::new_ordered(MAP, order, State::default()), settling }
+    }
+
+    /// What is known at a block, to the end of what goes on like that. `moves` is [`Volume::moves`].
+    #[must_use]
+    pub fn find(&self, block: FileBlock, moves: u64) -> Option<Mapping> {
+        let mut state = self.state.lock();
+        state.follow(moves);
+        state.status.find(block).map(|known| known.mapping_from(block))
+    }
+
+    /// Before the nodes are asked.
+    #[must_use]
+    pub fn moment(&self, moves: u64) -> Moment {
+        let mut state = self.state.lock();
+        state.follow(moves);
+        Moment { moves: state.moves, changes: state.changes }
+    }
+
+    /// Takes in what nodes said that were asked after `moment`, unless a pointer has changed since. Delayed blocks stay so.
+    pub fn remember(&self, moment: &Moment, found: &Mapping) {
+        let known = match found.place {
+            Place::Hole => Known::Hole,
+            Place::Mapped(pba) => Known::Mapped(pba),
+            Place::Unwritten(pba) => Known::Unwritten(pba),
+            Place::Delayed | Place::Inline(_) => return,
+        };
+        let mut state = self.state.lock();
+        if (state.moves, state.changes) == (moment.moves, moment.changes) {
+            state.status.remember(Extent { start: found.run.start, len: found.run.len, state: known });
+        }
+    }
+
+    /// Blocks of the run have got these addresses.
+    pub fn mapped(&self, run: Run, start: cairn_base::Pba) {
+        let mut state = self.state.lock();
+        state.changes += 1;
+        state.status.set_mapped(run, start);
+    }
+
+    /// Pointers of these blocks have changed, or will in a moment. Delayed blocks stay so.
+    pub fn forget(&self, run: Run) {
+        let mut state = self.state.lock();
+        state.changes += 1;
+        state.status.forget(run);
+    }
+
+    /// As [`FileMap::forget`] for everything from a block on.
+    pub fn forget_from(&self, block: u64) {
+        self.forget(Run { start: FileBlock(block), len: u64::MAX - block });
+    }
+
+    /// Blocks promised and without slots.
+    #[must_use]
+    pub fn delayed(&self) -> u64 {
+        self.state.lock().status.delayed()
+    }
+
+    /// Gives back what was promised of a run; blocks without a promise are left alone.
+    pub fn release(&self, run: Run, shape: TreeShape) {
+        let mut state = self.state.lock();
+        if state.status.undelay(run) > 0 {
+            state.settle_promise(shape);
+        }
+    }
+
+    /// Promises a hole, as much of it as there is space for and at least one block; returns how much. `missing` says for
+    /// a length which nodes that many blocks from the start on lack.
+    fn promise(&self, space: &Arc<Space>, start: u64, len: u64, missing: &[(u64, Vec<u32>)]) -> Result<u64> {
+        let mut state = self.state.lock();
+        let mut len = len;
+        loop {
+            let lacking = missing.iter().take_while(|(first, _)| *first < start + len);
+            let nodes: BTreeSet<u32> =
+                lacking.flat_map(|(_, nodes)| nodes).filter(|node| !state.nodes.contains(node)).copied().collect();
+            match space.reserve(len + nodes.len() as u64) {
+                Ok(more) => {
+                    state.promise = Some(match state.promise.take() {
+                        Some(promise) => promise.join(more),
+                        None => more,
+                    });
+                    state.nodes.extend(nodes);
+                    state.status.delay(Run { start: FileBlock(start), len });
+                    return Ok(len);
+                }
+                Err(_) if len > 1 => len = len.div_ceil(2),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The first delayed blocks within `start..end`.
+    fn next_delayed(&self, start: u64, end: u64) -> Option<Run> {
+        let state = self.state.lock();
+        let mut at = start;
+        while at < end {
+            let known = state.status.next(FileBlock(at))?;
+            if known.state == Known::Delayed {
+                let part = known.clip(at, end)?;
+                return Some(Run { start: part.start, len: part.len });
+            }
+            at = known.end();
+        }
+        None
+    }
+
+    /// Takes what was promised for a run and for the nodes of the way to it, as far as it is still there.
+    fn take(&self, run: Run, way: &[u32]) -> Option<Promise> {
+        let mut state = self.state.lock();
+        let nodes = way.iter().filter(|node| state.nodes.contains(node)).count() as u64;
+        state.promise.as_mut().map(|promise| promise.split(promise.left().min(run.len + nodes)))
+    }
+
+    /// Gives back what was taken: the slots could not be made.
+    fn put_back(&self, left: Promise, shape: TreeShape) {
+        let mut state = self.state.lock();
+        state.promise = Some(match state.promise.take() {
+            Some(promise) => promise.join(left),
+            None => left,
+        });
+        state.settle_promise(shape);
+    }
+
+    /// The blocks of a run have slots, the nodes of the way to it are there.
+    fn settled(&self, run: Run, way: &[u32]) {
+        let mut state = self.state.lock();
+        state.changes += 1;
+        for node in way {
+            state.nodes.remove(node);
+        }
+        state.status.undelay(run);
+        state.status.set_unwritten(run, unaddressed(run.start.get()));
+    }
+}
+
+impl State {
+    fn follow(&mut self, moves: u64) {
+        if self.moves < moves {
+            self.moves = moves;
+            self.status.shrink();
+        }
+    }
+
+    /// Gives back what is promised beyond the delayed blocks and the nodes on the ways to them.
+    fn settle_promise(&mut self, shape: TreeShape) {
+        if !self.nodes.is_empty() {
+            let mut needed = BTreeSet::new();
+            for run in self.status.delayed_ranges() {
+                let (mut at, end) = (run.start.get(), run.start.get() + run.len);
+                while let Some(path) = shape.locate(at).filter(|_| at < end) {
+                    needed.extend(path.offsets[1..=path.depth].iter().filter(|node| self.nodes.contains(node)));
+                    at += u64::from(path.rest);
+                }
+            }
+            self.nodes = needed;
+        }
+        let wanted = self.status.delayed() + self.nodes.len() as u64;
+        match self.promise.take() {
+            Some(mut promise) if wanted > 0 => {
+                // After a failure half way nodes may be there that were promised, and the other way round: less is kept.
+                drop(promise.split(promise.left().saturating_sub(wanted)));
+                self.promise = Some(promise);
+            }
+            // All of it goes back.
+            other => drop(other),
+        }
+    }
+}
+
+/// What stands for the address of a block that has a slot but no address, so that neighbours continue each other.
+#[must_use]
+pub const fn unaddressed(block: u64) -> cairn_base::Pba {
+    cairn_base::Pba(block)
+}
+
+/// Promises space for a hole that begins at `start`, `len` blocks at most: under pressure fewer, but at least one. Returns
+/// how many. Inside [`crate::gate::Gate::data`], with inode.data alone.
+///
+/// # Errors
+/// No space for a single one, a node on the way is damaged, or the device failed.
+pub fn promise(volume: &Volume, inode: &Inode, start: u64, len: u64) -> Result<u64> {
+    let store = volume.store()?;
+    let shape = inode.state.read().record.shape();
+    let (mut missing, mut at) = (Vec::new(), start);
+    while at < start + len {
+        let path = shape.locate(at).ok_or(cairn_vfs::Error::TooLarge)?;
+        let lacking = tree::missing(store, inode, &path)?;
+        if !lacking.is_empty() {
+            missing.push((at, lacking));
+        }
+        at += u64::from(path.rest);
+    }
+    inode.map.promise(&store.space, start, len, &missing)
+}
+
+/// Gives the delayed blocks of a run their slots. Inside [`crate::gate::Gate::data`], with inode.data.
+///
+/// # Errors
+/// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is delayed still.
+pub fn settle(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<()> {
+    let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
+    if inode.map.next_delayed(at, end).is_none() {
+        return Ok(());
+    }
+    let _settling = inode.map.settling.lock();
+    while let Some(delayed) = inode.map.next_delayed(at, end) {
+        let done = settle_head(volume, inode, delayed)?;
+        at = delayed.start.get() + done;
+    }
+    Ok(())
+}
+
+/// As far as one node goes; returns how many blocks that are.
+fn settle_head(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<u64> {
+    let store = volume.store()?;
+    let shape = inode.state.read().record.shape();
+    let path = shape.locate(run.start.get()).ok_or(cairn_vfs::Error::TooLarge)?;
+    let run = Run { start: run.start, len: run.len.min(path.rest.into()) };
+    let way = &path.offsets[1..=path.depth];
+    let lacking = tree::missing(store, inode, &path)?;
+    let mut promise = match inode.map.take(run, way) {
+        Some(promise) => promise,
+        None => store.space.reserve(0)?,
+    };
+    // A node that was there may be gone since: one on the way to blocks that were cut off.
+    let short = (run.len + lacking.len() as u64).saturating_sub(promise.left());
+    if short > 0 {
+        match store.space.reserve(short) {
+            Ok(more) => promise = promise.join(more),
+            Err(error) => {
+                inode.map.put_back(promise, shape);
+                return Err(error);
+            }
+        }
+    }
+    drop_hint(volume, inode);
+    let mut op = volume.enter_with(promise)?;
+    let made = tree::make(&mut op, inode, run.start.get());
+    match made {
+        Ok(pointer) => {
+            let count = u32::try_from(run.len).expect("within a node");
+            let filled = u64::from(pointer.fill_run(count));
+            op.promise.take(filled);
+            if filled > 0 {
+                tree::count_blocks(&op, inode, filled.cast_signed());
+            }
+            inode.map.settled(run, way);
+            Ok(run.len)
+        }
+        Err(error) => {
+            let left = op.promise.left();
+            inode.map.put_back(op.promise.split(left), shape);
+            Err(error)
+        }
+    }
+}
+
+/// The shape of the file's tree, for [`FileMap::release`].
+pub(super) fn shape(inode: &Inode) -> TreeShape {
+    inode.state.read().record.shape()
+}

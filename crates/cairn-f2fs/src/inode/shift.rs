@@ -1,0 +1,297 @@
+//! `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`: what stands behind a range moves to other offsets.
+//!
+//! A block's summary names the slot that points to it, and the summary that the last checkpoint needs may not change: so
+//! blocks that get other slots are copied to new places, as Linux does it. When all copies are on the device one operation
+//! turns the pointers over. No checkpoint comes between ([`crate::gate::Gate::data`]), and the next fsync of the file is
+//! one: whatever the moment of a crash, it finds all of the old file or all of the new one. (Linux shifts piece by piece and
+//! keeps contents in the page cache: a crash may find pieces of both, and zeros.) The price is space for the copies.
+//!
+//! Locking: inode.data alone throughout, then the gate's data.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Pba};
+use cairn_block::Bytes;
+use cairn_cache::mapper::{Place, Run};
+use cairn_cache::writeback::WritebackMode;
+use cairn_vfs::Error as VfsError;
+
+use super::mapper::InodeMapper;
+use super::tree::Pointer;
+use super::write::{max_size, modified};
+use super::writer::{Writer, data_log, drop_hint};
+use super::{Inode, sync, tree, truncate};
+use crate::blocks::{self, Writes};
+use crate::checkpoint::Reason;
+use crate::error::{Error, Result};
+use crate::format::BlockAddr;
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::op::Op;
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// Blocks copied at once.
+const CHUNK: u64 = 256;
+
+/// What turns over.
+struct Shift {
+    /// Blocks that keep their contents and get other offsets.
+    from: Range<u64>,
+    /// The new offset of the first of them.
+    to: u64,
+    /// The first block that changes at all.
+    first: u64,
+    /// The size afterwards, in bytes.
+    size: u64,
+}
+
+/// New slots: where the copies are, or nowhere for slots without an address.
+struct Piece {
+    to: u64,
+    /// Slots, in one node.
+    count: u32,
+    copy: Option<BlockAddr>,
+}
+
+fn check(offset: u64, len: u64) -> Result<()> {
+    if !offset.is_multiple_of(BLOCK_BYTES) || !len.is_multiple_of(BLOCK_BYTES) {
+        return Err(VfsError::Invalid("offset and length must be multiples of the block size").into());
+    }
+    Ok(())
+}
+
+/// Takes a range out of a file. The caller holds inode.data alone.
+///
+/// # Errors
+/// The range is no multiple of blocks or reaches the end; no space for the copies, the file is damaged, or the device failed.
+pub(super) fn collapse(volume: &Volume, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+    check(offset, len)?;
+    let size = inode.size();
+    if offset + len >= size {
+        return Err(VfsError::Invalid("the range reaches the end of the file: truncate instead").into());
+    }
+    let (to, end) = (offset / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES));
+    let from = (offset + len) / BLOCK_BYTES..end;
+    Shift { from, to, first: to, size: size - len }.run(volume, inode)
+}
+
+/// Makes room for a range in a file. The caller holds inode.data alone.
+///
+/// # Errors
+/// As [`collapse`]; or the file would be too large.
+pub(super) fn insert(volume: &Volume, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+    check(offset, len)?;
+    let size = inode.size();
+    if offset >= size {
+        return Err(VfsError::Invalid("the range starts beyond the end of the file: truncate instead").into());
+    }
+    if size.saturating_add(len) > max_size(&inode.state.read().record) {
+        return Err(VfsError::TooLarge.into());
+    }
+    let first = offset / BLOCK_BYTES;
+    let from = first..size.div_ceil(BLOCK_BYTES);
+    Shift { from, to: first + len / BLOCK_BYTES, first, size: size + len }.run(volume, inode)
+}
+
+impl Shift {
+    fn run(&self, volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
+        sync::write_back(volume, inode, self.first..u64::MAX, WritebackMode::Sync)?;
+        let store = volume.store()?;
+        let old = self.old(volume, inode)?;
+        let blocks: u64 = old.iter().map(|(run, _)| run.len).sum();
+        let mut promise = store.space.reserve(blocks + self.nodes(inode, &old))?;
+        make_room(volume, store, blocks)?;
+        let inside = store.gate.data()?;
+        inode.cache.discard(&Writer::new(volume, inode, &inside), self.first..u64::MAX);
+        let nodes = promise.split(promise.left() - blocks);
+        let mut op = volume.enter_with(nodes)?;
+        let made = self.make_nodes(&mut op, inode, &old);
+        volume.stop_after(&made);
+        made?;
+        drop(op);
+        let pieces = self.copy(volume, inode)?;
+        let mut op = volume.enter_with(promise).inspect_err(|_| give_back(store, &pieces))?;
+        let done = self.turn_over(&mut op, inode, &pieces);
+        volume.stop_after(&done);
+        done
+    }
+
+    /// The runs that move, without holes. Cleaning may move them meanwhile: only how many there are counts.
+    fn old(&self, volume: &Volume, inode: &Inode) -> Result<Vec<(Run, Place)>> {
+        let mapper = InodeMapper::new(volume, inode);
+        let (mut runs, mut at) = (Vec::new(), self.from.start);
+        while at < self.from.end {
+            let found = mapper.find(Run { start: FileBlock(at), len: self.from.end - at })?;
+            let run = Run { start: found.run.start, len: found.run.len.min(self.from.end - at) };
+            at += run.len;
+            if found.place != Place::Hole {
+                runs.push((run, found.place));
+            }
+        }
+        Ok(runs)
+    }
+
+    fn moved(&self, block: u64) -> u64 {
+        block - self.from.start + self.to
+    }
+
+    /// Nodes that lead to the new offsets, whether they are there already or not.
+    fn nodes(&self, inode: &Inode, old: &[(Run, Place)]) -> u64 {
+        let shape = inode.state.read().record.shape();
+        let mut nodes: BTreeSet<u32> = BTreeSet::new();
+        for (run, _) in old {
+            let (mut at, end) = (self.moved(run.start.get()), self.moved(run.start.get() + run.len));
+            while let Some(path) = shape.locate(at).filter(|_| at < end) {
+                nodes.extend(&path.offsets[1..=path.depth]);
+                at += u64::from(path.rest);
+            }
+        }
+        nodes.len() as u64
+    }
+
+    /// Makes the nodes that will point to the new offsets. Empty ones are no contents.
+    fn make_nodes(&self, op: &mut Op<'_>, inode: &Arc<Inode>, old: &[(Run, Place)]) -> Result<()> {
+        for (run, _) in old {
+            let (mut at, end) = (self.moved(run.start.get()), self.moved(run.start.get() + run.len));
+            while at < end {
+                at += u64::from(tree::make(op, inode, at)?.rest);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what moves to new places; nothing points there yet.
+    fn copy(&self, volume: &Volume, inode: &Arc<Inode>) -> Result<Vec<Piece>> {
+        let store = volume.store()?;
+        let mut pieces = Vec::new();
+        let copied = self.old(volume, inode)?.into_iter().try_for_each(|(run, place)| {
+            let (mut at, end) = (run.start.get(), run.start.get() + run.len);
+            while at < end {
+                let to = self.moved(at);
+                let found = tree::find(store, inode, to)?;
+                let pointer = found.expect("the nodes were made");
+                let count = (end - at).min(pointer.rest.into()).min(CHUNK) as u32;
+                match place {
+                    Place::Mapped(pba) => {
+                        let from = Pba(pba.get() + (at - run.start.get()));
+                        copy_blocks(store, inode, from, &pointer, to, count, &mut pieces)?;
+                    }
+                    _ => pieces.push(Piece { to, count, copy: None }),
+                }
+                at += u64::from(count);
+            }
+            Ok(())
+        });
+        if copied.is_err() {
+            give_back(store, &pieces);
+        }
+        volume.observe(copied)?;
+        Ok(pieces)
+    }
+
+    /// The one operation: old slots go, new ones come, the tree ends at the new size.
+    fn turn_over(&self, op: &mut Op<'_>, inode: &Arc<Inode>, pieces: &[Piece]) -> Result<()> {
+        let volume = op.volume;
+        drop_hint(volume, inode);
+        inode.map.forget_from(self.first);
+        inode.sync.note_shrunk(op.store.checkpoints.version());
+        free_from(op, inode, self.first)?;
+        for piece in pieces {
+            point(op, inode, piece)?;
+        }
+        while !truncate::cut_piece(op, inode, self.size.div_ceil(BLOCK_BYTES))? {}
+        let mut state = inode.state.write();
+        state.record.size = self.size;
+        modified(volume, inode, &mut state);
+        Ok(())
+    }
+}
+
+/// Copies blocks of one node's slots, wherever there is place.
+fn copy_blocks(
+    store: &Store,
+    inode: &Inode,
+    from: Pba,
+    pointer: &Pointer,
+    to: u64,
+    count: u32,
+    pieces: &mut Vec<Piece>,
+) -> Result<()> {
+    let data = Bytes::from_owner(blocks::read(&*store.device, from, count as usize)?);
+    let owners: Vec<_> = pointer.owners(count).collect();
+    let mut writes = Writes::new();
+    let mut done = 0;
+    while done < owners.len() {
+        let placed = store.segments.place(data_log(inode), &owners[done..])?;
+        pieces.push(Piece { to: to + done as u64, count: placed.count as u32, copy: Some(placed.address) });
+        writes.push(placed.address.pba(), data.slice(done * BLOCK_SIZE..(done + placed.count) * BLOCK_SIZE));
+        done += placed.count;
+    }
+    writes.write(&*store.device)
+}
+
+/// Nothing points to these copies, and nothing will.
+fn give_back(store: &Store, pieces: &[Piece]) {
+    for piece in pieces {
+        let Some(first) = piece.copy else { continue };
+        for addr in (first.get()..first.get() + piece.count).map(BlockAddr) {
+            // They were placed a moment ago.
+            let _ = store.segments.invalidate(addr);
+        }
+    }
+}
+
+/// Sees to it that so many blocks can be placed before a checkpoint comes, and that checkpoint has room.
+fn make_room(volume: &Volume, store: &Store, blocks: u64) -> Result<()> {
+    volume.room()?;
+    let section = u64::from(store.layout.segs_per_sec) * u64::from(BLOCKS_PER_SEGMENT);
+    let sections = u32::try_from(blocks / section + 2).unwrap_or(u32::MAX);
+    // Each round makes a section free at least, or is the last one.
+    for _ in 0..=sections {
+        let now = volume.situation()?;
+        if now.free >= now.upper.saturating_add(sections) {
+            return Ok(());
+        }
+        if now.prefree > 0 {
+            store.checkpoints.write(Reason::Cleaning)?;
+        } else {
+            volume.clean_one()?;
+        }
+        let after = volume.situation()?;
+        if (after.free, after.prefree) == (now.free, now.prefree) {
+            break;
+        }
+    }
+    let now = volume.situation()?;
+    if now.free >= now.upper.saturating_add(sections) { Ok(()) } else { Err(Error::NO_SPACE) }
+}
+
+/// Takes all slots from a block on.
+fn free_from(op: &Op<'_>, inode: &Arc<Inode>, first: u64) -> Result<()> {
+    let end = max_size(&inode.state.read().record) / BLOCK_BYTES;
+    let mut at = first;
+    while at < end {
+        match tree::find(op.store, inode, at)? {
+            Err(hole) => at = at.saturating_add(hole),
+            Ok(pointer) => {
+                tree::free_run(op, inode, &pointer, pointer.rest)?;
+                at += u64::from(pointer.rest);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the slots of a piece say where the copies are.
+fn point(op: &mut Op<'_>, inode: &Arc<Inode>, piece: &Piece) -> Result<()> {
+    let pointer = tree::make(op, inode, piece.to)?;
+    match piece.copy {
+        Some(addr) => drop(pointer.set_run(addr, piece.count)),
+        None => assert_eq!(pointer.fill_run(piece.count), piece.count, "the slots were free"),
+    }
+    op.promise.take(piece.count.into());
+    tree::count_blocks(op, inode, i64::from(piece.count));
+    Ok(())
+}
