@@ -18,6 +18,12 @@ pub enum Error {
     /// A volume could not be made.
     #[error("the volume could not be made: {0}")]
     Make(#[from] cairn_ext4::Error),
+    /// An F2FS volume could not be made.
+    #[error("the volume could not be made: {0}")]
+    MakeF2fs(#[from] cairn_f2fs::mkfs::Error),
+    /// An F2FS volume could not be opened.
+    #[error("the volume could not be opened: {0}")]
+    F2fs(#[from] cairn_f2fs::Error),
     /// The device failed.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),

@@ -3,13 +3,15 @@
 mod async_checkpoint;
 mod buffered_io;
 mod checkpoint_clean;
+mod gc_victim;
 
 use crate::experiment::Experiment;
 
 /// All experiments, in the order of `cairn lab list`.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[buffered_io::EXPERIMENT, async_checkpoint::EXPERIMENT, checkpoint_clean::EXPERIMENT];
+    const ALL: &[Experiment] =
+        &[buffered_io::EXPERIMENT, async_checkpoint::EXPERIMENT, checkpoint_clean::EXPERIMENT, gc_victim::EXPERIMENT];
     ALL
 }
 

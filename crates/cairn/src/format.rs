@@ -1,6 +1,7 @@
 //! The formats Cairn knows, and the one place that chooses between them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -106,10 +107,26 @@ pub(crate) fn open(
     }
 }
 
-/// Makes a volume on the device.
-pub(crate) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+/// A device and its path.
+pub(crate) type Named = (PathBuf, Arc<dyn BlockDevice>);
+
+/// Makes a volume on the devices: the image, and what else the options name.
+pub(crate) fn make(devices: Vec<Named>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
     match options.format {
-        Format::Ext4 => ext4::make(device, options, runtime),
-        Format::F2fs => f2fs::make(device, options, runtime),
+        Format::Ext4 => match devices.into_iter().next() {
+            Some((_, device)) => ext4::make(device, options, runtime),
+            None => Err(Cause::Option("there is no device".into())),
+        },
+        Format::F2fs => f2fs::make(&devices, options, runtime),
     }
+}
+
+/// Paths of the devices that hold the rest of the volume on this one; none if it is whole.
+pub(crate) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Cause> {
+    f2fs::other_devices(device)
+}
+
+/// The whole volume, of its devices in order.
+pub(crate) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevice>, Cause> {
+    f2fs::assemble(devices)
 }

@@ -1,16 +1,18 @@
 //! Making a volume: creates the image file if absent, then lets the format write itself.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
+use cairn_block::zoned::{self, ZoneLayout};
 use uuid::Uuid;
 
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format};
 use crate::image::{ImageSpec, Part};
-use crate::volume::open_device;
+use crate::volume::open_one;
 
 /// Parameters of a new volume.
 #[derive(Clone, Debug)]
@@ -35,6 +37,16 @@ pub struct MkfsOptions {
     pub sections_per_zone: Option<u32>,
     /// F2FS: more nodes on a large volume.
     pub large_nat_bitmap: bool,
+    /// F2FS: for devices with zones that must be written in order.
+    pub zoned: bool,
+    /// F2FS on such devices: sections kept for cleaning.
+    pub reserved_sections: Option<u32>,
+    /// Make the image one with zones of so many bytes, all empty.
+    pub zone_size: Option<u64>,
+    /// Of these, the ones that can be written anywhere; they come first.
+    pub conventional_zones: u32,
+    /// F2FS: devices behind the first one, as the next mount shall find them.
+    pub devices: Vec<PathBuf>,
 }
 
 impl MkfsOptions {
@@ -52,6 +64,11 @@ impl MkfsOptions {
             segments_per_section: None,
             sections_per_zone: None,
             large_nat_bitmap: false,
+            zoned: false,
+            reserved_sections: None,
+            zone_size: None,
+            conventional_zones: 0,
+            devices: Vec::new(),
         }
     }
 
@@ -62,6 +79,9 @@ impl MkfsOptions {
             (self.segments_per_section.is_some(), "segments per section"),
             (self.sections_per_zone.is_some(), "sections per zone"),
             (self.large_nat_bitmap, "large NAT bitmap"),
+            (self.zoned, "zones"),
+            (self.reserved_sections.is_some(), "reserved sections"),
+            (!self.devices.is_empty(), "further devices"),
         ];
         match given.into_iter().find(|(given, _)| *given) {
             Some((_, what)) => Err(Cause::Option(format!("{} has no {what}: that is an option of f2fs", self.format))),
@@ -75,9 +95,12 @@ impl MkfsOptions {
 /// # Errors
 /// The image cannot be created or is in use, the parameters do not fit, or the device fails.
 pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
-    let device = device_for(image, options)?;
+    let mut devices = vec![(image.path.clone(), device_for(image, options)?)];
+    for path in &options.devices {
+        devices.push((path.clone(), open_one(&ImageSpec::whole(path), true)?));
+    }
     let runtime = Threads::new();
-    format::make(device, options, &*runtime).map_err(|cause| Error::new(image, cause))
+    format::make(devices, options, &*runtime).map_err(|cause| Error::new(image, cause))
 }
 
 fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
@@ -87,13 +110,27 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
             let hint = "the image does not exist: give its size, as in --size 1G";
             return Err(error(Cause::Option(hint.into())));
         }
-        return open_device(image, true);
+        return open_one(image, true);
     };
     if image.part != Part::Whole {
         let hint = "--size sets the size of a whole image; a partition has the size its table says";
         return Err(error(Cause::Option(hint.into())));
     }
+    if let Some(zone_size) = options.zone_size {
+        return zoned_image(image, size, zone_size, options.conventional_zones).map_err(error);
+    }
     let options = FileOptions { write: true, lock: true, create_size: Some(size) };
     let device = FileDevice::open(&image.path, options).map_err(|source| error(source.into()))?;
     Ok(Arc::new(device))
+}
+
+/// An image whose zones have `size` bytes together: a file that is made for it.
+fn zoned_image(image: &ImageSpec, size: u64, zone_size: u64, conventional: u32) -> Result<Arc<dyn BlockDevice>, Cause> {
+    let zones = size.checked_div(zone_size).and_then(|zones| u32::try_from(zones).ok()).filter(|zones| *zones > 0);
+    let zones =
+        zones.ok_or_else(|| Cause::Option("the size must have room for zones, and for fewer than 2^32".into()))?;
+    let layout = ZoneLayout::new(zone_size, conventional, zones);
+    let options = FileOptions { write: true, lock: true, create_size: Some(layout.image_size()) };
+    let device = FileDevice::open(&image.path, options)?;
+    Ok(Arc::new(zoned::create_image(Arc::new(device), layout)?))
 }

@@ -1,11 +1,13 @@
 //! Opening: image → device → probe → filesystem.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::wrap::Partition;
+use cairn_block::zoned::{self, HostZoned};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_vfs::FileSystem;
 
@@ -88,15 +90,46 @@ pub fn inspect(image: &ImageSpec) -> Result<Info> {
     info.ok_or_else(|| Error::new(image, Cause::UnknownFormat { hint: recognise(&*device) }))
 }
 
-/// Opens and locks the file or block device, and narrows it to the part that `image` names.
+/// Opens and locks the file or block device, and narrows it to the part that `image` names; if its volume lies on further
+/// devices, opens these, too, and gives the whole. They are looked for where the volume says, then beside the image.
 ///
 /// # Errors
-/// The file cannot be opened or is in use, or it has no such part.
+/// The file cannot be opened or is in use, or it has no such part; or so for a further device.
 pub fn open_device(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    let first = open_one(image, write)?;
     let error = |cause| Error::new(image, cause);
+    let others = format::other_devices(&*first).map_err(error)?;
+    if others.is_empty() {
+        return Ok(first);
+    }
+    let mut devices = vec![first];
+    for path in others {
+        devices.push(open_one(&ImageSpec::whole(beside(&image.path, &path)), write)?);
+    }
+    format::assemble(devices).map_err(error)
+}
+
+/// Where a further device of a volume is: where the volume says, or beside its first one.
+fn beside(first: &Path, named: &Path) -> PathBuf {
+    let moved = first.parent().zip(named.file_name()).map(|(directory, name)| directory.join(name));
+    match moved {
+        Some(moved) if !named.exists() && moved.exists() => moved,
+        _ => named.to_owned(),
+    }
+}
+
+/// Opens a single device; with its zones, if it has some.
+pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    let error = |cause| Error::new(image, cause);
+    if write && let Some(zoned) = HostZoned::open(&image.path).map_err(|source| error(source.into()))? {
+        return narrow(Arc::new(zoned), image.part).map_err(error);
+    }
     let options = FileOptions { write, lock: true, create_size: None };
-    let device = FileDevice::open(&image.path, options).map_err(|source| error(source.into()))?;
-    narrow(Arc::new(device), image.part).map_err(error)
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(FileDevice::open(&image.path, options).map_err(|source| error(source.into()))?);
+    let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;
+    let device = zoned.map_or(device, |zoned| Arc::new(zoned));
+    narrow(device, image.part).map_err(error)
 }
 
 fn narrow(device: Arc<dyn BlockDevice>, part: Part) -> Result<Arc<dyn BlockDevice>, Cause> {

@@ -140,7 +140,8 @@ impl ZoneOrder {
         Some(PendingReset { lanes: self.lanes.clone(), index })
     }
 
-    fn split(&self, batch: Batch) -> Completion {
+    fn split(&self, mut batch: Batch) -> Completion {
+        batch.requests = batch.requests.into_iter().flat_map(|request| self.lanes.cut(request)).collect();
         let fua = batch.durability.fua;
         let ordered = |request: &Request| match request {
             Request::Write { offset, bufs } => !bufs.is_empty() && self.lanes.find(*offset).is_some(),
@@ -175,6 +176,27 @@ impl Lanes {
         let after = self.starts.partition_point(|start| *start <= offset);
         let lane = after.checked_sub(1)?;
         (offset < self.ends[lane]).then_some(lane)
+    }
+
+    /// A write that goes on from one zone into the next becomes one for each.
+    fn cut(&self, request: Request) -> Vec<Request> {
+        let Request::Write { mut offset, mut bufs } = request else { return vec![request] };
+        let mut pieces = Vec::new();
+        loop {
+            let len = total_len(&bufs);
+            let next = self.starts.partition_point(|start| *start <= offset);
+            let border = match next.checked_sub(1).and_then(|lane| self.ends.get(lane)).filter(|end| **end > offset) {
+                Some(end) => Some(*end),
+                None => self.starts.get(next).copied(),
+            };
+            let Some(border) = border.filter(|border| *border < offset + len) else {
+                pieces.push(Request::Write { offset, bufs });
+                return pieces;
+            };
+            let rest = split_off(&mut bufs, usize::try_from(border - offset).expect("the buffers are in memory"));
+            pieces.push(Request::Write { offset, bufs });
+            (offset, bufs) = (border, rest);
+        }
     }
 
     fn offer(self: &Arc<Self>, offset: u64, bufs: Vec<Bytes>, fua: bool) -> Completion {
@@ -290,6 +312,25 @@ impl Drop for PendingReset {
         self.lanes.lanes[self.index].lock().busy = false;
         self.lanes.pump(self.index);
     }
+}
+
+/// Leaves the first `len` bytes and returns the rest.
+fn split_off(bufs: &mut Vec<Bytes>, len: usize) -> Vec<Bytes> {
+    let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), len);
+    for mut buf in bufs.drain(..) {
+        if left == 0 {
+            rest.push(buf);
+        } else if buf.len() <= left {
+            left -= buf.len();
+            kept.push(buf);
+        } else {
+            rest.push(buf.split_off(left));
+            kept.push(buf);
+            left = 0;
+        }
+    }
+    *bufs = kept;
+    rest
 }
 
 impl BlockDevice for ZoneOrder {

@@ -168,3 +168,27 @@ fn writes_wait_for_a_claimed_reset() {
     write(&device, ZONE, 7).wait().unwrap();
     assert_eq!(device.read_at(ZONE, 1).unwrap()[0], 7);
 }
+
+#[test]
+fn a_write_may_cross_zones() {
+    let device = ZoneOrder::new(emulated()).unwrap();
+    let block = |byte: u8| vec![byte; BLOCK as usize].into();
+    // The end of a whole zone and the beginning of the next; before that its own beginning is missing.
+    let whole: Vec<Bytes> = (0..ZONE / BLOCK).map(|at| block(at as u8)).collect();
+    let bufs = [&whole[1..], &[block(77), block(78)]].concat();
+    let odd = [bufs.concat().into()].to_vec();
+    let crossing =
+        device.submit(Batch { requests: vec![Request::Write { offset: ZONE + BLOCK, bufs: odd }], ..Batch::default() });
+    write(&device, ZONE, 0).wait().unwrap();
+    crossing.wait().unwrap();
+    assert_eq!(device.read_at(ZONE, (ZONE + 2 * BLOCK) as usize).unwrap()[BLOCK as usize..], bufs.concat()[..]);
+    // From the conventional zone into three others.
+    let view = device.as_zoned().unwrap();
+    (1..4).for_each(|zone| view.reset(zone * ZONE).unwrap());
+    let bufs = (0..(2 * ZONE + 2 * BLOCK) / BLOCK).map(|at| block(at as u8)).collect();
+    let requests = vec![Request::Write { offset: ZONE - BLOCK, bufs }];
+    device.submit(Batch { requests, ..Batch::default() }).wait().unwrap();
+    let written: Vec<u64> = view.report(ZONE, 3).unwrap().iter().map(Zone::written).collect();
+    assert_eq!(written, [ZONE, ZONE, BLOCK]);
+    assert_eq!(device.read_at(3 * ZONE, 1).unwrap()[0], (2 * ZONE / BLOCK + 1) as u8);
+}

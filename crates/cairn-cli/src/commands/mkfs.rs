@@ -1,6 +1,7 @@
 //! `cairn mkfs`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use cairn::{Format, ImageSpec, MkfsOptions};
 use uuid::Uuid;
@@ -13,6 +14,8 @@ use crate::failure::Outcome;
 Example:
   cairn mkfs -t ext4 -L root --size 2G root.img
   cairn mkfs -t f2fs -O extra_attr,inode_checksum --size 2G data.img
+  cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 zones.img
+  cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb
 
 The result is reproducible when -U is given and SOURCE_DATE_EPOCH is set.")]
 pub struct Args {
@@ -46,6 +49,21 @@ pub struct Args {
     /// f2fs: a large NAT bitmap, for more files on a large volume.
     #[arg(short = 'i', long)]
     large_nat_bitmap: bool,
+    /// f2fs: for devices with zones that must be written in order; a section is a zone then.
+    #[arg(short = 'm', long)]
+    zoned: bool,
+    /// f2fs: a further device behind the image; with -m as a rule the one with the zones. May be given more than once.
+    #[arg(short = 'c', long = "device", value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// f2fs with -m: sections kept for cleaning, 8 at least.
+    #[arg(short = 'Z', long, value_name = "N")]
+    reserved_sections: Option<u32>,
+    /// Make the image one with zones of this size, all empty: the first --conventional-zones can be written anywhere.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "size")]
+    zone_size: Option<u64>,
+    /// With --zone-size: conventional zones.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
+    conventional_zones: u32,
     /// The image; a file is created if absent.
     image: OsString,
 }
@@ -75,6 +93,11 @@ pub fn run(args: &Args) -> Outcome {
         segments_per_section: args.segments_per_section,
         sections_per_zone: args.sections_per_zone,
         large_nat_bitmap: args.large_nat_bitmap,
+        zoned: args.zoned,
+        reserved_sections: args.reserved_sections,
+        devices: args.devices.clone(),
+        zone_size: args.zone_size,
+        conventional_zones: args.conventional_zones,
     };
     cairn::mkfs(&ImageSpec::parse(&args.image)?, &options)?;
     Ok(())

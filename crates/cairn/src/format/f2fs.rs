@@ -1,12 +1,15 @@
 //! F2FS behind the facade.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_f2fs::mkfs::NamedDevice;
 use cairn_f2fs::{Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
 
+use super::Named;
 use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
 use crate::volume::OpenOptions;
@@ -35,7 +38,16 @@ pub(super) fn open(
     Ok(F2fs::open(device, runtime, &options).map_err(cause)?)
 }
 
-pub(super) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
+pub(super) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Cause> {
+    let paths = cairn_f2fs::devices::paths(device).map_err(cause)?;
+    Ok(paths.into_iter().skip(1).map(PathBuf::from).collect())
+}
+
+pub(super) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevice>, Cause> {
+    cairn_f2fs::devices::assemble(devices).map_err(cause)
+}
+
+pub(super) fn make(devices: &[Named], options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {
     if options.block_size.is_some_and(|bytes| bytes != BLOCK_SIZE) {
         return Err(Cause::Option("blocks of F2FS have 4096 bytes: leave -b out".into()));
     }
@@ -48,9 +60,13 @@ pub(super) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime:
         segments_per_section: options.segments_per_section.unwrap_or(default.segments_per_section),
         sections_per_zone: options.sections_per_zone.unwrap_or(default.sections_per_zone),
         large_nat_bitmap: options.large_nat_bitmap,
+        zoned: options.zoned,
+        reserved_sections: options.reserved_sections,
         ..default
     };
-    mkfs::make(device, &options, runtime).map_err(|error| match error {
+    let named = |(path, device): &Named| NamedDevice { path: path.display().to_string(), device: device.clone() };
+    let devices: Vec<NamedDevice> = devices.iter().map(named).collect();
+    mkfs::make_on(&devices, &options, runtime).map_err(|error| match error {
         mkfs::Error::Device(device) => Cause::Device(device),
         refused => Cause::Option(refused.to_string()),
     })?;

@@ -1,0 +1,123 @@
+//! One measurement: a new volume, its files, the work, and what came of every block.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cairn_block::wrap::Stats;
+use cairn_f2fs::F2fs;
+use cairn_f2fs::gc::Written;
+use cairn_vfs::FileSystem;
+
+use super::load::{Load, Prepared};
+use super::setting::Setting;
+use crate::error::{Error, Result};
+
+/// What one measurement found.
+pub(super) struct Figures {
+    blocks: u64,
+    dirty_percent: f64,
+    /// Written to the device, as the device counts it.
+    device: u64,
+    by_class: Written,
+    nodes_moved: u64,
+    checkpoints: u64,
+    valid_percent: f64,
+    seconds: f64,
+}
+
+impl Figures {
+    /// By the names of the metrics.
+    pub(super) fn values(&self) -> Vec<(&'static str, f64)> {
+        let per_block = |count: u64| count as f64 / self.blocks.max(1) as f64;
+        let classes = &self.by_class;
+        vec![
+            ("waf", per_block(self.device)),
+            ("dirty", self.dirty_percent),
+            ("user", per_block(classes.user)),
+            ("gc_data", per_block(classes.gc_data)),
+            ("node", per_block(classes.node)),
+            ("gc_node", per_block(classes.gc_node)),
+            ("sit", per_block(classes.sit)),
+            ("nat", per_block(classes.nat)),
+            ("ssa", per_block(classes.ssa)),
+            ("cp", per_block(classes.cp)),
+            ("nodes_moved", per_block(self.nodes_moved)),
+            ("checkpoints", self.checkpoints as f64),
+            ("valid", self.valid_percent),
+            ("kblocks_per_s", self.device as f64 / self.seconds / 1e3),
+        ]
+    }
+}
+
+/// The counters at one moment.
+struct Counts {
+    device: u64,
+    by_class: Written,
+    nodes_moved: u64,
+    checkpoints: u64,
+    victims: u64,
+    victim_blocks: u64,
+}
+
+impl Counts {
+    fn of(volume: &F2fs, device: &Stats) -> Result<Self> {
+        let volume = volume.volume();
+        let store = volume.store()?;
+        let gc = &volume.gc.stats;
+        Ok(Self {
+            device: device.snapshot().write_bytes / 4096,
+            by_class: gc.written(store),
+            nodes_moved: gc.node_blocks_moved.get(),
+            checkpoints: store.checkpoints.stats.written.iter().map(cairn_base::stats::Counter::get).sum(),
+            victims: gc.data_sections.get() + gc.node_sections.get(),
+            victim_blocks: gc.victim_blocks.get(),
+        })
+    }
+}
+
+/// Makes a volume, fills it, and measures the work.
+pub(super) fn measure(setting: &Setting, policy: &str, load: Load, fill: Option<f64>) -> Result<Figures> {
+    let (volume, device): (Arc<F2fs>, Arc<Stats>) = setting.make(policy)?;
+    let mut files = Prepared::new(&volume, load, setting.file_blocks(fill))?;
+    let before = Counts::of(&volume, &device)?;
+    let begin = Instant::now();
+    let done = files.run(&volume, load)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let after = Counts::of(&volume, &device)?;
+    files.verify(&volume)?;
+    let section = {
+        let layout = &volume.volume().layout;
+        u64::from(layout.segs_per_sec) * 512
+    };
+    volume.unmount()?;
+    let figures = Figures {
+        blocks: done.written,
+        dirty_percent: done.dirty_percent(),
+        device: after.device - before.device,
+        by_class: difference(&after.by_class, &before.by_class),
+        nodes_moved: after.nodes_moved - before.nodes_moved,
+        checkpoints: after.checkpoints - before.checkpoints,
+        valid_percent: 100.0 * (after.victim_blocks - before.victim_blocks) as f64
+            / ((after.victims - before.victims).max(1) * section) as f64,
+        seconds,
+    };
+    // The classes are the volume's own account; the device has seen every block.
+    let (own, seen) = (figures.by_class.total(), figures.device);
+    if own.abs_diff(seen) * 100 > seen {
+        return Err(Error::Program(format!("the volume counts {own} blocks written, the device {seen}")));
+    }
+    Ok(figures)
+}
+
+fn difference(after: &Written, before: &Written) -> Written {
+    Written {
+        user: after.user - before.user,
+        gc_data: after.gc_data - before.gc_data,
+        node: after.node - before.node,
+        gc_node: after.gc_node - before.gc_node,
+        sit: after.sit - before.sit,
+        nat: after.nat - before.nat,
+        ssa: after.ssa - before.ssa,
+        cp: after.cp - before.cp,
+    }
+}

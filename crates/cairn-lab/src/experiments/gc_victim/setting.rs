@@ -1,0 +1,213 @@
+//! The volume: the proposal's geometry, at full size or scaled so that the same part of it is in use.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, Runtime};
+use cairn_block::BlockDevice;
+use cairn_block::tagged::TaggedMemory;
+use cairn_block::wrap::{Concat, Stats};
+use cairn_block::zoned::{Emulated, ZoneLayout};
+use cairn_f2fs::mkfs::{self, MkfsOptions, NamedDevice};
+use cairn_f2fs::{F2fs, MountOptions};
+
+use crate::error::Result;
+use crate::experiment::Scale;
+
+const MIB: u64 = 1 << 20;
+const SEGMENT: u64 = 2 * MIB;
+/// Pointers of a direct node; and what the inode of a file holds itself.
+const NODE_POINTERS: u64 = 1018;
+/// Blocks left free besides the file's: the root, and what the first checkpoint needs.
+const MARGIN: u64 = 32;
+const OVERPROVISION: f64 = 3.89;
+const RESERVED_SECTIONS: u32 = 8;
+
+/// Sizes of one scale.
+pub(super) struct Setting {
+    zone: u64,
+    zones: u32,
+    /// Memory for caches of a volume, in bytes.
+    cache: u64,
+    /// Blocks of the file, where the volume is full.
+    file: u64,
+}
+
+impl Setting {
+    pub(super) fn of(scale: Scale) -> Self {
+        let (zone, zones) = scale.pick((SEGMENT, 254), (SEGMENT, 1017), (4 * SEGMENT, 4068));
+        let setting = Self { zone, zones, cache: scale.pick(64, 128, 1024) * MIB, file: 0 };
+        let whole = setting.largest_file(setting.user_blocks());
+        // The file of the proposal; in a smaller volume one that fills as much of what is not reserved.
+        let file = match scale {
+            Scale::Full => 31_187 * MIB / 4096,
+            Scale::Quick | Scale::Default => {
+                let open = u64::from(zones - RESERVED_SECTIONS) * zone / 4096;
+                ((open as f64 * 0.9602) as u64).min(whole)
+            }
+        };
+        Self { file, ..setting }
+    }
+
+    /// Blocks that users can have, as mkfs reckons them.
+    fn user_blocks(&self) -> u64 {
+        let per_section = self.zone / SEGMENT;
+        let (main, reserved) = (u64::from(self.zones) * per_section, u64::from(RESERVED_SECTIONS) * per_section);
+        let overprovision = ((main - reserved) as f64 * OVERPROVISION / 100.0) as u64 + reserved;
+        (main - overprovision) * (SEGMENT / 4096)
+    }
+
+    /// Blocks of the largest file that fits with its nodes.
+    fn largest_file(&self, blocks: u64) -> u64 {
+        let left = blocks.saturating_sub(MARGIN);
+        left - left.div_ceil(NODE_POINTERS) - left.div_ceil(NODE_POINTERS * NODE_POINTERS) - 1
+    }
+
+    /// Blocks of files, where they fill this part of the volume; all of it if absent.
+    pub(super) fn file_blocks(&self, fill: Option<f64>) -> u64 {
+        fill.map_or(self.file, |part| self.largest_file((self.user_blocks() as f64 * part) as u64))
+    }
+
+    /// Part of the main area without the reserved sections that the data of the full volume's file takes.
+    pub(super) fn utilisation(&self) -> f64 {
+        self.file as f64 * 4096.0 / (u64::from(self.zones - RESERVED_SECTIONS) * self.zone) as f64
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!(
+            "{} zones of {} MiB behind conventional ones that hold the metadata, -Z {RESERVED_SECTIONS} -o {OVERPROVISION}; a file of {} MiB; cache={} MiB.",
+            self.zones,
+            self.zone / MIB,
+            self.file * 4096 / MIB,
+            self.cache / MIB
+        )
+    }
+
+    /// A new volume with this policy, on memory of its own.
+    pub(super) fn make(&self, policy: &str) -> Result<(Arc<F2fs>, Arc<Stats>)> {
+        let layout = ZoneLayout::new(self.zone, 0, self.zones);
+        let zoned: Arc<dyn BlockDevice> = Arc::new(Emulated::new(Arc::new(TaggedMemory::new(layout.size())), layout)?);
+        let runtime: Arc<dyn Runtime> = Arc::new(NoDaemons(Threads::new()));
+        let whole = self.format(&zoned, &*runtime)?;
+        let stats = Arc::new(Stats::new(whole));
+        let cache = self.cache;
+        let options = format!("gc_victim={policy},nocheckpoint_merge,cache={cache}");
+        let volume = F2fs::open(stats.clone(), runtime, &MountOptions::parse(&options)?)?;
+        Ok((volume, stats))
+    }
+
+    /// On the smallest conventional device that has room for the metadata: the main area is the zones, all of them.
+    fn format(&self, zoned: &Arc<dyn BlockDevice>, runtime: &dyn Runtime) -> Result<Arc<dyn BlockDevice>> {
+        let options = MkfsOptions {
+            zoned: true,
+            overprovision: Some(OVERPROVISION),
+            reserved_sections: Some(RESERVED_SECTIONS),
+            ..MkfsOptions::default()
+        };
+        let mut size = 2 * self.zone;
+        loop {
+            let conventional: Arc<dyn BlockDevice> = Arc::new(TaggedMemory::new(size));
+            let named = |path: &str, device: &Arc<dyn BlockDevice>| NamedDevice {
+                path: path.to_owned(),
+                device: device.clone(),
+            };
+            let devices = [named("conventional", &conventional), named("zoned", zoned)];
+            match mkfs::make_on(&devices, &options, runtime) {
+                Ok(_) => {
+                    let parts = vec![(conventional, size), (zoned.clone(), zoned.geometry().size)];
+                    return Ok(Arc::new(Concat::new(parts)?));
+                }
+                // Not enough room for the metadata.
+                Err(mkfs::Error::Option(_)) if size < 1 << 30 => size += SEGMENT,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Is this a policy that volumes can be opened with?
+pub(super) fn knows(policy: &str) -> bool {
+    MountOptions::parse(&format!("gc_victim={policy}")).is_ok()
+}
+
+/// Blocks that greedy writes for each of uniform random overwrites, the data's alone, where `dirty` of the file is in memory:
+/// victims' valid part r solves u = (1 - r) / -ln r.
+pub(super) fn floor(utilisation: f64, dirty: f64) -> f64 {
+    let used = utilisation * (1.0 - dirty);
+    let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
+    for _ in 0..100 {
+        let valid: f64 = (low + high) / 2.0;
+        if (1.0 - valid) / -valid.ln() < used {
+            low = valid;
+        } else {
+            high = valid;
+        }
+    }
+    (1.0 - dirty) / (1.0 - low)
+}
+
+/// Threads without daemons: nothing is written but what the program asks for.
+struct NoDaemons(Arc<Threads>);
+
+impl Runtime for NoDaemons {
+    fn now(&self) -> std::time::SystemTime {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> std::time::Duration {
+        self.0.monotonic()
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn spawn(&self, _name: &str, _wake: Arc<Event>, _daemon: Arc<dyn Daemon>) -> DaemonHandle {
+        DaemonHandle::new(|| {})
+    }
+
+    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
+        self.0.wait_until(event, ready);
+    }
+
+    fn wait_until_timeout(&self, event: &Event, timeout: std::time::Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+        self.0.wait_until_timeout(event, timeout, ready)
+    }
+
+    fn defer(&self, work: Box<dyn FnOnce() + Send>) {
+        self.0.defer(work);
+    }
+
+    fn drain_deferred(&self) {
+        self.0.drain_deferred();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_setting_is_the_proposals() {
+        let setting = Setting::of(Scale::Full);
+        assert_eq!((setting.user_blocks(), setting.file), (15_609 * 512, 7_983_872));
+        assert!((setting.utilisation() - 0.9602).abs() < 1e-4);
+        assert!(setting.largest_file(setting.user_blocks()) >= setting.file - MARGIN);
+    }
+
+    #[test]
+    fn a_smaller_one_fills_as_much() {
+        let (small, full) = (Setting::of(Scale::Default), Setting::of(Scale::Full));
+        assert!((small.utilisation() - full.utilisation()).abs() < 1e-3);
+        assert!(small.file <= small.largest_file(small.user_blocks()));
+    }
+
+    #[test]
+    fn the_floor_is_that_of_the_theory() {
+        let close = |found: f64, known: f64| assert!((found - known).abs() < 0.02, "{found} {known}");
+        close(floor(0.9583, 0.0), 12.16);
+        close(floor(0.9602, 0.0), 12.73);
+        close(floor(0.9602, 0.005), 11.32);
+        close(floor(0.9602, 0.05), 5.58);
+    }
+}

@@ -1,0 +1,84 @@
+//! Random numbers: uniform, and Zipf's distribution with the popular blocks scattered over the file.
+
+/// A small generator (splitmix64): the same seed gives the same work for every policy.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Below `bound`.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// From 0 to 1.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Zipf's distribution: the n-th most popular of the blocks is asked for n to the power of `-s` times as often as the first.
+pub(super) struct Zipf {
+    /// Sums of weights up to each rank.
+    sums: Vec<f64>,
+    /// The block of each rank.
+    blocks: Vec<u32>,
+}
+
+impl Zipf {
+    pub(super) fn new(blocks: u64, s: f64, rng: &mut Rng) -> Self {
+        let mut total = 0.0;
+        let sums = (1..=blocks)
+            .map(|rank| {
+                total += (rank as f64).powf(-s);
+                total
+            })
+            .collect();
+        let mut order: Vec<u32> = (0..blocks as u32).collect();
+        for at in (1..order.len()).rev() {
+            let other = rng.below(at as u64 + 1) as usize;
+            order.swap(at, other);
+        }
+        Self { sums, blocks: order }
+    }
+
+    pub(super) fn next(&self, rng: &mut Rng) -> u64 {
+        let point = rng.unit() * self.sums.last().copied().unwrap_or(0.0);
+        let rank = self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1);
+        self.blocks[rank].into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_as_popular_as_they_should() {
+        let mut rng = Rng::new(1);
+        let zipf = Zipf::new(1000, 1.0, &mut rng);
+        let mut counts = vec![0_u32; 1000];
+        (0..100_000).for_each(|_| counts[zipf.next(&mut rng) as usize] += 1);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        // The first has 1 of 7.485 harmonic parts.
+        assert!((12_900..13_800).contains(&counts[0]) && (6_300..7_100).contains(&counts[1]), "{:?}", &counts[..3]);
+    }
+
+    #[test]
+    fn numbers_stay_below_their_bound() {
+        let mut rng = Rng::new(7);
+        let mut seen = [false; 10];
+        (0..1000).for_each(|_| seen[rng.below(10) as usize] = true);
+        assert!(seen.iter().all(|seen| *seen));
+    }
+}
