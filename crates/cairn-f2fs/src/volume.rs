@@ -18,6 +18,7 @@ use cairn_vfs::inode_table::InodeTable;
 use crate::blocks::Writes;
 use crate::checkpoint::Loaded;
 use crate::compress::ClusterCache;
+use crate::dir::cache::DirCaches;
 use crate::dirty::DirtyInodes;
 use crate::error::{Error, Result};
 use crate::format::layout::Layout;
@@ -69,6 +70,8 @@ pub struct Volume {
     pub store: Option<Arc<Store>>,
     /// Inodes that the last checkpoint has not seen as they are.
     pub dirty: DirtyInodes,
+    /// Blocks of directories in memory.
+    pub entries: Arc<DirCaches>,
     /// Dirty blocks of directories.
     pub dirty_entries: AtomicU64,
     /// Blocks that were unusable when checkpoints were disabled.
@@ -118,6 +121,7 @@ impl Volume {
             nat: parts.nat,
             nodes: parts.nodes,
             inodes: InodeTable::new(INODES_IN_MEMORY, Inode::can_leave),
+            entries: DirCaches::new(parts.pages.budget()),
             pages: parts.pages,
             clusters: ClusterCache::default(),
             store: parts.store,
@@ -213,8 +217,12 @@ impl Volume {
     pub fn report(&self) -> Report {
         let counts = self.counts();
         let free = self.checkpoint.checkpoint.free_segment_count;
-        let state = Report::new()
-            .with("read_only", self.read_only_reason().is_some())
+        let mut state = Report::new().with("format", "f2fs");
+        match self.read_only_reason() {
+            Some(reason) => state.set("mode", "ro").set("read_only_reason", &*reason),
+            None => state.set("mode", "rw"),
+        };
+        let state = state
             .with("checkpoint_version", self.version())
             .with("valid_blocks", counts.valid_blocks)
             .with("valid_nodes", u64::from(counts.valid_nodes))

@@ -1,32 +1,31 @@
 //! Blocks of a directory in memory, on a volume that is written.
 //!
 //! A block that an operation changes stays here until a checkpoint has given it a new place and written it there; clean ones
-//! stay as long as there is room for them. They are found by their place in the directory, not on the volume: that changes.
+//! stay as long as there is memory for them. They are found by their place in the directory, not on the volume: that changes.
 //!
-//! Locking: a leaf lock, held for the copying of one block at most. Contents change only under the directory's `namespace`,
-//! alone, inside the gate.
+//! All of it counts to the volume's memory; when that is short, directories that were not used lately lose their clean
+//! blocks first ([`DirCaches`]).
+//!
+//! Locking: a directory's blocks are a leaf lock, held for the copying of one block at most; the queue of directories
+//! (rank CACHE) comes before it. Contents change only under the directory's `namespace`, alone, inside the gate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_cache::budget::{Budget, Charge, Reclaim};
 
-/// Clean blocks that one directory keeps.
-const MOST_CLEAN: usize = 1024;
+use crate::format::units::BLOCK_BYTES;
 
 struct Block {
     image: Arc<[u8]>,
     dirty: bool,
     /// It has its place, and is not on the device yet.
     placed: bool,
-}
-
-impl Block {
-    const fn clean(image: Arc<[u8]>) -> Self {
-        Self { image, dirty: false, placed: false }
-    }
+    #[expect(dead_code, reason = "held, not read")]
+    charge: Charge,
 }
 
 #[derive(Default)]
@@ -35,42 +34,117 @@ struct State {
     dirty: usize,
 }
 
-/// See the module.
-pub struct DirCache(Mutex<State>);
+/// The blocks of one directory.
+struct Blocks {
+    state: Mutex<State>,
+    /// It stands in the queue.
+    listed: AtomicBool,
+    /// Somebody looked for something since memory was short the last time.
+    used: AtomicBool,
+}
 
-impl Default for DirCache {
-    fn default() -> Self {
-        Self(Mutex::new(Rank::LEAF, State::default()))
+/// The directories of a volume that have blocks in memory.
+pub struct DirCaches {
+    budget: Arc<Budget>,
+    queue: Mutex<VecDeque<Weak<Blocks>>>,
+}
+
+impl DirCaches {
+    /// None yet; their blocks count to `budget`.
+    #[must_use]
+    pub fn new(budget: &Arc<Budget>) -> Arc<Self> {
+        let queue = Mutex::new(Rank::CACHE, VecDeque::new());
+        let caches = Arc::new(Self { budget: budget.clone(), queue });
+        let hook: Weak<dyn Reclaim> = Arc::downgrade(&(caches.clone() as Arc<dyn Reclaim>));
+        budget.add_reclaim(hook);
+        caches
+    }
+
+    fn list(&self, blocks: &Arc<Blocks>) {
+        if !blocks.listed.swap(true, Relaxed) {
+            self.queue.lock().push_back(Arc::downgrade(blocks));
+        }
     }
 }
 
+impl Reclaim for DirCaches {
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut freed = 0;
+        // Two rounds: the first one only takes "used" marks away where everything is warm.
+        let most = 2 * self.queue.lock().len();
+        for _ in 0..most {
+            if freed >= bytes {
+                break;
+            }
+            let Some(oldest) = self.queue.lock().pop_front() else { break };
+            let Some(blocks) = oldest.upgrade() else { continue };
+            if blocks.used.swap(false, Relaxed) {
+                self.queue.lock().push_back(oldest);
+                continue;
+            }
+            blocks.listed.store(false, Relaxed);
+            freed += blocks.state.lock().give_up_clean();
+        }
+        freed
+    }
+}
+
+impl State {
+    /// Forgets clean blocks; how many bytes that were.
+    fn give_up_clean(&mut self) -> u64 {
+        let before = self.blocks.len();
+        self.blocks.retain(|_, block| block.dirty || block.placed);
+        (before - self.blocks.len()) as u64 * BLOCK_BYTES
+    }
+}
+
+/// See the module.
+pub struct DirCache {
+    blocks: Arc<Blocks>,
+    all: Arc<DirCaches>,
+}
+
 impl DirCache {
+    /// Nothing of a directory yet.
+    #[must_use]
+    pub fn new(all: &Arc<DirCaches>) -> Self {
+        let state = Mutex::new(Rank::LEAF, State::default());
+        let blocks = Blocks { state, listed: AtomicBool::new(false), used: AtomicBool::new(true) };
+        Self { blocks: Arc::new(blocks), all: all.clone() }
+    }
+
+    fn clean(&self, image: Arc<[u8]>) -> Block {
+        Block { image, dirty: false, placed: false, charge: self.all.budget.hold(BLOCK_BYTES) }
+    }
+
     /// A block, if it is here.
     #[must_use]
     pub fn get(&self, block: u64) -> Option<Arc<[u8]>> {
-        self.0.lock().blocks.get(&block).map(|found| found.image.clone())
+        self.blocks.used.store(true, Relaxed);
+        self.blocks.state.lock().blocks.get(&block).map(|found| found.image.clone())
     }
 
     /// The blocks of a range that are here.
     #[must_use]
     pub fn in_range(&self, range: Range<u64>) -> Vec<u64> {
-        self.0.lock().blocks.range(range).map(|(block, _)| *block).collect()
+        self.blocks.state.lock().blocks.range(range).map(|(block, _)| *block).collect()
     }
 
     /// Keeps a block that was read.
     pub fn keep(&self, block: u64, image: Arc<[u8]>) {
-        let mut state = self.0.lock();
-        if state.blocks.len() - state.dirty >= MOST_CLEAN {
-            state.blocks.retain(|_, block| block.dirty || block.placed);
+        let kept = self.clean(image);
+        self.blocks.state.lock().blocks.entry(block).or_insert(kept);
+        self.all.list(&self.blocks);
+        if self.all.budget.over() > 0 {
+            self.all.budget.make_room(0);
         }
-        state.blocks.entry(block).or_insert(Block::clean(image));
     }
 
     /// Changes a block; `image` is what it is where it is not here. `count` counts dirty blocks of all directories.
     pub fn change<R>(&self, block: u64, image: Arc<[u8]>, count: &AtomicU64, change: impl FnOnce(&mut [u8]) -> R) -> R {
-        let mut state = self.0.lock();
+        let mut state = self.blocks.state.lock();
         let State { blocks, dirty } = &mut *state;
-        let entry = blocks.entry(block).or_insert(Block::clean(image));
+        let entry = blocks.entry(block).or_insert_with(|| self.clean(image));
         if !std::mem::replace(&mut entry.dirty, true) {
             *dirty += 1;
             count.fetch_add(1, Relaxed);
@@ -81,20 +155,20 @@ impl DirCache {
     /// Has any block changed since it got its place?
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.0.lock().dirty > 0
+        self.blocks.state.lock().dirty > 0
     }
 
     /// Blocks that have changed since they got their places, in order.
     #[must_use]
     pub fn dirty(&self) -> Vec<(u64, Arc<[u8]>)> {
-        let state = self.0.lock();
+        let state = self.blocks.state.lock();
         let dirty = state.blocks.iter().filter(|(_, block)| block.dirty);
         dirty.map(|(index, block)| (*index, block.image.clone())).collect()
     }
 
     /// A block has got its place as it is, and stays here until [`DirCache::written`]. Called with the gate closed.
     pub fn placed(&self, block: u64, count: &AtomicU64) {
-        let mut state = self.0.lock();
+        let mut state = self.blocks.state.lock();
         let Some(found) = state.blocks.get_mut(&block) else { return };
         found.placed = true;
         if std::mem::take(&mut found.dirty) {
@@ -105,12 +179,13 @@ impl DirCache {
 
     /// All blocks that had their places are on the device.
     pub fn written(&self) {
-        self.0.lock().blocks.values_mut().for_each(|block| block.placed = false);
+        self.blocks.state.lock().blocks.values_mut().for_each(|block| block.placed = false);
+        self.all.list(&self.blocks);
     }
 
     /// A block is no more.
     pub fn remove(&self, block: u64, count: &AtomicU64) {
-        let mut state = self.0.lock();
+        let mut state = self.blocks.state.lock();
         if state.blocks.remove(&block).is_some_and(|block| block.dirty) {
             state.dirty -= 1;
             count.fetch_sub(1, Relaxed);
@@ -119,7 +194,7 @@ impl DirCache {
 
     /// Forgets everything: the directory is no more.
     pub fn clear(&self, count: &AtomicU64) {
-        let mut state = self.0.lock();
+        let mut state = self.blocks.state.lock();
         count.fetch_sub(state.dirty as u64, Relaxed);
         *state = State::default();
     }

@@ -39,7 +39,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
         let contents = inline_contents(volume, inode)?;
         return Ok(copy_from(&contents, offset, buf));
     }
-    if inode.record().cluster_blocks().is_some() {
+    if inode.state.read().record.cluster_blocks().is_some() {
         let _reading = volume.store.as_ref().map(|store| store.gate.reading());
         return compress::read(volume, inode, size, offset, buf);
     }
@@ -179,7 +179,7 @@ pub fn extents(
 fn extent_at(volume: &Volume, inode: &Inode, block: u64, blocks: u64, step: u64) -> Result<(Option<FileExtent>, u64)> {
     let logical = block * BLOCK_BYTES;
     // In the middle of a cluster only a run of one that is not packed has ended.
-    if step > 1 && block % step == 0 && compress::is_compressed(volume, inode, block)? {
+    if step > 1 && block.is_multiple_of(step) && compress::is_compressed(volume, inode, block)? {
         let physical = compress::first_address(volume, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
         let extent = FileExtent { logical, physical, length: step * BLOCK_BYTES, flags: fiemap::ENCODED };
         return Ok((Some(extent), block + step));

@@ -103,7 +103,7 @@ impl Inode {
             cache: FileCache::new(&volume.pages, BLOCK_SIZE as u32),
             state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
             map: map::FileMap::new(order),
-            entries: DirCache::default(),
+            entries: DirCache::new(&volume.entries),
             sync: sync::SyncState::new(order),
         }
     }

@@ -119,7 +119,8 @@ impl<'a> Writer<'a> {
             let Ok(pointer) = tree::find(store, self.inode, run.start.get() + owners.len() as u64)? else { break };
             let most = u32::try_from(left).unwrap_or(u32::MAX).min(pointer.rest);
             let movable = |addr: &BlockAddr| {
-                !matches!(*addr, BlockAddr::NULL | BlockAddr::COMPRESS) && !(in_place && addr.is_address())
+                let stays = in_place && addr.is_address();
+                !(stays || matches!(*addr, BlockAddr::NULL | BlockAddr::COMPRESS))
             };
             let count = pointer.get_run(most).iter().take_while(|addr| movable(addr)).count() as u32;
             owners.extend(pointer.owners(count));

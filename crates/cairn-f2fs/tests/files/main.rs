@@ -3,6 +3,7 @@
 mod contention;
 mod cost;
 mod crash;
+mod faults;
 mod fsx;
 mod full;
 mod promises;

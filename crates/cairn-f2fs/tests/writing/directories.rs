@@ -40,3 +40,37 @@ fn twenty_thousand_names_come_and_go() {
         judge(&device);
     }
 }
+
+/// What directories keep in memory counts, and goes when memory is short.
+#[test]
+fn blocks_of_many_directories_stay_within_the_cache() {
+    const LIMIT: u64 = 8 << 20;
+    let device = volume(192 << 20, &[]);
+    let fs = open(&device, "cache=8M");
+    let targets: Vec<_> =
+        (0..4_u8).map(|number| make(&fs, fs.root(), &[b't', b'0' + number], NewInode::Regular).unwrap().ino).collect();
+    let directories: Vec<_> = (0..120)
+        .map(|number| make(&fs, fs.root(), format!("d{number}").as_bytes(), NewInode::Directory).unwrap().ino)
+        .collect();
+    let name = |index: usize| format!("{index}-{}", "x".repeat(90)).into_bytes();
+    for (number, directory) in directories.iter().enumerate() {
+        for index in 0..400 {
+            let target = targets[(number + index) % targets.len()];
+            fs.link(target, *directory, &name(index)).unwrap();
+            fs.forget(target, 1);
+        }
+    }
+    fs.sync().unwrap();
+    let budget = fs.volume().pages.budget();
+    let mut seen = 0;
+    for _ in 0..2 {
+        for directory in &directories {
+            seen += names(&fs, *directory).len() - 2;
+            find(&fs, *directory, &name(399)).unwrap();
+            assert!(budget.used() <= LIMIT + (64 << 10), "{} bytes of {LIMIT}", budget.used());
+        }
+    }
+    assert_eq!(seen, 2 * 120 * 400);
+    fs.unmount().unwrap();
+    judge(&device);
+}
