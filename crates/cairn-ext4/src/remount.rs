@@ -26,6 +26,7 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     let _changing = volume.options.changing.lock();
     let old = volume.options.get();
     let new = old.changed(list)?;
+    check_stopped(volume, &old, list)?;
     check(volume, &old, &new)?;
     if new.read_only && !old.read_only {
         make_read_only(volume)?;
@@ -48,7 +49,17 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
 /// What [`remount`] would refuse.
 pub(crate) fn check_list(volume: &Volume, list: &str) -> Result<()> {
     let old = volume.options.get();
+    check_stopped(volume, &old, list)?;
     check(volume, &old, &old.changed(list)?)
+}
+
+/// Whoever asks for `rw` is not to be told that a volume is writable which an error has stopped.
+fn check_stopped(volume: &Volume, old: &MountOptions, list: &str) -> Result<()> {
+    let asks = !old.read_only && list.split(',').any(|word| word == "rw");
+    match volume.read_only_reason().filter(|_| asks) {
+        Some(reason) => Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again"))),
+        None => Ok(()),
+    }
 }
 
 fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> {

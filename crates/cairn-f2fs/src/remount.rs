@@ -20,6 +20,7 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     let _alone = volume.turning.write();
     let old = volume.options();
     let new = old.changed(list)?;
+    check_stopped(volume, &old, list)?;
     check(volume, &old, &new)?;
     let is_disabled = volume.store.as_ref().is_some_and(|store| store.checkpoints.is_disabled());
     if is_disabled && new.checkpoint_disabled.is_none() {
@@ -55,7 +56,17 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
 /// That.
 pub fn check_list(volume: &Volume, list: &str) -> Result<()> {
     let old = volume.options();
+    check_stopped(volume, &old, list)?;
     check(volume, &old, &old.changed(list)?)
+}
+
+/// Whoever asks for `rw` is not to be told that a volume is writable which an error has stopped.
+fn check_stopped(volume: &Volume, old: &MountOptions, list: &str) -> Result<()> {
+    let asks = !old.read_only && list.split(',').any(|word| word == "rw");
+    match volume.read_only_reason().filter(|_| asks) {
+        Some(reason) => Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again"))),
+        None => Ok(()),
+    }
 }
 
 fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> {
