@@ -81,7 +81,7 @@ impl Cuts {
         let found = Job::snapshots(&text);
         assert_eq!(found.len(), self.cuts.len(), "{text}");
         for (cut, found) in self.cuts.iter().zip(found) {
-            let difference = timeless(&cut.ours).diff(&timeless(&found));
+            let difference = comparable(&cut.ours).diff(&comparable(&found));
             assert_eq!(difference, "", "{}: replayed by us and by Linux", cut.name);
             assert_f2fs_clean(&cut.image);
             if cut.kind.writable {
@@ -99,6 +99,11 @@ impl Cuts {
 /// A directory that got a name back was changed when that was replayed.
 fn timeless(snapshot: &Snapshot) -> Snapshot {
     snapshot.clone().without_times_of_directories_and(b"\0")
+}
+
+/// When it replays, Linux keeps the direct nodes behind the end of a file that was cut; we free them.
+fn comparable(snapshot: &Snapshot) -> Snapshot {
+    timeless(snapshot).without_fact("sectors", |path, _| matches!(path, b"cut" | b"emptied"))
 }
 
 /// Linux makes changes on a volume of each kind, syncs them one by one, and is reset.

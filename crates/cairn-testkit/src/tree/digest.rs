@@ -74,11 +74,18 @@ impl Snapshot {
 
     /// Leaves the modification times of directories out, and of what is below `path`.
     #[must_use]
-    pub fn without_times_of_directories_and(mut self, path: &[u8]) -> Self {
+    pub fn without_times_of_directories_and(self, path: &[u8]) -> Self {
         let below = [path, b"/"].concat();
+        self.without_fact("mtime", |entry, facts| facts.starts_with("Directory") || entry.starts_with(&below))
+    }
+
+    /// Leaves the facts of one name (`mtime`, `sectors`…) out of the entries chosen by path and facts.
+    #[must_use]
+    pub fn without_fact(mut self, name: &str, of: impl Fn(&[u8], &str) -> bool) -> Self {
+        let is_it = |fact: &&str| fact.split_once('=').is_some_and(|(key, _)| key == name);
         for (entry, facts) in &mut self.entries {
-            if facts.starts_with("Directory") || entry.starts_with(&below) {
-                let kept: Vec<_> = facts.split(' ').filter(|fact| !fact.starts_with("mtime=")).collect();
+            if of(entry, facts) {
+                let kept: Vec<_> = facts.split(' ').filter(|fact| !is_it(fact)).collect();
                 *facts = kept.join(" ");
             }
         }
