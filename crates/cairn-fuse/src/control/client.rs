@@ -3,7 +3,8 @@
 use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cairn_base::stats::Report;
 
@@ -12,6 +13,11 @@ use super::{ControlError, place, server};
 
 /// A daemon that has not answered after this long does not.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A daemon that does not listen this long after it was looked for is not just starting.
+const STARTING: Duration = Duration::from_secs(1);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A connection to the daemon of one mount.
 #[derive(Debug)]
@@ -33,13 +39,38 @@ impl Client {
             .into_iter()
             .map(|directory| directory.join(place::name(device)))
             .collect();
-        for path in &places {
+        let started = Instant::now();
+        Self::connect_to_one(&places, owner, || {
+            thread::sleep(PAUSE);
+            started.elapsed() < STARTING
+        })
+    }
+
+    /// Connects to the first of several sockets that is there. A mount can be seen a moment before its daemon listens, and
+    /// until then the socket that a killed daemon left under the same number may be there: `again` is asked, after a pause,
+    /// whether to look once more.
+    pub(crate) fn connect_to_one(
+        places: &[PathBuf],
+        owner: u32,
+        mut again: impl FnMut() -> bool,
+    ) -> Result<Self, ControlError> {
+        loop {
+            let found = Self::first_of(places, owner);
+            let may_be_starting = matches!(found, Err(ControlError::NoSocket(_) | ControlError::Gone(_)));
+            if !may_be_starting || !again() {
+                return found;
+            }
+        }
+    }
+
+    fn first_of(places: &[PathBuf], owner: u32) -> Result<Self, ControlError> {
+        for path in places {
             match Self::connect_to(path, owner) {
                 Err(ControlError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                 found => return found,
             }
         }
-        Err(ControlError::NoSocket(places))
+        Err(ControlError::NoSocket(places.to_vec()))
     }
 
     /// Connects to the socket at a path, if it is this user's.

@@ -158,6 +158,28 @@ fn a_stale_socket_is_named_and_replaced() {
 }
 
 #[test]
+fn a_daemon_that_is_about_to_listen_is_waited_for() {
+    let rig = Rig::new();
+    let places = [rig.directory.path().join("not here"), rig.path()];
+    // First there is no socket, then that of a killed daemon, then the one that is looked for.
+    let mut stages = 0;
+    let mut server = None;
+    let client = Client::connect_to_one(&places, uid(), || {
+        stages += 1;
+        match stages {
+            1 => drop(UnixListener::bind(rig.path()).unwrap()),
+            _ => server = Some(rig.listen()),
+        }
+        true
+    });
+    client.unwrap().stats().unwrap();
+    assert_eq!(stages, 2);
+    drop(server);
+    let missing = Client::connect_to_one(&places, uid(), || false).unwrap_err();
+    assert!(matches!(missing, ControlError::NoSocket(_)), "{missing}");
+}
+
+#[test]
 fn only_root_and_the_owner_may_ask() {
     assert!(server::allowed(0, 1000) && server::allowed(1000, 1000));
     assert!(!server::allowed(1001, 1000) && !server::allowed(1000, 0));
