@@ -55,12 +55,7 @@ impl Hook for Volume {
 }
 
 /// Gives the changed blocks of a directory their places.
-fn place_entries(
-    volume: &Volume,
-    store: &Store,
-    inode: &Arc<Inode>,
-    all: &mut Vec<(BlockAddr, Image)>,
-) -> Result<()> {
+fn place_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, all: &mut Vec<(BlockAddr, Image)>) -> Result<()> {
     let dirty = inode.entries.dirty();
     let mut pointers = Vec::with_capacity(dirty.len());
     for (block, _) in &dirty {

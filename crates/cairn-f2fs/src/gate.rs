@@ -143,7 +143,8 @@ impl Gate {
         *self.flying.lock()
     }
 
-    fn wait_for_landing(&self) {
+    /// Waits until no checkpoint is under way: all blocks that have their places by now are on the device then.
+    pub fn wait_for_landing(&self) {
         let mut flying = self.flying.lock();
         while *flying {
             self.landed.wait(&mut flying);

@@ -134,7 +134,15 @@ impl Volume {
                 // Nothing that is cleaned could be used before checkpoints are enabled again.
                 let needed =
                     store.space.required(Pending { data: 0, ..pending }).lower + store.space.reserved_sections();
-                return if store.segments.free_sections() > needed { Ok(()) } else { Err(Error::NO_SPACE) };
+                if store.segments.free_sections() > needed {
+                    return Ok(());
+                }
+                if pending.nodes + pending.dentries + pending.inodes == 0 {
+                    return Err(Error::NO_SPACE);
+                }
+                // What is dirty gets its places: what it had since checkpoints were disabled can be used again.
+                store.checkpoints.write(Reason::Memory)?;
+                continue;
             }
             if self.situation()?.enough(0) {
                 return Ok(());

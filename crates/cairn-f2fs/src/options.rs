@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for bad in ["checkpoint=off", "checkpoint=disable:", "checkpoint=disable:101%", "checkpoint=disable:-1", "checkpoint"]
+        for bad in
+            ["checkpoint=off", "checkpoint=disable:", "checkpoint=disable:101%", "checkpoint=disable:-1", "checkpoint"]
         {
             let error = MountOptions::parse(bad).unwrap_err().to_string();
             assert!(error.contains(bad), "{error}");

@@ -3,6 +3,7 @@
 mod async_checkpoint;
 mod buffered_io;
 mod checkpoint_clean;
+mod checkpoint_merge;
 mod gc_victim;
 
 use crate::experiment::Experiment;
@@ -10,8 +11,13 @@ use crate::experiment::Experiment;
 /// All experiments, in the order of `cairn lab list`.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
-    const ALL: &[Experiment] =
-        &[buffered_io::EXPERIMENT, async_checkpoint::EXPERIMENT, checkpoint_clean::EXPERIMENT, gc_victim::EXPERIMENT];
+    const ALL: &[Experiment] = &[
+        buffered_io::EXPERIMENT,
+        async_checkpoint::EXPERIMENT,
+        checkpoint_clean::EXPERIMENT,
+        checkpoint_merge::EXPERIMENT,
+        gc_victim::EXPERIMENT,
+    ];
     ALL
 }
 

@@ -15,6 +15,7 @@ pub mod experiment;
 pub mod experiments;
 mod fs_mark;
 pub mod goal;
+mod lanes;
 pub mod machine;
 mod mounted;
 pub mod nothing;

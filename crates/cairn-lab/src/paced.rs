@@ -27,13 +27,18 @@ impl Pace {
     pub(crate) const SSD: Self =
         Self { request: Duration::from_micros(10), bandwidth: 1 << 30, flush: Duration::from_micros(200) };
 
-    fn of(self, batch: &Batch) -> Duration {
-        let bytes: u64 = batch.requests.iter().map(length).sum();
+    /// Its flushes alone.
+    pub(crate) fn flushes(self, batch: &Batch) -> Duration {
         let changes = batch.requests.iter().any(|request| !matches!(request, Request::Read { .. }));
-        let flushes = u32::from(batch.durability.preflush) + u32::from(batch.durability.fua && changes);
+        self.flush * (u32::from(batch.durability.preflush) + u32::from(batch.durability.fua && changes))
+    }
+
+    /// All of it.
+    pub(crate) fn of(self, batch: &Batch) -> Duration {
+        let bytes: u64 = batch.requests.iter().map(length).sum();
         let transfers = u32::try_from(batch.requests.len()).unwrap_or(u32::MAX);
         let moving = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.bandwidth);
-        self.request * transfers + moving + self.flush * flushes
+        self.request * transfers + moving + self.flushes(batch)
     }
 }
 

@@ -45,6 +45,12 @@ pub(crate) fn make(device: &Arc<dyn BlockDevice>, journal: Option<u64>) -> Resul
     Ok(())
 }
 
+/// Makes an F2FS volume of mkfs.f2fs's defaults.
+pub(crate) fn make_f2fs(device: &Arc<dyn BlockDevice>) -> Result<()> {
+    cairn_f2fs::mkfs::make(device.clone(), &cairn_f2fs::mkfs::MkfsOptions::default(), &*Threads::new())?;
+    Ok(())
+}
+
 /// Opens the volume on the device with mount options.
 pub(crate) fn open(device: &Arc<dyn BlockDevice>, options: &str) -> Result<Arc<dyn FileSystem>> {
     let options = OpenOptions { read_only: false, mount_options: options.to_owned() };

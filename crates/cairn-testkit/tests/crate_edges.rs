@@ -14,7 +14,10 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("cairn-f2fs", &["cairn-base", "cairn-block", "cairn-cache", "cairn-vfs"]),
     ("cairn-fuse", &["cairn-base", "cairn-vfs"]),
     ("cairn", &["cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-f2fs", "cairn-jbd2", "cairn-vfs"]),
-    ("cairn-lab", &["cairn", "cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-f2fs", "cairn-jbd2", "cairn-vfs"]),
+    (
+        "cairn-lab",
+        &["cairn", "cairn-base", "cairn-block", "cairn-cache", "cairn-ext4", "cairn-f2fs", "cairn-jbd2", "cairn-vfs"],
+    ),
     ("cairn-cli", &["cairn", "cairn-base", "cairn-block", "cairn-fuse", "cairn-lab", "cairn-vfs"]),
     ("cairn-testkit", &["cairn", "cairn-base", "cairn-block", "cairn-vfs"]),
 ];

@@ -24,7 +24,6 @@ pub mod summaries;
 mod sync;
 mod write;
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
@@ -148,8 +147,6 @@ pub struct Checkpoints {
     state: Mutex<State>,
     /// A checkpoint has landed, or failed.
     landed: Event,
-    /// Blocks of entries that have their places and may not be on the device yet.
-    entries: Mutex<HashMap<BlockAddr, Image>>,
     merge: Merge,
     /// Inodes without links that are open.
     pub orphans: Orphans,
@@ -208,7 +205,6 @@ impl Checkpoints {
             writing: Mutex::new(WRITING, ()),
             state: Mutex::new(Rank::LEAF, state),
             landed: Event::new(),
-            entries: Mutex::new(Rank::LEAF, HashMap::new()),
             merge: Merge::default(),
             stats: CheckpointStats::default(),
         })

@@ -15,7 +15,6 @@ use std::time::Duration;
 use cairn_base::Pba;
 use cairn_base::stats::Histogram;
 use cairn_block::{Batch, BlockDeviceExt, Bytes, Durability, Request};
-use cairn_cache::block::Image;
 
 use super::plan::Next;
 use super::{Checkpoints, Reason};
@@ -115,8 +114,7 @@ impl Checkpoints {
         let hook = self.hook();
         if let Some(hook) = &hook {
             let entries = hook.cut(cut)?;
-            entries.iter().for_each(|(addr, image)| writes.push(addr.pba(), Bytes::from_owner(image.clone())));
-            *self.entries.lock() = entries.into_iter().collect();
+            entries.into_iter().for_each(|(addr, image)| writes.push(addr.pba(), Bytes::from_owner(image)));
         }
         if disabled {
             return self.spill(writes);
@@ -199,17 +197,9 @@ impl Checkpoints {
     }
 
     fn entries_written(&self) {
-        self.entries.lock().clear();
         if let Some(hook) = self.hook() {
             hook.written();
         }
-    }
-
-    /// The contents of a block of entries that has its place but may not be on the device yet. `None` for all others: what
-    /// stands on the device counts.
-    #[must_use]
-    pub fn unwritten(&self, addr: BlockAddr) -> Option<Image> {
-        self.entries.lock().get(&addr).cloned()
     }
 
     /// The closing block, after everything before it.

@@ -142,7 +142,9 @@ impl<'a> Writer<'a> {
     }
 
     fn in_place(&self, store: &Store) -> bool {
-        if store.segments.mode() == Mode::Lfs || self.policy == Policy::Elsewhere {
+        // While checkpoints are disabled the last one must stay whole, with its data.
+        let never = store.segments.mode() == Mode::Lfs || store.checkpoints.is_disabled();
+        if never || self.policy == Policy::Elsewhere {
             return false;
         }
         let cold = self.inode.state.read().record.advise.contains(Advise::COLD);

@@ -199,7 +199,7 @@ fn check(fs: &F2fs, promises: &Promises<String, Option<Sparse>>, moment: u64) ->
     Ok(promised.len())
 }
 
-fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
+pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(device, file.path()).unwrap();
     let verdict = fsck_f2fs(file.path());
@@ -241,7 +241,7 @@ fn judge(
 }
 
 /// Of the four states around a barrier two say most: nothing unflushed just before it is done, everything just after.
-fn barrier_cuts(log: &CrashLog) -> Vec<Cut> {
+pub fn barrier_cuts(log: &CrashLog) -> Vec<Cut> {
     let barriers = log.barriers();
     let mut cuts = log.barrier_cuts();
     if !deep() {

@@ -3,9 +3,13 @@
 mod contention;
 mod cost;
 mod crash;
+mod disabled;
 mod faults;
 mod fsx;
 mod full;
+mod held;
+mod merged_crash;
+mod merging;
 mod promises;
 mod shift;
 mod support;

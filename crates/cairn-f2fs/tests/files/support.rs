@@ -29,6 +29,13 @@ pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
     fs
 }
 
+/// Opens a volume to be read only.
+#[track_caller]
+pub fn look(device: Arc<dyn BlockDevice>) -> Arc<F2fs> {
+    let options = MountOptions::parse("ro").expect("valid options");
+    F2fs::open(device, Threads::new(), &options).expect("the volume opens")
+}
+
 /// Asserts that fsck.f2fs finds nothing.
 #[track_caller]
 pub fn judge(device: &MemoryDevice) {

@@ -1,0 +1,129 @@
+//! `checkpoint=disable`: everything after it can be thrown away, and made to stay.
+
+use std::sync::Arc;
+
+use cairn_f2fs::F2fs;
+use cairn_f2fs::format::CheckpointFlags;
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes};
+
+use crate::support::{judge, look, open, volume};
+
+const MIB: usize = 1 << 20;
+
+fn write(fs: &F2fs, name: &str, byte: u8, len: usize) {
+    let ino = match fs.lookup(fs.root(), name.as_bytes()) {
+        Ok(found) => found.ino,
+        Err(_) => fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino,
+    };
+    let data = vec![byte; MIB];
+    for at in (0..len).step_by(MIB) {
+        fs.write(ino, at as u64, &data[..MIB.min(len - at)], IoFlags::empty()).unwrap();
+    }
+    fs.fsync(ino, 0, false).unwrap();
+}
+
+/// First byte and size of a file; nothing if it is not there.
+fn read(fs: &F2fs, name: &str) -> Option<(u8, u64)> {
+    let found = fs.lookup(fs.root(), name.as_bytes()).ok()?;
+    let mut buf = [0; 1];
+    fs.read(found.ino, 0, &mut buf, IoFlags::empty()).unwrap();
+    Some((buf[0], found.size))
+}
+
+fn flags(fs: &F2fs) -> CheckpointFlags {
+    fs.volume().store.as_ref().map_or(fs.volume().checkpoint.checkpoint.flags, |store| store.checkpoints.last().flags)
+}
+
+#[test]
+fn what_happens_without_checkpoints_is_gone_after_the_unmount() {
+    let device = volume(128 << 20, &[]);
+    let fs = open(device.clone(), "");
+    write(&fs, "kept", 1, 20 * MIB);
+    let free = fs.statfs().unwrap().free_blocks;
+    fs.unmount().unwrap();
+    drop(fs);
+    for ending in ["unmount", "power cut"] {
+        let fs = open(device.clone(), "checkpoint=disable:100%");
+        let version = fs.volume().store.as_ref().unwrap().checkpoints.version();
+        // Everything is overwritten again and again: blocks of the checkpoint stay, all others are used anew.
+        for round in 2..10 {
+            write(&fs, "kept", round, 20 * MIB);
+            write(&fs, "new", round, 9 * MIB);
+            fs.sync().unwrap();
+        }
+        fs.unlink(fs.root(), b"kept").unwrap();
+        fs.create(fs.root(), b"directory", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+        assert_eq!(fs.volume().store.as_ref().unwrap().checkpoints.version(), version, "no checkpoint");
+        assert_eq!(fs.report().u64("checkpoint.unusable_blocks").map(|blocks| blocks >= 5120), Some(true));
+        assert!(fs.statfs().unwrap().free_blocks < free, "blocks of the checkpoint are not free");
+        match ending {
+            "unmount" => fs.unmount().unwrap(),
+            _ => fs.shutdown(false).unwrap(),
+        }
+        drop(fs);
+        judge(&device);
+        let marked = look(Arc::new(device.fork()));
+        assert!(flags(&marked).contains(CheckpointFlags::DISABLED));
+        assert_eq!((read(&marked, "kept"), read(&marked, "new")), (Some((1, 20 << 20)), None), "{ending}");
+    }
+    let fs = open(device.clone(), "");
+    assert!(!flags(&fs).contains(CheckpointFlags::DISABLED));
+    assert_eq!((read(&fs, "kept"), read(&fs, "directory")), (Some((1, 20 << 20)), None));
+    assert_eq!(fs.statfs().unwrap().free_blocks, free);
+    fs.unmount().unwrap();
+    judge(&device);
+}
+
+#[test]
+fn enabling_makes_everything_stay() {
+    let device = volume(128 << 20, &[]);
+    let fs = open(device.clone(), "");
+    write(&fs, "file", 1, 5 * MIB);
+    fs.remount("checkpoint=disable").unwrap();
+    write(&fs, "file", 2, 6 * MIB);
+    for number in 0..2000 {
+        let name = format!("name-{number}");
+        fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+    }
+    let refused = fs.remount("checkpoint_merge").unwrap_err().to_string();
+    assert!(refused.contains("checkpoint=merge cannot be used with checkpoint=disable"), "{refused}");
+    assert!(fs.remount("ro").is_err());
+    fs.remount("checkpoint=enable").unwrap();
+    assert_eq!(fs.report().u64("checkpoint.unusable_blocks"), Some(0));
+    fs.shutdown(false).unwrap();
+    drop(fs);
+    judge(&device);
+    let fs = open(device.clone(), "");
+    assert_eq!(read(&fs, "file"), Some((2, 6 << 20)));
+    assert!(read(&fs, "name-1999").is_some());
+    fs.unmount().unwrap();
+    judge(&device);
+}
+
+#[test]
+fn too_much_unusable_space_is_refused() {
+    let device = volume(128 << 20, &[]);
+    let fs = open(device.clone(), "");
+    // Holes everywhere: every other block of a file that fills most of the volume.
+    let blocks = fs.statfs().unwrap().free_blocks * 9 / 10;
+    write(&fs, "file", 1, blocks as usize * 4096);
+    fs.sync().unwrap();
+    let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
+    for block in (0..blocks).step_by(2) {
+        fs.allocate(ino, cairn_vfs::AllocateMode::PunchHole, block * 4096, 4096).unwrap();
+    }
+    fs.sync().unwrap();
+    let holes = fs.volume().store.as_ref().unwrap().segments.holes();
+    assert!(holes[0] > blocks / 4, "{holes:?} of {blocks}");
+    let outcome = fs.remount("checkpoint=disable:1");
+    if let Err(refused) = outcome {
+        assert!(refused.to_string().contains("blocks would be unusable, and 1 are allowed"), "{refused}");
+        assert_eq!(fs.report().text("options.checkpoint"), Some("enable"));
+    }
+    // Either way the volume goes on; what is allowed is enough now.
+    fs.remount("checkpoint=disable:100%").unwrap();
+    fs.setattr(ino, &SetAttributes { size: Some(4096), ..SetAttributes::default() }).unwrap();
+    fs.remount("checkpoint=enable").unwrap();
+    fs.unmount().unwrap();
+    judge(&device);
+}
