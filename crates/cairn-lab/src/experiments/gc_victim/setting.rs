@@ -22,6 +22,8 @@ const NODE_POINTERS: u64 = 1018;
 const MARGIN: u64 = 32;
 const OVERPROVISION: f64 = 3.89;
 const RESERVED_SECTIONS: u32 = 8;
+/// Open sections.
+const LOGS: u32 = 6;
 
 /// Sizes of one scale.
 pub(super) struct Setting {
@@ -42,8 +44,8 @@ impl Setting {
         let file = match scale {
             Scale::Full => 31_187 * MIB / 4096,
             Scale::Quick | Scale::Default => {
-                let open = u64::from(zones - RESERVED_SECTIONS) * zone / 4096;
-                ((open as f64 * 0.9602) as u64).min(whole)
+                let full = Self::of(Scale::Full);
+                ((setting.room() as f64 * full.utilisation()) as u64).min(whole)
             }
         };
         Self { file, ..setting }
@@ -68,9 +70,14 @@ impl Setting {
         fill.map_or(self.file, |part| self.largest_file((self.user_blocks() as f64 * part) as u64))
     }
 
-    /// Part of the main area without the reserved sections that the data of the full volume's file takes.
+    /// Blocks of the sections that are neither reserved nor taken by the logs: a small volume has as many of these as a large one.
+    fn room(&self) -> u64 {
+        u64::from(self.zones - RESERVED_SECTIONS - LOGS) * self.zone / 4096
+    }
+
+    /// Part of that which the data of the full volume's file takes.
     pub(super) fn utilisation(&self) -> f64 {
-        self.file as f64 * 4096.0 / (u64::from(self.zones - RESERVED_SECTIONS) * self.zone) as f64
+        self.file as f64 / self.room() as f64
     }
 
     pub(super) fn describe(&self) -> String {
@@ -191,7 +198,7 @@ mod tests {
     fn the_full_setting_is_the_proposals() {
         let setting = Setting::of(Scale::Full);
         assert_eq!((setting.user_blocks(), setting.file), (15_609 * 512, 7_983_872));
-        assert!((setting.utilisation() - 0.9602).abs() < 1e-4);
+        assert!((setting.utilisation() - 0.9616).abs() < 1e-4);
         assert!(setting.largest_file(setting.user_blocks()) >= setting.file - MARGIN);
     }
 
