@@ -8,7 +8,7 @@ use crate::commands::{
 };
 use crate::failure::Outcome;
 
-/// Reads, writes and mounts ext4 images without the kernel's driver and without root.
+/// Reads, writes and mounts ext4 and F2FS images without the kernel's drivers and without root.
 ///
 /// IMAGE is a file or block device; IMAGE#2 is its partition 2 (GPT or MBR); IMAGE?offset=N starts at byte N.
 /// Paths on an image start at its root, with or without a slash.

@@ -132,6 +132,19 @@ impl Volume {
         assert!(self.log().is_empty(), "before it was killed: {}", self.log());
     }
 
+    /// Unmounts a volume that has something to say; returns it.
+    pub fn end(&mut self) -> String {
+        // Of a volume that failed it tells that it did.
+        let _ = Command::new(CAIRN).arg("umount").arg(self.root()).output().unwrap();
+        self.daemon.take().expect("it is mounted").wait().unwrap();
+        self.log()
+    }
+
+    /// The checker must find nothing.
+    pub fn judge(&self) {
+        (self.assert_clean)(&self.image());
+    }
+
     /// Takes a dead daemon's mount away.
     pub fn clear(&self) {
         let output = Command::new(CAIRN).args(["umount", "-l"]).arg(self.root()).output().unwrap();

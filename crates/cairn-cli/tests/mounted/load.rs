@@ -6,10 +6,18 @@ use cairn_testkit::judge;
 
 use crate::fixture::{Volume, deep};
 
-/// Four jobs write and read back: small and unaligned, large, and through memory maps.
 #[test]
 fn fio_verifies_what_it_wrote() {
-    let mut volume = Volume::mounted(512 << 20, "");
+    fio_verifies(Volume::mounted(512 << 20, ""));
+}
+
+#[test]
+fn fio_verifies_what_it_wrote_on_f2fs() {
+    fio_verifies(Volume::f2fs(512 << 20, ""));
+}
+
+/// Four jobs write and read back: small and unaligned, large, and through memory maps.
+fn fio_verifies(mut volume: Volume) {
     let directory = format!("--directory={}", volume.root().display());
     let size = if deep() { "--size=64M" } else { "--size=16M" };
     let common = [
@@ -38,6 +46,38 @@ fn fio_verifies_what_it_wrote() {
     volume.unmount();
 }
 
+#[test]
+fn memory_maps_of_processes_agree() {
+    maps_agree(Volume::mounted(256 << 20, ""));
+}
+
+#[test]
+fn memory_maps_of_processes_agree_on_f2fs() {
+    maps_agree(Volume::f2fs(256 << 20, ""));
+}
+
+/// One process writes a file through a map, others read it through their own and through system calls; then the other way
+/// round. Nothing is synced between them.
+fn maps_agree(mut volume: Volume) {
+    let file = format!("--filename={}", volume.path("shared").display());
+    let common = [&file, "--size=24M", "--bs=4k", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"];
+    for (writer, seed) in [("mmap", "--randseed=1"), ("psync", "--randseed=2"), ("mmap", "--randseed=3")] {
+        let engine = |name: &str| format!("--ioengine={name}");
+        let written = ["--name=writer".to_owned(), engine(writer), "--rw=randwrite".into(), "--do_verify=0".into()];
+        let read = ["mmap", "psync"].map(|reader| {
+            let name = format!("--name=reader-{reader}");
+            [name, engine(reader), "--rw=read".into(), "--do_verify=1".into(), "--wait_for=writer".into()]
+        });
+        let words = written.iter().chain(read.iter().flatten()).map(String::as_str);
+        judge::run("fio", common.into_iter().chain([seed]).chain(words));
+    }
+    let before = std::fs::read(volume.path("shared")).unwrap();
+    volume.unmount();
+    volume.mount("");
+    assert!(std::fs::read(volume.path("shared")).unwrap() == before, "maps reached the disk otherwise");
+    volume.unmount();
+}
+
 /// Many small files, with each of the ways to bring them to the disk that fs_mark knows.
 #[test]
 fn fs_mark_runs() {
@@ -60,7 +100,15 @@ fn fs_mark_runs() {
 
 #[test]
 fn stress_ng_runs() {
-    let mut volume = Volume::mounted(512 << 20, "");
+    stress(Volume::mounted(512 << 20, ""));
+}
+
+#[test]
+fn stress_ng_runs_on_f2fs() {
+    stress(Volume::f2fs(512 << 20, ""));
+}
+
+fn stress(mut volume: Volume) {
     let (root, seconds) = (volume.root(), if deep() { "60s" } else { "20s" });
     let words = ["--verify", "--hdd-bytes", "64m", "--timeout", seconds, "--temp-path"];
     let kinds = ["hdd", "dentry", "rename", "link", "symlink", "dir"].map(|kind| [format!("--{kind}"), "1".to_owned()]);

@@ -4,6 +4,7 @@
 //! Needs root, `/dev/fuse` and loop devices, and the tools that `scripts/install-deps` installs; a test that misses one
 //! fails and says which. `CAIRN_DEEP=1` runs longer.
 
+mod errors;
 mod fixture;
 mod kills;
 mod live;

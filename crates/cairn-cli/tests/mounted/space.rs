@@ -69,6 +69,49 @@ fn a_full_volume_says_so_and_loses_nothing_acknowledged() {
     volume.unmount();
 }
 
+#[test]
+fn a_write_that_fits_in_part_says_how_much() {
+    short_write(Volume::mounted(48 << 20, "nowriteback_cache"));
+}
+
+#[test]
+fn a_write_that_fits_in_part_says_how_much_on_f2fs() {
+    short_write(Volume::f2fs(64 << 20, "nowriteback_cache"));
+}
+
+/// The kernel passes such a write on as it is: it gets what there was room for, the next gets the error.
+fn short_write(mut volume: Volume) {
+    const WHOLE: usize = 1 << 20;
+    let mut filler = File::create(volume.path("filler")).unwrap();
+    for piece in [64 << 10, 4 << 10] {
+        let refused = (0..10_000).find_map(|_| filler.write_all(&vec![7; piece]).err()).expect("the volume has an end");
+        assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+    }
+    let size = filler.metadata().unwrap().len();
+    filler.set_len(size - 300_000).unwrap();
+    filler.sync_all().unwrap();
+    // What was freed can be had after the next commit or checkpoint.
+    File::open(volume.root()).unwrap().sync_all().unwrap();
+    let bytes = pattern(9, WHOLE);
+    let mut file = File::create(volume.path("short")).unwrap();
+    let written = file.write(&bytes).unwrap();
+    assert!(written > 100_000 && written < WHOLE, "{written} bytes of {WHOLE}");
+    let mut last = file.write(&bytes[written..]);
+    // The block that is begun may be filled.
+    if let Ok(more) = last {
+        assert!(more < 4096, "{more} bytes after {written}");
+        last = file.write(&bytes[written + more..]);
+    }
+    assert_eq!(last.unwrap_err().kind(), ErrorKind::StorageFull);
+    file.sync_all().unwrap();
+    let len = file.metadata().unwrap().len() as usize;
+    drop((file, filler));
+    volume.unmount();
+    volume.mount("");
+    assert!(len >= written && fs::read(volume.path("short")).unwrap() == bytes[..len], "{len} bytes, {written} told");
+    volume.unmount();
+}
+
 /// Running out of inodes is the same error; one that is removed can be had again.
 #[test]
 fn no_inode_is_left() {

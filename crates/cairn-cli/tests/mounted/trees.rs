@@ -45,6 +45,29 @@ fn a_large_tree_is_copied_read_by_all_and_removed() {
     volume.unmount();
 }
 
+/// Real files, as `cp -a` copies them.
+#[test]
+fn a_real_tree_is_copied_to_f2fs_and_back() {
+    let mut volume = Volume::f2fs(1 << 30, "");
+    let source = Path::new("/usr/include");
+    let expected = digest(source);
+    assert!(expected.len() > 1000, "{} files below {}", expected.len(), source.display());
+    copy(source, &volume.path("tree"));
+    digest(&volume.path("tree")).assert_same(&expected);
+    volume.unmount();
+    volume.mount("");
+    digest(&volume.path("tree")).assert_same(&expected);
+    let back = volume.outside("back");
+    copy(&volume.path("tree"), &back);
+    digest(&back).assert_same(&expected);
+    let before = volume.free();
+    std::fs::remove_dir_all(volume.path("tree")).unwrap();
+    volume.unmount();
+    volume.mount("");
+    assert!(volume.free().0 > before.0 + 1000 && volume.free().1 > before.1 + 1000, "{:?}, {before:?}", volume.free());
+    volume.unmount();
+}
+
 /// The daemon in the background, as users start it; what the kernel's mount wrote is read, and the other way round.
 #[test]
 fn the_daemon_works_in_the_background_and_lets_go_of_the_image() {

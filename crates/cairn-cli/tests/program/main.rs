@@ -1,38 +1,13 @@
 //! The program itself: what bad input gets (one line, the right exit status), and images made, filled and judged.
 
+mod f2fs;
+mod support;
+
 use std::path::Path;
 
-use assert_cmd::Command;
 use cairn_testkit::judge;
 
-fn cairn(args: &[&str]) -> (i32, String, String) {
-    let output = Command::cargo_bin("cairn").unwrap().args(args).env_remove("CAIRN_LOG").output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-/// The one line on standard error.
-#[track_caller]
-fn fails(args: &[&str], status: i32) -> String {
-    let (code, stdout, stderr) = cairn(args);
-    assert_eq!((code, stdout.as_str()), (status, ""), "{args:?}: {stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
-    assert!(stderr.starts_with("cairn: "), "{stderr}");
-    stderr
-}
-
-#[track_caller]
-fn works(args: &[&str]) -> String {
-    let (code, stdout, stderr) = cairn(args);
-    assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
-    stdout
-}
-
-fn in_dir(name: &str) -> (tempfile::TempDir, String) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(name).to_str().unwrap().to_owned();
-    (dir, path)
-}
+use crate::support::{fails, in_dir, works};
 
 #[test]
 fn a_missing_image() {

@@ -1,0 +1,35 @@
+//! The program run to its end.
+
+use assert_cmd::Command;
+
+/// Exit status, standard output, standard error.
+pub fn cairn(args: &[&str]) -> (i32, String, String) {
+    let output = Command::cargo_bin("cairn").unwrap().args(args).env_remove("CAIRN_LOG").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The one line on standard error.
+#[track_caller]
+pub fn fails(args: &[&str], status: i32) -> String {
+    let (code, stdout, stderr) = cairn(args);
+    assert_eq!((code, stdout.as_str()), (status, ""), "{args:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+    assert!(stderr.starts_with("cairn: "), "{stderr}");
+    stderr
+}
+
+/// Standard output of a run that succeeds.
+#[track_caller]
+pub fn works(args: &[&str]) -> String {
+    let (code, stdout, stderr) = cairn(args);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{args:?}");
+    stdout
+}
+
+/// A directory and the path of a file in it.
+pub fn in_dir(name: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name).to_str().unwrap().to_owned();
+    (dir, path)
+}
