@@ -52,6 +52,7 @@ impl Volume {
             return Ok(());
         }
         self.runtime.drain_deferred();
+        self.gc.merged.serve(false);
         let daemons = std::mem::take(&mut *self.daemons.lock());
         daemons.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
         if let Some(store) = &self.store {

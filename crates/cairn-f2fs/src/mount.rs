@@ -217,7 +217,9 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     replay::reap(volume)?;
     let daemon = Arc::new(CheckpointDaemon::new(volume));
     let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);
-    let daemons = [handle, volume.pages.start_writeback(), volume.pages.start_readahead()];
+    volume.gc.merged.serve(true);
+    let gc = volume.runtime.spawn("f2fs_gc", volume.gc.merged.wake(), Arc::new(crate::gc::GcDaemon::new(volume)));
+    let daemons = [handle, gc, volume.pages.start_writeback(), volume.pages.start_readahead()];
     volume.daemons.lock().extend(daemons);
     match volume.options().checkpoint_disabled {
         Some(cap) => volume.disable_checkpoints(cap)?,

@@ -144,10 +144,10 @@ impl Volume {
                 store.checkpoints.write(Reason::Memory)?;
                 continue;
             }
-            if self.situation()?.enough(0) {
+            if self.has_room()? {
                 return Ok(());
             }
-            self.collect()?;
+            self.collect_merged()?;
             let now = self.situation()?;
             // What was cleaned counts before a checkpoint makes it free, as long as that checkpoint has room itself.
             if now.free > now.upper + 1 {

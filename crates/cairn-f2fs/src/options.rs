@@ -7,7 +7,7 @@ use cairn_cache::options::{parse_cache, parse_max_folio};
 
 use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
-use crate::gc::GcVictim;
+use crate::gc::{BackgroundGc, GcVictim};
 use crate::segment::Mode;
 
 /// How a volume is opened.
@@ -25,8 +25,14 @@ pub struct MountOptions {
     pub max_folio: usize,
     /// How logs find room (`mode=adaptive`, `mode=lfs`).
     pub mode: Mode,
-    /// Which sections are cleaned first (`gc_victim=data_first|greedy`).
+    /// Which sections are cleaned first (`gc_victim=data_first|greedy|adaptive`).
     pub gc_victim: GcVictim,
+    /// Cleaning while nobody does anything (`background_gc=on|off|sync`).
+    pub background_gc: BackgroundGc,
+    /// The background daemon cleans for those who need room (`gc_merge`, `nogc_merge`).
+    pub gc_merge: bool,
+    /// The background chooses among old sections (`atgc`, `noatgc`).
+    pub atgc: bool,
     /// Tell the device about freed blocks (`discard`, `nodiscard`).
     pub discard: bool,
     /// Seconds between checkpoints of a volume that changes (`checkpoint_interval=SECONDS`).
@@ -47,6 +53,9 @@ impl Default for MountOptions {
             max_folio: MAX_FOLIO,
             mode: Mode::Adaptive,
             gc_victim: GcVictim::default(),
+            background_gc: BackgroundGc::default(),
+            gc_merge: false,
+            atgc: false,
             discard: true,
             checkpoint_interval: 60,
             checkpoint_merge: true,
@@ -82,6 +91,9 @@ impl MountOptions {
                 "checkpoint=disable needs a volume that is written: say checkpoint=enable, or rw".to_owned(),
             ));
         }
+        if options.atgc && options.mode == Mode::Lfs {
+            return Err(Error::Option("atgc does not go with mode=lfs: leave out one of them".to_owned()));
+        }
         if options.no_recovery && !options.read_only {
             return Err(Error::Option(
                 "norecovery leaves fsynced data behind and is only safe read-only: add ro".to_owned(),
@@ -101,6 +113,9 @@ impl MountOptions {
             .with("max_folio", self.max_folio)
             .with("mode", if self.mode == Mode::Lfs { "lfs" } else { "adaptive" })
             .with("gc_victim", self.gc_victim.name())
+            .with("background_gc", self.background_gc.name())
+            .with("gc_merge", self.gc_merge)
+            .with("atgc", self.atgc)
             .with("discard", self.discard)
             .with("checkpoint_interval", self.checkpoint_interval)
             .with("checkpoint_merge", self.checkpoint_merge)
@@ -123,6 +138,11 @@ impl MountOptions {
             ("mode", Some("adaptive")) => self.mode = Mode::Adaptive,
             ("mode", Some("lfs")) => self.mode = Mode::Lfs,
             ("mode", Some(_)) => return Err(Error::Option(format!("`{word}`: the modes are adaptive and lfs"))),
+            ("background_gc", Some(value)) => self.background_gc = BackgroundGc::parse(word, value)?,
+            ("gc_merge", None) => self.gc_merge = true,
+            ("nogc_merge", None) => self.gc_merge = false,
+            ("atgc", None) => self.atgc = true,
+            ("noatgc", None) => self.atgc = false,
             ("gc_victim", Some(value)) => self.gc_victim = GcVictim::parse(word, value)?,
             ("discard", None) => self.discard = true,
             ("nodiscard", None) => self.discard = false,
@@ -139,7 +159,8 @@ impl MountOptions {
             _ => {
                 return Err(Error::Option(format!(
                     "unknown option `{word}`; f2fs takes ro, rw, norecovery, cache=SIZE, buffered_iomap, \
-                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy, discard, nodiscard, \
+                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy|adaptive, background_gc=on|off|sync, gc_merge, \
+                     nogc_merge, atgc, noatgc, discard, nodiscard, \
                      checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \
                      checkpoint=disable[:BLOCKS|:N%], checkpoint=enable"
                 )));

@@ -86,6 +86,9 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         checkpoint_merge: new.checkpoint_merge,
         checkpoint_disabled: new.checkpoint_disabled,
         gc_victim: new.gc_victim,
+        background_gc: new.background_gc,
+        gc_merge: new.gc_merge,
+        atgc: new.atgc,
         ..old.clone()
     };
     if kept == *new {
@@ -93,7 +96,7 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
     }
     refused(
         "of an F2FS volume only ro, rw, cache, buffered_iomap, max_folio, checkpoint_interval, checkpoint_merge, \
-         checkpoint and gc_victim can be changed",
+         checkpoint, gc_victim, background_gc, gc_merge and atgc can be changed",
     )
 }
 

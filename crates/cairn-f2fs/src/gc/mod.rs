@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`victim`] | which section is cleaned next |
 //! | [`policy`] | when foreground cleaning begins, writes a checkpoint and stops |
+//! | [`background`] | when the daemon cleans, and how it serves others |
+//! | [`adaptive`] | how `gc_victim=adaptive` does with less |
 //! | [`relocate`] | how blocks move while everybody goes on |
 //! | [`stats`] | what it all cost |
 //!
@@ -11,6 +13,8 @@
 //!
 //! Locking: one cleaner at a time ([`Collector::working`], after inodes, before the gate).
 
+pub mod adaptive;
+pub mod background;
 pub mod policy;
 pub mod relocate;
 pub mod stats;
@@ -22,61 +26,179 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::checkpoint::Reason;
 use crate::error::Result;
-use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
+use crate::inode::sync::PIECE;
 use crate::segment::SectionInfo;
 use crate::store::Store;
 use crate::volume::Volume;
 
+pub use background::{BackgroundGc, GcDaemon, Merged};
 pub use policy::{GcVictim, Situation};
 pub use stats::{GcStats, Written};
 
 use policy::{Begin, Foreground};
+use relocate::Manner;
 use victim::{Choice, Rule};
 
 /// After inode.data and an inode's fsync, before the gate.
 const CLEANER: Rank = Rank(230);
 /// Sections cleaned in one call at most.
 const ROUNDS: u32 = 64;
+/// Blocks moved together at most: 64 MiB.
+const MOST_GROUP: u64 = 16_384;
 
 /// See the module.
 pub struct Collector {
-    /// Held by whoever cleans. Sections that cannot be cleaned: something in them has no owner.
-    working: Mutex<BTreeSet<u32>>,
+    /// Held by whoever cleans.
+    working: Mutex<Working>,
+    /// Requests that the daemon serves.
+    pub merged: Merged,
     /// Counters.
     pub stats: GcStats,
 }
 
+/// What cleaning remembers.
+#[derive(Default)]
+struct Working {
+    /// Sections that cannot be cleaned: something in them has no owner.
+    stuck: BTreeSet<u32>,
+    /// Sections of nodes that the next checkpoint empties.
+    deferred: BTreeSet<u32>,
+    /// The checkpoint after which `deferred` was begun.
+    version: u64,
+}
+
+impl Working {
+    /// A new checkpoint has emptied what was deferred.
+    fn follow(&mut self, version: u64) {
+        if self.version != version {
+            self.version = version;
+            self.deferred.clear();
+        }
+    }
+
+    fn is_out(&self, info: &SectionInfo) -> bool {
+        self.stuck.contains(&info.section) || self.deferred.contains(&info.section)
+    }
+}
+
 impl Default for Collector {
     fn default() -> Self {
-        Self { working: Mutex::new(CLEANER, BTreeSet::new()), stats: GcStats::default() }
+        Self { working: Mutex::new(CLEANER, Working::default()), merged: Merged::default(), stats: GcStats::default() }
     }
 }
 
 impl Volume {
+    /// As [`Volume::collect`], by the daemon if it is to clean for others (`gc_merge`).
+    ///
+    /// # Errors
+    /// As [`Volume::collect`].
+    pub(crate) fn collect_merged(&self) -> Result<()> {
+        if self.options().gc_merge && self.ask_daemon() {
+            // A failure has stopped the volume.
+            return self.store()?.gate.check();
+        }
+        self.collect()
+    }
+
     /// Makes room for what is pending, as far as there is something to gain. Call it outside the gate.
     ///
     /// # Errors
     /// A node is damaged, or the device failed: the volume stops.
     pub(crate) fn collect(&self) -> Result<()> {
         let store = self.store()?;
-        let mut stuck = self.gc.working.lock();
-        if self.situation()?.enough(0) {
+        let mut working = self.gc.working.lock();
+        if self.has_room()? {
             // Somebody else made room meanwhile.
             return Ok(());
         }
         self.gc.stats.calls_fg.add(1);
-        let outcome = self.foreground(store, &mut stuck);
+        let outcome = match self.options().gc_victim {
+            GcVictim::Adaptive => self.adaptive(store, &mut working),
+            policy => self.foreground(store, policy, &mut working),
+        };
         self.stop_after(&outcome);
         outcome
     }
 
-    fn foreground(&self, store: &Store, stuck: &mut BTreeSet<u32>) -> Result<()> {
-        let mut call = Foreground::new(self.options().gc_victim);
+    /// Is there room enough for what is pending, as the policy in force sees it?
+    ///
+    /// # Errors
+    /// The volume is only read.
+    pub(crate) fn has_room(&self) -> Result<bool> {
+        let now = self.situation()?;
+        Ok(match self.options().gc_victim {
+            GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.layout.segs_per_sec),
+            GcVictim::Greedy | GcVictim::DataFirst => now.enough(0),
+        })
+    }
+
+    /// As many victims at once, and as few checkpoints, as the free sections allow.
+    fn adaptive(&self, store: &Store, working: &mut Working) -> Result<()> {
+        let whole = store.layout.segs_per_sec * BLOCKS_PER_SEGMENT;
+        let most = (store.budget.limit() / 4 / BLOCK_BYTES).clamp(whole.into(), MOST_GROUP.max(whole.into()))
+            / u64::from(whole);
+        for _ in 0..ROUNDS {
+            working.follow(store.checkpoints.version());
+            let now = self.situation()?;
+            let deferred = now.prefree / store.layout.segs_per_sec + working.deferred.len() as u32;
+            if adaptive::checkpoint_is_due(&now, deferred) {
+                self.checkpoint_to_collect(store)?;
+                continue;
+            }
+            if adaptive::enough(&now, deferred) {
+                break;
+            }
+            let group = adaptive::group(&now, deferred, u32::try_from(most).unwrap_or(1));
+            let victims = self.group(store, working, group, whole);
+            if victims.is_empty() {
+                self.gc.stats.no_victim.add(1);
+                break;
+            }
+            let moved = relocate::clean_sections(self, store, &victims, Manner::Sorted)?;
+            if moved.stuck {
+                working.stuck.extend(victims.iter().map(|victim| victim.section));
+            }
+            working.deferred.extend(victims.iter().filter(|victim| victim.is_node()).map(|victim| victim.section));
+            if moved.full {
+                self.checkpoint_to_collect(store)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next victims, of one class.
+    fn group(&self, store: &Store, working: &Working, most: u32, whole: u32) -> Vec<SectionInfo> {
+        let (_, in_use) = store.segments.sections_in_use();
+        let over = adaptive::nodes_are_over_budget(in_use, store.space.counts().valid_nodes, whole);
+        // What nodes and tables cost for each data block written so far.
+        let written = self.gc.stats.written(store);
+        let data = (written.user + written.gc_data).max(1);
+        let weight = 1000 + 1000 * (written.total() - written.user - written.gc_data) / data;
+        let best = |nodes: bool, most: u32| -> Vec<SectionInfo> {
+            store.segments.choose(|all| {
+                let some = all.filter(|info| info.is_node() == nodes && !working.is_out(info));
+                victim::emptiest(some, most)
+            })
+        };
+        let data = best(false, most);
+        if !over && !data.is_empty() {
+            return data;
+        }
+        let nodes = best(true, 1);
+        match adaptive::cheaper(data.first().copied(), nodes.first().copied(), whole, weight) {
+            Some(chosen) if chosen.is_node() => nodes,
+            _ => data,
+        }
+    }
+
+    fn foreground(&self, store: &Store, policy: GcVictim, working: &mut Working) -> Result<()> {
+        let mut call = Foreground::new(policy);
         for _ in 0..ROUNDS {
             if call.begin(&self.situation()?) == Begin::Checkpoint {
                 self.checkpoint_to_collect(store)?;
             }
-            let Some(victim) = self.victim(store, Choice::Greedy, call.data_first(), stuck) else {
+            let Some(victim) = self.victim(store, Choice::Greedy, call.data_first(), working) else {
                 self.gc.stats.no_victim.add(1);
                 break;
             };
@@ -85,7 +207,7 @@ impl Volume {
             }
             let moved = relocate::clean_section(self, store, &victim)?;
             if moved.stuck {
-                stuck.insert(victim.section);
+                working.stuck.insert(victim.section);
             }
             let now = self.situation()?;
             if moved.full {
@@ -108,14 +230,14 @@ impl Volume {
     /// As [`Volume::collect`].
     pub(crate) fn clean_one(&self) -> Result<()> {
         let store = self.store()?;
-        let mut stuck = self.gc.working.lock();
+        let mut working = self.gc.working.lock();
         let wanted = store.segments.free_sections() + 1;
         for _ in 0..ROUNDS {
-            let Some(victim) = self.victim(store, Choice::Greedy, false, &stuck) else { break };
+            let Some(victim) = self.victim(store, Choice::Greedy, false, &working) else { break };
             let outcome = relocate::clean_section(self, store, &victim);
             self.stop_after(&outcome);
             if outcome?.stuck {
-                stuck.insert(victim.section);
+                working.stuck.insert(victim.section);
             }
             self.checkpoint_to_collect(store)?;
             if store.segments.free_sections() >= wanted {
@@ -130,10 +252,10 @@ impl Volume {
         store.checkpoints.write(Reason::Cleaning).map(drop)
     }
 
-    fn victim(&self, store: &Store, choice: Choice, data_first: bool, stuck: &BTreeSet<u32>) -> Option<SectionInfo> {
+    fn victim(&self, store: &Store, choice: Choice, data_first: bool, working: &Working) -> Option<SectionInfo> {
         let whole = store.layout.segs_per_sec * BLOCKS_PER_SEGMENT;
         let rule = Rule { choice, data_first, whole, now: store.segments.elapsed() };
-        store.segments.choose(|all| victim::select(all.filter(|info| !stuck.contains(&info.section)), rule))
+        store.segments.choose(|all| victim::select(all.filter(|info| !working.is_out(info)), rule))
     }
 
     /// How much room there is, and how much is needed.
@@ -142,7 +264,11 @@ impl Volume {
     /// The volume is only read.
     pub fn situation(&self) -> Result<Situation> {
         let store = self.store()?;
-        let pending = self.pending();
+        let mut pending = self.pending();
+        if self.options().gc_victim == GcVictim::Adaptive {
+            // Room is made before each piece of write-back: no more of the dirty data counts.
+            pending.data = pending.data.min(PIECE);
+        }
         let required = store.space.required(pending);
         Ok(Situation {
             free: store.segments.free_sections(),

@@ -24,6 +24,8 @@ pub enum GcVictim {
     /// Data before nodes.
     #[default]
     DataFirst,
+    /// Few checkpoints, sorted blocks, nodes within a budget: see [`super::adaptive`].
+    Adaptive,
 }
 
 impl GcVictim {
@@ -33,6 +35,7 @@ impl GcVictim {
         match self {
             Self::Greedy => "greedy",
             Self::DataFirst => "data_first",
+            Self::Adaptive => "adaptive",
         }
     }
 
@@ -41,9 +44,9 @@ impl GcVictim {
     /// # Errors
     /// There is no such policy.
     pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
-        let all = [Self::Greedy, Self::DataFirst];
+        let all = [Self::Greedy, Self::DataFirst, Self::Adaptive];
         let found = all.into_iter().find(|policy| policy.name() == value);
-        found.ok_or_else(|| Error::Option(format!("`{word}`: the policies are data_first and greedy")))
+        found.ok_or_else(|| Error::Option(format!("`{word}`: the policies are data_first, greedy and adaptive")))
     }
 }
 
@@ -111,7 +114,7 @@ impl Foreground {
         let first = std::mem::take(&mut self.first);
         let checkpoint = match self.policy {
             GcVictim::Greedy => !now.enough(0),
-            GcVictim::DataFirst => {
+            GcVictim::DataFirst | GcVictim::Adaptive => {
                 self.require_nodes |= now.is_tight();
                 // Once it is foreground work, only the flag's condition asks for checkpoints.
                 now.is_tight() || (first && !now.enough(0))

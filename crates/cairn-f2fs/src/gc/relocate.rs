@@ -78,13 +78,22 @@ pub(super) struct Moved {
 /// Sections that are marked as being cleaned until this is dropped.
 struct Marked<'a> {
     segments: &'a Segments,
-    section: u32,
+    sections: Vec<u32>,
 }
 
 impl Drop for Marked<'_> {
     fn drop(&mut self) {
-        self.segments.end_cleaning(&[self.section]);
+        self.segments.end_cleaning(&self.sections);
     }
+}
+
+/// How blocks are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// As Linux does it: section by section, and nodes are written at once.
+    Direct,
+    /// Data in the order of files, over all victims; nodes are left to the next checkpoint.
+    Sorted,
 }
 
 /// Moves everything valid out of a section. Outside the gate, by one thread at a time.
@@ -92,36 +101,53 @@ impl Drop for Marked<'_> {
 /// # Errors
 /// A node or a summary is damaged, the volume has stopped, or the device failed.
 pub(super) fn clean_section(volume: &Volume, store: &Store, victim: &SectionInfo) -> Result<Moved> {
+    clean_sections(volume, store, std::slice::from_ref(victim), Manner::Direct)
+}
+
+/// Moves everything valid out of sections. Outside the gate, by one thread at a time. How much is held in memory follows from
+/// the number of victims.
+///
+/// # Errors
+/// As [`clean_section`].
+pub(super) fn clean_sections(volume: &Volume, store: &Store, victims: &[SectionInfo], manner: Manner) -> Result<Moved> {
     let segments: &Segments = &store.segments;
-    let remains = segments.begin_cleaning(victim.section);
-    let _marked = Marked { segments, section: victim.section };
+    let marked = Marked { segments, sections: victims.iter().map(|victim| victim.section).collect() };
+    let remains: Vec<Remains> = marked.sections.iter().flat_map(|section| segments.begin_cleaning(*section)).collect();
     drop(store.gate.close_at_rest());
     store.gate.check()?;
-    let stats = &volume.gc.stats;
-    match victim.is_node() {
-        true => stats.node_sections.add(1),
-        false => stats.data_sections.add(1),
-    }
-    stats.victim_blocks.add(victim.valid.into());
-    let mut suspects = Vec::new();
+    count_victims(&volume.gc, victims);
+    let (mut suspects, mut data) = (Vec::new(), Vec::new());
     for segment in &remains {
         let owned = blocks_of(store, segment)?;
-        if segment.is_node {
-            move_nodes(store, &volume.gc, &owned, &mut suspects)?;
-            continue;
+        match (segment.is_node, manner) {
+            (true, Manner::Direct) => move_nodes(store, &volume.gc, &owned, &mut suspects)?,
+            (true, Manner::Sorted) => leave_nodes(store, &volume.gc, &owned, &mut suspects)?,
+            (false, _) => data.extend(owned),
         }
-        for piece in owned.chunks(PIECE) {
-            if !move_data(volume, store, piece, &mut suspects)? {
-                return Ok(Moved { full: true, ..Moved::default() });
-            }
+    }
+    let pieces = if manner == Manner::Sorted { data.len().max(1) } else { PIECE };
+    for piece in data.chunks(pieces) {
+        if !move_data(volume, store, piece, manner, &mut suspects)? {
+            return Ok(Moved { full: true, ..Moved::default() });
         }
     }
     let lost = count_lost(store, &suspects)?;
     if lost > 0 {
-        tracing::warn!(section = victim.section, lost, "blocks without an owner: run fsck.f2fs on this volume");
+        tracing::warn!(sections = ?marked.sections, lost, "blocks without an owner: run fsck.f2fs on this volume");
         store.checkpoints.raise(CheckpointFlags::FSCK);
     }
-    Ok(Moved { whole: segments.section(victim.section).valid == 0, stuck: lost > 0, full: false })
+    let whole = marked.sections.iter().all(|section| segments.section(*section).valid == 0);
+    Ok(Moved { whole, stuck: lost > 0, full: false })
+}
+
+fn count_victims(gc: &Collector, victims: &[SectionInfo]) {
+    for victim in victims {
+        match victim.is_node() {
+            true => gc.stats.node_sections.add(1),
+            false => gc.stats.data_sections.add(1),
+        }
+        gc.stats.victim_blocks.add(victim.valid.into());
+    }
 }
 
 fn blocks_of(store: &Store, segment: &Remains) -> Result<Vec<Block>> {
@@ -162,24 +188,63 @@ fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec
     Ok(())
 }
 
-/// Copies data blocks to the cold log. False if it has no room.
-fn move_data(volume: &Volume, store: &Store, owned: &[Block], suspects: &mut Vec<Block>) -> Result<bool> {
+/// Makes nodes dirty, so that the next checkpoint writes them: together with what is dirty anyway.
+fn leave_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
     let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
     store.nodes.load_many(&mut nids)?;
-    let mut live = Vec::with_capacity(owned.len());
+    let _inside = store.gate.enter()?;
     for block in owned {
-        match find(store, block.addr, block.owner)? {
-            Some(found) => live.push(found),
-            None => suspects.push(*block),
+        if store.nat.address(block.owner.nid)? != Some(block.addr) {
+            suspects.push(*block);
+            continue;
+        }
+        let extra = store.nodes.get(block.owner.nid)?.redirty();
+        gc.stats.node_blocks_moved.add(1);
+        gc.stats.node_blocks_extra.add(extra.into());
+    }
+    Ok(())
+}
+
+/// Copies data blocks to the cold log. False if it has no room.
+fn move_data(
+    volume: &Volume,
+    store: &Store,
+    owned: &[Block],
+    manner: Manner,
+    suspects: &mut Vec<Block>,
+) -> Result<bool> {
+    let mut live = Vec::with_capacity(owned.len());
+    for piece in owned.chunks(PIECE) {
+        let mut nids: Vec<Nid> = piece.iter().map(|block| block.owner.nid).collect();
+        store.nodes.load_many(&mut nids)?;
+        for block in piece {
+            match find(store, block.addr, block.owner)? {
+                Some(found) => live.push(found),
+                None => suspects.push(*block),
+            }
         }
     }
     if live.is_empty() {
         return Ok(true);
     }
-    let addrs: Vec<BlockAddr> = live.iter().map(|block| block.addr).collect();
+    let mut addrs: Vec<BlockAddr> = live.iter().map(|block| block.addr).collect();
+    addrs.sort_unstable();
     let images = blocks::read_many(&*store.device, &addrs)?;
+    if manner == Manner::Sorted {
+        live.sort_unstable_by_key(|block| (block.node.ino(), block.node.offset(), block.owner.ofs_in_node));
+    }
+    for piece in live.chunks(PIECE) {
+        if !copy(volume, store, piece, &images)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Copies blocks (at most [`PIECE`]) that were read. False if the log had no room for all.
+fn copy(volume: &Volume, store: &Store, live: &[Live], images: &blocks::Blocks) -> Result<bool> {
     let _inside = store.gate.data()?;
-    drop_hints(volume, store, &live)?;
+    drop_hints(volume, store, live)?;
     let owners: Vec<Owner> = live.iter().map(|block| block.owner).collect();
     let (mut requests, mut targets) = (Vec::new(), Vec::with_capacity(live.len()));
     while targets.len() < live.len() {
@@ -192,7 +257,7 @@ fn move_data(volume: &Volume, store: &Store, owned: &[Block], suspects: &mut Vec
                 return Err(error);
             }
         };
-        let bufs = images.pieces(addrs[at..at + placed.count].iter().copied());
+        let bufs = images.pieces(live[at..at + placed.count].iter().map(|block| block.addr));
         requests.push(Request::Write { offset: placed.address.bytes(), bufs });
         let first = placed.address.get();
         targets.extend((first..first + placed.count as u32).map(BlockAddr));
@@ -252,7 +317,8 @@ fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
     let _cut = store.gate.close_at_rest();
     let mut lost = 0;
     for block in suspects.iter().filter(|block| store.segments.is_valid(block.addr)) {
-        let is_node = store.layout.segment_of(block.addr).is_some_and(|(segno, _)| store.segments.log_of(segno).is_node());
+        let is_node =
+            store.layout.segment_of(block.addr).is_some_and(|(segno, _)| store.segments.log_of(segno).is_node());
         let owned = match is_node {
             true => store.nat.address(block.owner.nid)? == Some(block.addr),
             false => find(store, block.addr, block.owner)?.is_some(),

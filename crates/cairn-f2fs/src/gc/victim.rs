@@ -54,6 +54,21 @@ pub fn select<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule
     }
 }
 
+/// The emptiest sections, `most` of them, in order.
+#[must_use]
+pub fn emptiest(candidates: impl Iterator<Item = SectionInfo>, most: u32) -> Vec<SectionInfo> {
+    let mut best: Vec<SectionInfo> = Vec::with_capacity(most as usize + 1);
+    for info in candidates {
+        if best.len() == most as usize && best.last().is_some_and(|worst| worst.valid <= info.valid) {
+            continue;
+        }
+        let at = best.partition_point(|other| other.valid <= info.valid);
+        best.insert(at, info);
+        best.truncate(most as usize);
+    }
+    best
+}
+
 const fn skipped(info: &SectionInfo, rule: Rule) -> bool {
     rule.data_first && info.is_node()
 }
@@ -126,6 +141,15 @@ mod tests {
         assert_eq!(chosen(&table, Choice::Greedy, false, 10), Some(1));
         assert_eq!(chosen(&table[2..], Choice::Greedy, false, 10), Some(2));
         assert_eq!(chosen(&[], Choice::Greedy, false, 10), None);
+    }
+
+    #[test]
+    fn the_emptiest_come_in_order() {
+        let table: Vec<_> =
+            [5_u32, 3, 9, 3, 1, 7].iter().zip(0..).map(|(valid, number)| data(number, *valid, 0)).collect();
+        let found = |most| emptiest(table.iter().copied(), most).iter().map(|info| info.section).collect::<Vec<_>>();
+        assert_eq!((found(1), found(3), found(9)), (vec![4], vec![4, 1, 3], vec![4, 1, 3, 0, 5, 2]));
+        assert!(found(0).is_empty());
     }
 
     #[test]

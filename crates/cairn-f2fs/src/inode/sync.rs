@@ -19,7 +19,7 @@ use crate::format::units::BLOCK_BYTES;
 use crate::volume::Volume;
 
 /// Blocks written back at once: between two pieces a checkpoint or cleaning may come.
-const PIECE: u64 = 1024;
+pub const PIECE: u64 = 1024;
 /// One fsync of an inode at a time: after inode.data, before the gate.
 const ORDER: Rank = Rank(220);
 /// No version.

@@ -38,7 +38,8 @@ impl FreeMap {
 
     /// A free segment is taken.
     pub(super) fn take(&mut self, segno: SegNo) {
-        assert!(self.segments.clear(segno.get()), "segment {segno} is taken twice");
+        let was_free = self.segments.clear(segno.get());
+        assert!(was_free, "segment {segno} is taken twice");
         let section = segno.get() / self.segs_per_sec;
         self.busy[section as usize] += 1;
         self.sections.clear(section);
@@ -88,19 +89,22 @@ impl Bits {
 
     /// Sets a bit; true if it was clear.
     fn set(&mut self, bit: u32) -> bool {
-        let word = &mut self.words[(bit / 64) as usize];
-        let was = *word & (1 << (bit % 64)) != 0;
-        *word |= 1 << (bit % 64);
-        self.count += u32::from(!was);
+        let was = self.test(bit);
+        if !was {
+            self.words[(bit / 64) as usize] |= 1 << (bit % 64);
+            self.count += 1;
+        }
         !was
     }
 
     /// Clears a bit; true if it was set.
     fn clear(&mut self, bit: u32) -> bool {
-        let word = &mut self.words[(bit / 64) as usize];
-        let was = *word & (1 << (bit % 64)) != 0;
-        *word &= !(1 << (bit % 64));
-        self.count -= u32::from(was);
+        // The count in a branch: rustc 1.95 (x86-64, -O) loses `count -= u32::from(was)` where the caller asserts `was`.
+        let was = self.test(bit);
+        if was {
+            self.words[(bit / 64) as usize] &= !(1 << (bit % 64));
+            self.count -= 1;
+        }
         was
     }
 

@@ -230,7 +230,9 @@ impl Segments {
         let nodes = (pending.nodes + pending.inodes + pending.dentries) % section;
         let entries = pending.dentries % section;
         let data = pending.data % section;
-        Log::NODE.into_iter().all(|log| nodes <= left(log)) && entries <= left(Log::HotData) && data <= left(Log::WarmData)
+        Log::NODE.into_iter().all(|log| nodes <= left(log))
+            && entries <= left(Log::HotData)
+            && data <= left(Log::WarmData)
     }
 
     /// Blocks that a log can take before it needs another section.

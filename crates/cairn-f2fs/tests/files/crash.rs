@@ -19,18 +19,18 @@ const BLOCK: u64 = 4096;
 const BASES: [u64; 4] = [0, 870 * BLOCK, 2900 * BLOCK, 2_100_000 * BLOCK];
 
 /// What is where, and what of it was promised.
-struct Workload {
-    recording: Recording,
-    fs: Arc<F2fs>,
-    rng: fastrand::Rng,
+pub struct Workload {
+    pub recording: Recording,
+    pub fs: Arc<F2fs>,
+    pub rng: fastrand::Rng,
     files: BTreeMap<String, Sparse>,
-    promises: Promises<String, Option<Sparse>>,
+    pub promises: Promises<String, Option<Sparse>>,
     syncs: u32,
 }
 
 /// A file's size and the words in its blocks; blocks that are missing are zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Sparse {
+pub struct Sparse {
     size: u64,
     blocks: BTreeMap<u64, Vec<u8>>,
 }
@@ -86,7 +86,12 @@ impl Workload {
         let file = tempfile::NamedTempFile::new().unwrap();
         let megabytes = if args.contains(&"-s") { 192 } else { 64 };
         mkfs_f2fs(file.path(), megabytes << 20, args);
-        let recording = Recording::start(cairn_testkit::crash::read_image(file.path()).unwrap());
+        Self::over(cairn_testkit::crash::read_image(file.path()).unwrap(), options, seed)
+    }
+
+    /// On a volume that is there.
+    pub fn over(device: MemoryDevice, options: &str, seed: u64) -> Self {
+        let recording = Recording::start(device);
         let fs = open(recording.device(), options);
         let rng = fastrand::Rng::with_seed(seed);
         Self { recording, fs, rng, files: BTreeMap::new(), promises: Promises::new(), syncs: 0 }
@@ -115,7 +120,7 @@ impl Workload {
         (base + self.rng.u64(0..8 * BLOCK), self.rng.usize(1..3 * 4096))
     }
 
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         let name = self.name();
         if !self.files.contains_key(&name) {
             self.changing(&name);
@@ -217,7 +222,7 @@ pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
 }
 
 /// Recovery by Cairn; with `again` it is cut itself at every flush, and the second one must do.
-fn judge(
+pub fn judge(
     device: MemoryDevice,
     promises: &Promises<String, Option<Sparse>>,
     moment: u64,

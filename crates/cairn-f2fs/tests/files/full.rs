@@ -88,6 +88,8 @@ fn overwrite(args: &[&str], options: &str, seed: u64) {
 #[test]
 fn a_full_volume_is_overwritten_for_ever() {
     overwrite(&[], "cache=8M", 1);
-    overwrite(&[], "mode=lfs,cache=8M", 2);
-    overwrite(FEATURES, "mode=lfs,cache=4M,nobuffered_iomap", 3);
+    overwrite(&[], "mode=lfs,cache=8M,gc_victim=data_first", 2);
+    overwrite(FEATURES, "mode=lfs,cache=4M,nobuffered_iomap,gc_victim=greedy", 3);
+    overwrite(&[], "mode=lfs,cache=8M,gc_victim=adaptive", 4);
+    overwrite(&[], "cache=8M,gc_victim=adaptive", 5);
 }

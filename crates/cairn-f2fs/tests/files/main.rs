@@ -1,8 +1,10 @@
 //! Contents of files on volumes that are written: against models, judged by fsck.f2fs.
 
+mod background;
 mod contention;
 mod cost;
 mod crash;
+mod crash_cleaning;
 mod disabled;
 mod faults;
 mod fsx;

@@ -1,0 +1,116 @@
+//! `gc_victim=adaptive`: less is written for the same room.
+//!
+//! - **Few checkpoints.** A cleaned section counts as won before a checkpoint makes it free, so cleaning goes on with what is
+//!   free until only what a checkpoint itself may take is left; then one checkpoint serves all sections cleaned since the last
+//!   one, at most [`MOST_DEFERRED`]. A checkpoint writes every dirty node once, however many of its blocks have moved.
+//! - **Sorted.** The blocks of several victims are written in the order of files, so that the next time blocks that follow each
+//!   other in a section belong to few nodes.
+//! - **Nodes within a budget.** Sections of nodes are cleaned only when there are twice as many as the nodes need, and when that
+//!   writes less for each block gained than cleaning data: nodes that are rewritten all the time empty their sections by
+//!   themselves. They are made dirty and left to the checkpoint, where they are written with those that are dirty anyway.
+//! - **A small reserve.** Dirty data counts with one piece of write-back and not as a whole, since room is made before each piece.
+
+use super::policy::Situation;
+use crate::segment::SectionInfo;
+
+/// Sections cleaned for one checkpoint at most.
+pub const MOST_DEFERRED: u32 = 20;
+/// Sections that must stay free besides what a checkpoint takes: for the data and the cleaning log to go on in.
+const LOGS: u32 = 2;
+/// Sections that nodes may have for each one that they need.
+const NODE_BUDGET: u32 = 2;
+
+/// Sections that must stay free for the next checkpoint to have room.
+#[must_use]
+pub const fn least_free(now: &Situation) -> u32 {
+    now.upper + LOGS
+}
+
+/// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since the last one.
+#[must_use]
+pub const fn checkpoint_is_due(now: &Situation, deferred: u32) -> bool {
+    deferred > 0 && (now.free <= least_free(now) || deferred >= MOST_DEFERRED)
+}
+
+/// Is there enough room, with `deferred` sections that are free but for a checkpoint?
+#[must_use]
+pub const fn enough(now: &Situation, deferred: u32) -> bool {
+    now.free > least_free(now) && now.free + deferred > now.lower + now.reserved
+}
+
+/// How many victims are moved together: as many as the free sections and `most` allow.
+#[must_use]
+pub fn group(now: &Situation, deferred: u32, most: u32) -> u32 {
+    let room = now.free.saturating_sub(least_free(now));
+    let missing = (now.lower + now.reserved + 1).saturating_sub(now.free + deferred);
+    // Each victim wins only a part of a section, so more are missing than sections.
+    room.min(4 * missing.max(1)).min(most).min(MOST_DEFERRED.saturating_sub(deferred)).max(1)
+}
+
+/// May sections of nodes be cleaned? `in_use` sections hold `nodes` live nodes.
+#[must_use]
+pub const fn nodes_are_over_budget(in_use: u32, nodes: u32, whole: u32) -> bool {
+    in_use > NODE_BUDGET * nodes.div_ceil(whole) + 1
+}
+
+/// Which of the two costs less for each block gained? `weight` is what a moved data block costs in all, in thousandths:
+/// itself, and its part of the nodes and tables that follow.
+#[must_use]
+pub fn cheaper(data: Option<SectionInfo>, nodes: Option<SectionInfo>, whole: u32, weight: u64) -> Option<SectionInfo> {
+    let cost =
+        |info: &SectionInfo, weight: u64| u64::from(info.valid) * weight * 1000 / u64::from(whole - info.valid).max(1);
+    match (data, nodes) {
+        (Some(data), Some(nodes)) if cost(&nodes, 1000) < cost(&data, weight) => Some(nodes),
+        (data, nodes) => data.or(nodes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: u32 = 2048;
+
+    fn situation(free: u32) -> Situation {
+        Situation { free, prefree: 0, lower: 0, upper: 1, reserved: 8, logs_suffice: true }
+    }
+
+    fn section(section: u32, valid: u32, is_node: bool) -> SectionInfo {
+        SectionInfo { section, valid, nodes: if is_node { valid } else { 0 }, mtime: 0 }
+    }
+
+    #[test]
+    fn a_checkpoint_waits_until_free_sections_run_out() {
+        assert!(!checkpoint_is_due(&situation(4), 5) && checkpoint_is_due(&situation(3), 5));
+        // There is nothing for it to free, or enough for it to be worth while.
+        assert!(!checkpoint_is_due(&situation(3), 0) && checkpoint_is_due(&situation(9), MOST_DEFERRED));
+        // What is pending has to fit.
+        assert!(checkpoint_is_due(&Situation { upper: 4, ..situation(6) }, 1));
+    }
+
+    #[test]
+    fn cleaned_sections_count_before_they_are_free() {
+        assert!(enough(&situation(9), 0) && !enough(&situation(8), 0) && enough(&situation(8), 1));
+        assert!(enough(&situation(4), 5) && !enough(&situation(3), 20));
+    }
+
+    #[test]
+    fn groups_fit_what_is_free() {
+        assert_eq!(group(&situation(8), 0, 8), 4);
+        assert_eq!(group(&situation(6), 0, 8), 3);
+        assert_eq!(group(&situation(6), 2, 1), 1);
+        assert_eq!(group(&situation(3), 0, 8), 1);
+        assert_eq!(group(&Situation { reserved: 30, ..situation(20) }, 18, 8), 2);
+    }
+
+    #[test]
+    fn nodes_wait_for_their_budget_and_their_price() {
+        assert!(!nodes_are_over_budget(9, 7852, WHOLE) && nodes_are_over_budget(10, 7852, WHOLE));
+        let (data, nodes) = (section(1, 1800, false), section(2, 1750, true));
+        // Moving data costs half as much again, in nodes and tables.
+        assert_eq!(cheaper(Some(data), Some(nodes), WHOLE, 1500), Some(nodes));
+        assert_eq!(cheaper(Some(section(1, 1600, false)), Some(nodes), WHOLE, 1500), Some(section(1, 1600, false)));
+        assert_eq!(cheaper(None, Some(nodes), WHOLE, 1500), Some(nodes));
+        assert_eq!(cheaper(Some(data), None, WHOLE, 1500), Some(data));
+    }
+}

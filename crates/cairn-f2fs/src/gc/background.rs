@@ -1,0 +1,316 @@
+//! `background_gc`: a section now and then while nobody else does anything; and foreground cleaning for others (`gc_merge`).
+//!
+//! The daemon sleeps for 30 seconds. If the volume was used within the last five it sleeps longer the next time, up to a minute;
+//! it sleeps shorter where much of the space is taken by blocks that are not valid any more. After a look that found nothing
+//! worth cleaning it sleeps for five minutes. Nothing is cleaned while checkpoints are disabled: it could not be used.
+//!
+//! With `gc_merge` whoever needs room asks the daemon and waits, so that cleaning is the work of one thread, and one round of it
+//! serves all who wait.
+//!
+//! Locking: `Sleep` and the requests are leaves; nothing is held while the daemon works but what cleaning takes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::{Daemon, Event, Progress};
+
+use super::policy::GcVictim;
+use super::victim::Choice;
+use crate::error::{Error, Result};
+use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// Shortest sleep, and the step by which sleeps change.
+const MIN_SLEEP: Duration = Duration::from_secs(30);
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+/// After a look that found nothing.
+const NO_GC_SLEEP: Duration = Duration::from_secs(300);
+/// The volume is idle if nothing happened for so long.
+const IDLE: Duration = Duration::from_secs(5);
+/// Percent of the users' blocks that must be invalid, and percent of those that may be free at most, for shorter sleeps.
+const LIMIT: u64 = 40;
+/// With no more sections to clean than this there is nothing worth it.
+const FEW_SECTIONS: usize = 3;
+
+/// `background_gc`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackgroundGc {
+    /// Victims are weighed by age and free space.
+    #[default]
+    On,
+    /// No cleaning but for whoever needs room.
+    Off,
+    /// Victims are chosen as for whoever needs room now.
+    Sync,
+}
+
+impl BackgroundGc {
+    /// The option's value.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Sync => "sync",
+        }
+    }
+
+    /// From the option's value; `word` is what the user wrote.
+    ///
+    /// # Errors
+    /// There is no such value.
+    pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
+        let found = [Self::On, Self::Off, Self::Sync].into_iter().find(|mode| mode.name() == value);
+        found.ok_or_else(|| Error::Option(format!("`{word}`: background_gc is on, off or sync")))
+    }
+}
+
+/// How long the daemon sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sleep(Duration);
+
+impl Sleep {
+    fn longer(&mut self) {
+        if self.0 != NO_GC_SLEEP {
+            self.0 = (self.0 + MIN_SLEEP).min(MAX_SLEEP);
+        }
+    }
+
+    fn shorter(&mut self) {
+        self.0 = match self.0 {
+            NO_GC_SLEEP => MAX_SLEEP,
+            sleep => sleep.saturating_sub(MIN_SLEEP).max(MIN_SLEEP),
+        };
+    }
+
+    fn found(&mut self, something: bool) {
+        if !something {
+            self.0 = NO_GC_SLEEP;
+        } else if self.0 == NO_GC_SLEEP {
+            self.0 = MIN_SLEEP;
+        }
+    }
+}
+
+/// What the daemon remembers from step to step.
+struct State {
+    sleep: Sleep,
+    /// When it gets up.
+    due: Option<Duration>,
+    /// What had happened on the volume when it last looked, and when that was.
+    seen: Option<(u64, Duration)>,
+}
+
+/// Requests of others; see the module.
+#[derive(Default)]
+pub struct Merged {
+    asked: AtomicU64,
+    answered: AtomicU64,
+    /// The daemon runs.
+    serving: AtomicBool,
+    wake: Arc<Event>,
+    done: Event,
+}
+
+impl Merged {
+    /// What wakes the daemon.
+    #[must_use]
+    pub fn wake(&self) -> Arc<Event> {
+        self.wake.clone()
+    }
+
+    /// Whether the daemon takes requests from now on. Whoever waits goes on by himself otherwise.
+    pub fn serve(&self, serving: bool) {
+        self.serving.store(serving, Ordering::SeqCst);
+        self.done.notify();
+    }
+}
+
+impl Volume {
+    /// Has the daemon make room, and waits. False if there is no daemon: the caller cleans for himself.
+    pub(super) fn ask_daemon(&self) -> bool {
+        let merged = &self.gc.merged;
+        let mine = merged.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let answered = || merged.answered.load(Ordering::SeqCst) >= mine;
+        merged.wake.notify();
+        self.runtime.wait_until(&merged.done, &mut || answered() || !merged.serving.load(Ordering::SeqCst));
+        answered()
+    }
+
+    /// Everything that was done on the volume, as a number that grows.
+    fn activity(&self, store: &Store) -> u64 {
+        let placed: u64 = store.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
+        let gc = &self.gc.stats;
+        let own = gc.data_blocks_moved.get() + gc.node_blocks_moved.get();
+        (store.gate.counts().0 + placed + store.segments.stats.in_place.get()).saturating_sub(own)
+    }
+
+    /// One section, if one is worth it. Returns whether something was cleaned.
+    fn collect_in_background(&self, store: &Store) -> Result<bool> {
+        let options = self.options();
+        if !self.has_room()? {
+            return self.collect().map(|()| true);
+        }
+        let Some(mut working) = self.gc.working.try_lock() else { return Ok(true) };
+        working.follow(store.checkpoints.version());
+        self.gc.stats.calls_bg.add(1);
+        let choice = match options.background_gc {
+            BackgroundGc::Sync => Choice::Greedy,
+            _ if options.atgc => Choice::AgeThreshold,
+            _ => Choice::CostBenefit,
+        };
+        let few = store.segments.choose(|all| all.take(FEW_SECTIONS + 1).count() <= FEW_SECTIONS);
+        let data_first = options.gc_victim != GcVictim::Greedy;
+        let victim = if few { None } else { self.victim(store, choice, data_first, &working) };
+        let Some(victim) = victim else {
+            self.gc.stats.no_victim.add(1);
+            return Ok(false);
+        };
+        let stats = &self.gc.stats;
+        let before = (stats.data_blocks_moved.get(), stats.node_blocks_moved.get());
+        let moved = super::relocate::clean_section(self, store, &victim)?;
+        stats.data_blocks_bg.add(stats.data_blocks_moved.get() - before.0);
+        stats.node_blocks_bg.add(stats.node_blocks_moved.get() - before.1);
+        if moved.stuck {
+            working.stuck.insert(victim.section);
+        }
+        Ok(!moved.full)
+    }
+
+    /// Is much of the users' space taken by blocks that are not valid any more, and little of it free?
+    fn is_worn(&self, store: &Store) -> bool {
+        let user = store.space.user_blocks();
+        let invalid = user.saturating_sub(store.space.counts().valid_blocks);
+        let spare = store.segments.free_segments().saturating_sub(store.space.overprovision_segments());
+        let free = u64::from(spare) * u64::from(BLOCKS_PER_SEGMENT);
+        invalid > user / 100 * LIMIT && free < invalid / 100 * LIMIT
+    }
+}
+
+/// See the module.
+pub struct GcDaemon {
+    volume: Weak<Volume>,
+    state: Mutex<State>,
+}
+
+impl GcDaemon {
+    /// The daemon of a volume.
+    #[must_use]
+    pub fn new(volume: &Arc<Volume>) -> Self {
+        let state = State { sleep: Sleep(MIN_SLEEP), due: None, seen: None };
+        Self { volume: Arc::downgrade(volume), state: Mutex::new(Rank::LEAF, state) }
+    }
+
+    /// Serves all who have asked so far. True if anybody had.
+    fn serve(volume: &Volume) -> bool {
+        let merged = &volume.gc.merged;
+        let asked = merged.asked.load(Ordering::SeqCst);
+        if merged.answered.load(Ordering::SeqCst) >= asked {
+            return false;
+        }
+        if let Err(error) = volume.collect() {
+            // Whoever asked meets it himself.
+            tracing::debug!(%error, "cleaning for others failed");
+        }
+        merged.answered.store(asked, Ordering::SeqCst);
+        merged.done.notify();
+        true
+    }
+
+    /// How long to wait before anything may be cleaned; `None`: now.
+    fn wait(&self, volume: &Volume, store: &Store, now: Duration) -> Option<Duration> {
+        let mut state = self.state.lock();
+        let sleep = state.sleep.0;
+        let due = *state.due.get_or_insert(now + sleep);
+        if now < due {
+            return Some(due - now);
+        }
+        let activity = volume.activity(store);
+        match state.seen {
+            Some((seen, since)) if seen == activity => (now - since < IDLE).then(|| IDLE - (now - since)),
+            before => {
+                state.seen = Some((activity, now));
+                if before.is_none() {
+                    // Looks idle; to be sure it must stay so for a moment.
+                    return Some(IDLE);
+                }
+                state.sleep.longer();
+                let sleep = state.sleep.0;
+                (state.due, state.seen) = (Some(now + sleep), None);
+                Some(sleep)
+            }
+        }
+    }
+}
+
+impl Daemon for GcDaemon {
+    fn step(&self) -> Progress {
+        let Some(volume) = self.volume.upgrade() else { return Progress::Done };
+        if volume.closed.load(Ordering::Acquire) {
+            return Progress::Done;
+        }
+        let Ok(store) = volume.store() else { return Progress::Done };
+        if Self::serve(&volume) {
+            return Progress::Worked;
+        }
+        let now = volume.runtime.monotonic();
+        if let Some(wait) = self.wait(&volume, store, now) {
+            return Progress::Idle(Some(wait));
+        }
+        let off = volume.options().background_gc == BackgroundGc::Off;
+        let mut found = false;
+        if !off && volume.check_writable().is_ok() && !store.checkpoints.is_disabled() {
+            if volume.is_worn(store) {
+                self.state.lock().sleep.shorter();
+            }
+            let outcome = volume.collect_in_background(store);
+            volume.stop_after(&outcome);
+            found = outcome.unwrap_or_else(|error| {
+                tracing::error!(%error, "cleaning in the background failed");
+                false
+            });
+        }
+        let mut state = self.state.lock();
+        state.sleep.found(found);
+        let sleep = state.sleep.0;
+        // What was cleaned just now is no use of the volume.
+        (state.due, state.seen) = (Some(volume.runtime.monotonic() + sleep), None);
+        Progress::Idle(Some(sleep))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleeps_change_step_by_step() {
+        let mut sleep = Sleep(MIN_SLEEP);
+        sleep.longer();
+        assert_eq!(sleep.0, MAX_SLEEP);
+        sleep.longer();
+        assert_eq!(sleep.0, MAX_SLEEP);
+        sleep.shorter();
+        sleep.shorter();
+        assert_eq!(sleep.0, MIN_SLEEP);
+        sleep.found(false);
+        assert_eq!(sleep.0, NO_GC_SLEEP);
+        sleep.longer();
+        assert_eq!(sleep.0, NO_GC_SLEEP);
+        sleep.found(true);
+        assert_eq!(sleep.0, MIN_SLEEP);
+        sleep.found(false);
+        sleep.shorter();
+        assert_eq!(sleep.0, MAX_SLEEP);
+    }
+
+    #[test]
+    fn modes_are_parsed_by_their_names() {
+        assert_eq!(BackgroundGc::parse("background_gc=sync", "sync").unwrap(), BackgroundGc::Sync);
+        let error = BackgroundGc::parse("background_gc=maybe", "maybe").unwrap_err().to_string();
+        assert!(error.contains("background_gc=maybe") && error.contains("sync"), "{error}");
+    }
+}
