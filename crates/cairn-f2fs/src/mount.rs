@@ -200,7 +200,7 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     let hook: Weak<dyn Hook> = Arc::downgrade(&(volume.clone() as Arc<dyn Hook>));
     store.checkpoints.set_hook(hook);
     match &chain {
-        Chain::Empty => store.segments.check_write_pointers()?,
+        Chain::Empty => {}
         Chain::Remains => {
             // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
             store.segments.fresh_segments()?;
@@ -214,6 +214,7 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
             volume.recovering.store(false, Ordering::Release);
         }
     }
+    store.segments.check_write_pointers()?;
     replay::reap(volume)?;
     let daemon = Arc::new(CheckpointDaemon::new(volume));
     let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);

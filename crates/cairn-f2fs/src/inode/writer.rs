@@ -307,6 +307,7 @@ impl Drop for Moved {
             return;
         }
         for addr in (self.start.get()..self.start.get() + self.run.len as u32).map(BlockAddr) {
+            self.store.segments.give_up(addr);
             // They were placed a moment ago.
             let _ = self.store.segments.invalidate(addr);
         }
