@@ -331,11 +331,11 @@ fn hash<E>(
     size: u64,
     mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
 ) -> Result<String, E> {
-    let whole = [0..size];
     let large = size > READ_WHOLE_MAX;
+    let ranges = if large { data.to_vec() } else { std::iter::once(0..size).collect() };
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
-    for range in if large { data } else { &whole } {
+    for range in ranges {
         let mut at = range.start;
         while at < range.end {
             let wanted = buffer.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));

@@ -72,17 +72,19 @@ struct Maker {
 }
 
 impl Maker {
-    fn content(&mut self, data: Vec<Range<u64>>) -> Content {
-        let size = data.last().map_or(0, |range| range.end);
+    /// One run of data; the file ends with it.
+    fn content(&mut self, data: Range<u64>) -> Content {
+        let size = data.end;
+        let data = Some(data).filter(|range| !range.is_empty()).into_iter().collect();
         Content { seed: self.rng.u64(..), size, data }
     }
 
     fn file(&mut self, name: &str, size: u64) -> Step {
-        Step::File(bytes(name), self.content(if size == 0 { Vec::new() } else { vec![0..size] }))
+        Step::File(bytes(name), self.content(0..size))
     }
 
     fn write(&mut self, name: &str, range: Range<u64>) -> Step {
-        Step::Write(bytes(name), self.content(vec![range]))
+        Step::Write(bytes(name), self.content(range))
     }
 
     fn xattr(&mut self, name: &str, attribute: &str, len: usize) -> Step {
