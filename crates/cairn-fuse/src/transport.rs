@@ -33,14 +33,18 @@ impl Unmounter {
 
 /// `/dev/fuse`.
 pub(crate) struct DevFuse {
-    /// Dropped, it unmounts.
+    /// Dropped, it unmounts whatever is mounted on its path.
     pub(crate) mounted: fuser::Session<Handshake>,
     pub(crate) servers: Arc<Servers>,
 }
 
 impl Transport for DevFuse {
     fn serve(self: Box<Self>) -> io::Result<()> {
-        Ok(self.servers.serve()?)
+        self.servers.serve()?;
+        // Served to its end, it is unmounted. Dropping fuser's session would unmount the path once more: in vain, with a warning, or
+        // with success if somebody has mounted something else there meanwhile. Its descriptor of a dead connection is the price.
+        std::mem::forget(self.mounted);
+        Ok(())
     }
 
     fn unmounter(&mut self) -> Unmounter {

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -351,6 +352,23 @@ fn a_busy_mount_point_is_refused() {
         .expect("mounted twice");
     assert!(matches!(error, cairn_fuse::Error::Busy { .. }), "{error}");
     mounted.finish();
+}
+
+#[test]
+fn an_unmounted_session_leaves_the_next_mount_alone() {
+    require_mounting();
+    let dir = tempfile::tempdir().unwrap();
+    let run = |program: &str, args: &[&str]| {
+        assert!(Command::new(program).args(args).arg(dir.path()).status().unwrap().success(), "{program}");
+    };
+    let session = cairn_fuse::mount(Arc::new(Model::new()), dir.path(), &MountOptions::new("model")).unwrap();
+    // Somebody unmounts it and mounts again before the session has noticed.
+    run("umount", &["--lazy", "--no-canonicalize"]);
+    run("mount", &["-t", "tmpfs", "next"]);
+    std::fs::write(dir.path().join("file"), "next").unwrap();
+    session.run().unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), "next");
+    run("umount", &[]);
 }
 
 #[test]
