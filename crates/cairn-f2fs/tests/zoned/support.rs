@@ -1,0 +1,69 @@
+//! Zoned volumes in memory, opened and judged.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::threads::Threads;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::zoned::{ZoneLayout, create_image, open_image};
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_f2fs::mkfs::{self, MkfsOptions};
+use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::crash::write_image;
+use cairn_testkit::judge::assert_f2fs_clean;
+
+const MIB: u64 = 1 << 20;
+/// Where the feature bits are in both superblocks, and the bit of zoned volumes.
+const FEATURES: [u64; 2] = [1024 + 2180, 4096 + 1024 + 2180];
+const BLKZONED: u8 = 2;
+
+/// `zones` zones of `size` MiB: conventional ones for the metadata, then those in order.
+pub fn layout(size: u64, zones: u32) -> ZoneLayout {
+    let conventional = u32::try_from((16 / size).max(4)).unwrap();
+    ZoneLayout { max_open: 8, max_active: 16, ..ZoneLayout::new(size * MIB, conventional, zones) }
+}
+
+/// A fresh volume in an image with these zones.
+pub fn volume(layout: ZoneLayout) -> Arc<MemoryDevice> {
+    let image = Arc::new(MemoryDevice::new(layout.image_size()));
+    let zoned = create_image(image.clone(), layout).unwrap();
+    let options = MkfsOptions { zoned: true, reserved_sections: Some(8), ..MkfsOptions::default() };
+    mkfs::make(Arc::new(zoned), &options, &*Threads::new()).unwrap();
+    image
+}
+
+/// The image's zones.
+pub fn zoned(image: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    Arc::new(open_image(&image).unwrap().expect("the image has zones"))
+}
+
+/// Opens a volume that must open and be writable.
+#[track_caller]
+pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
+    let options = MountOptions::parse(options).expect("valid options");
+    let fs = F2fs::open(device, Threads::new(), &options).expect("the volume opens");
+    assert_eq!(fs.read_only_reason(), None);
+    fs
+}
+
+/// fsck.f2fs finds nothing in a copy without zones.
+#[track_caller]
+pub fn judge(device: &dyn BlockDevice) {
+    let size = device.geometry().size;
+    let copy = MemoryDevice::new(size);
+    for at in (0..size / MIB).map(|mib| mib * MIB) {
+        copy.write_at(at, device.read_at(at, 1 << 20).unwrap().into_bytes()).unwrap();
+    }
+    for at in FEATURES {
+        let features = copy.read_at(at, 1).unwrap()[0];
+        assert_eq!(features & BLKZONED, BLKZONED, "a zoned volume");
+        copy.write_at(at, vec![features & !BLKZONED]).unwrap();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write_image(&copy, file.path()).unwrap();
+    assert_f2fs_clean(file.path());
+}
+
+/// True if the long runs were asked for.
+pub fn deep() -> bool {
+    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
+}
