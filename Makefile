@@ -32,10 +32,13 @@ test: deps fmt clippy
 	$(MAKE) doc
 
 # The same tests with more seeds, states and minutes (CAIRN_DEEP); one at a time, they load the machine.
-# Those that need what the repository does not hold (e2fsprogs' broken images) are run as well.
+# Those that need what the repository does not hold (e2fsprogs' broken images) are run as well. Experiments last, near the sizes of
+# the proposals: gc-victim alone takes half an hour.
 deep: build
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
+	target/release/cairn lab checkpoint-merge --scale full
+	target/release/cairn lab gc-victim --scale full
 
 fmt:
 	$(CARGO) fmt --all --check

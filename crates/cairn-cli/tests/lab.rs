@@ -57,7 +57,7 @@ fn check_structure(record: &Value, experiment: &str) {
 fn experiments_are_listed() {
     let (code, stdout, _) = lab(&["list"]);
     assert_eq!(code, 0);
-    for name in ["buffered-io", "async-checkpoint", "checkpoint-clean"] {
+    for name in ["buffered-io", "async-checkpoint", "checkpoint-clean", "checkpoint-merge", "gc-victim"] {
         assert!(stdout.lines().any(|line| line.starts_with(name)), "{stdout}");
     }
     let list: Value = serde_json::from_str(&lab(&["list", "--json"]).1).unwrap();
@@ -131,6 +131,19 @@ fn async_checkpoint_in_process() {
     }
     assert_eq!(median(&record, "journal-1g", "-S 3", "noasync_checkpoint", "stalls"), 0.0);
     assert_eq!(median(&record, "shared-commits", "1 thread", "noasync_checkpoint", "files_per_commit"), 1.0);
+}
+
+#[test]
+fn checkpoint_merge_shares_checkpoints() {
+    let record = json(&["checkpoint-merge"]);
+    check_structure(&record, "checkpoint-merge");
+    let rows = |id| section(&record, id)["rows"].as_array().unwrap().len();
+    assert_eq!((rows("threads"), rows("clients"), rows("mounted")), (2 * 2, 7 * 2, 3 * 2));
+    for option in ["nocheckpoint_merge", "checkpoint_merge"] {
+        // Each touch needs a checkpoint, and nobody is there to share it.
+        assert_eq!(median(&record, "clients", "1 client", option, "per_1000"), 1000.0, "{option}");
+    }
+    assert!(median(&record, "clients", "16 clients", "checkpoint_merge", "merged") > 2.0);
 }
 
 #[test]
