@@ -62,7 +62,11 @@ fn contradictions_are_named() {
         ("cp_blkaddr", |sb| sb.segment0_blkaddr = BlockAddr(1)),
         ("ssa_blkaddr", |sb| sb.ssa_blkaddr = BlockAddr(3585)),
         ("segment_count_main", |sb| (sb.segment_count_main, sb.section_count) = (249, 249)),
-        ("devs", |sb| sb.devs[1].path[0] = b'x'),
+        ("devs", |sb| {
+            for part in &mut sb.devs[..2] {
+                (part.path[0], part.total_segments) = (b'x', 100);
+            }
+        }),
     ];
     for (name, change) in changes {
         let mut sb = superblock();
