@@ -182,6 +182,17 @@ impl FileSystem for F2fs {
         Ok(data::read(&self.volume, &self.inode(ino)?, offset, buf, flags)?)
     }
 
+    fn read_shared(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: usize,
+        flags: IoFlags,
+        take: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<bool> {
+        Ok(data::read_shared(&self.volume, &self.inode(ino)?, offset, len, flags, take)?)
+    }
+
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
         Ok(self.volume.observe(write::write(&self.volume, &self.inode(ino)?, offset, data, flags))?)

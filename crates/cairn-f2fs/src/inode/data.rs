@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_base::FileBlock;
+use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
@@ -27,10 +28,7 @@ mod fiemap {
 /// # Errors
 /// It is no regular file, it is encrypted or damaged, or the device failed.
 pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-    inode.kind.check_regular()?;
-    inode.check_readable(volume)?;
-    sync::adopt(volume, inode);
-    let _data = inode.data.read();
+    let _data = begin(volume, inode)?;
     let size = inode.size();
     if offset >= size || buf.is_empty() {
         return Ok(0);
@@ -39,7 +37,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
         let contents = inline_contents(volume, inode)?;
         return Ok(copy_from(&contents, offset, buf));
     }
-    if inode.state.read().record.cluster_blocks().is_some() {
+    if is_compressed(inode) {
         let _reading = volume.store.as_ref().map(|store| store.gate.reading());
         return compress::read(volume, inode, size, offset, buf);
     }
@@ -47,16 +45,50 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
         let end = offset.saturating_add(buf.len() as u64).div_ceil(BLOCK_BYTES);
         write_back(volume, inode, offset / BLOCK_BYTES..end)?;
     }
-    let reading = volume.store.as_ref().map(|store| store.gate.reading());
-    let mapper = match &reading {
-        Some(reading) => InodeMapper::stable(volume, inode, reading),
-        None => InodeMapper::new(volume, inode),
-    };
-    Ok(if flags.contains(IoFlags::DIRECT) {
-        inode.cache.direct_read(&mapper, size, offset, buf)?
-    } else {
-        inode.cache.read(&mapper, size, offset, buf)?
+    InodeMapper::while_stable(volume, inode, |mapper| -> Result<usize> {
+        Ok(if flags.contains(IoFlags::DIRECT) {
+            inode.cache.direct_read(mapper, size, offset, buf)?
+        } else {
+            inode.cache.read(mapper, size, offset, buf)?
+        })
     })
+}
+
+/// As [`read`] of up to `len` bytes, but lends what is cached to `take`. False if that cannot be had: inline, compressed,
+/// or direct.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_shared(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    len: usize,
+    flags: IoFlags,
+    take: &mut dyn FnMut(&[&[u8]]),
+) -> Result<bool> {
+    let pieces = {
+        let _data = begin(volume, inode)?;
+        if inode.is_inline() || is_compressed(inode) || flags.contains(IoFlags::DIRECT) {
+            return Ok(false);
+        }
+        InodeMapper::while_stable(volume, inode, |mapper| inode.cache.read_shared(mapper, inode.size(), offset, len))?
+    };
+    let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
+    take(&pieces);
+    Ok(true)
+}
+
+/// Contents stay as they are while what this returns is held.
+fn begin<'i>(volume: &Arc<Volume>, inode: &'i Arc<Inode>) -> Result<RwLockReadGuard<'i, ()>> {
+    inode.kind.check_regular()?;
+    inode.check_readable(volume)?;
+    sync::adopt(volume, inode);
+    Ok(inode.data.read())
+}
+
+fn is_compressed(inode: &Inode) -> bool {
+    inode.state.read().record.cluster_blocks().is_some()
 }
 
 /// What is dirty goes to the device: before somebody looks there. Nothing is dirty on a volume that is only read.

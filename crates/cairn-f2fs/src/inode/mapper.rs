@@ -36,6 +36,14 @@ impl<'a> InodeMapper<'a> {
         Self { volume, inode, stable: true }
     }
 
+    /// Runs `work` with a mapper whose answers hold until it returns: whoever reads blocks of a file.
+    pub fn while_stable<T>(volume: &'a Volume, inode: &'a Inode, work: impl FnOnce(&InodeMapper<'_>) -> T) -> T {
+        match volume.store.as_ref().map(|store| store.gate.reading()) {
+            Some(reading) => work(&InodeMapper::stable(volume, inode, &reading)),
+            None => work(&Self::new(volume, inode)),
+        }
+    }
+
     /// What is at `run.start`, and for how many blocks (more than `run.len` where that is known without asking).
     ///
     /// # Errors

@@ -157,12 +157,7 @@ impl Flushable for Flusher {
         if inode.is_inline() {
             return;
         }
-        let reading = volume.store.as_ref().map(|store| store.gate.reading());
-        let mapper = match &reading {
-            Some(reading) => InodeMapper::stable(&volume, &inode, reading),
-            None => InodeMapper::new(&volume, &inode),
-        };
-        inode.cache.read_ahead(&mapper, inode.size(), blocks);
+        InodeMapper::while_stable(&volume, &inode, |mapper| inode.cache.read_ahead(mapper, inode.size(), blocks));
     }
 
     fn give_back(&self) {

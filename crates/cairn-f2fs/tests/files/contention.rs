@@ -18,6 +18,24 @@ fn block(file: u64, index: u64) -> Vec<u8> {
     (0..WORDS).flat_map(|_| (file << 32 | index | 1 << 63).to_le_bytes()).collect()
 }
 
+/// Some blocks of a file, copied or lent, hold its own words or none.
+fn read(fs: &cairn_f2fs::F2fs, (file, ino): (u64, cairn_base::Ino), index: u64, lent: bool) {
+    let mut buf = vec![0; 4096];
+    if lent {
+        // While it is lent others change it, and cleaning moves it.
+        let mut take = |pieces: &[&[u8]]| buf = pieces.concat();
+        fs.read_shared(ino, index * 4096, 16 * 4096, IoFlags::empty(), &mut take).unwrap();
+    } else {
+        let read = fs.read(ino, index * 4096, &mut buf, IoFlags::empty()).unwrap();
+        buf.truncate(read);
+    }
+    for (index, found) in (index..).zip(buf.chunks(4096)) {
+        let own = block(file, index);
+        let right = found.chunks(8).zip(own.chunks(8)).all(|(is, own)| is == own || is == [0; 8]);
+        assert!(right, "block {index} of file {file} holds {:x?}", &found[..8]);
+    }
+}
+
 fn work(fs: &cairn_f2fs::F2fs, files: &[cairn_base::Ino], seed: u64, steps: u32) {
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..steps {
@@ -29,11 +47,7 @@ fn work(fs: &cairn_f2fs::F2fs, files: &[cairn_base::Ino], seed: u64, steps: u32)
                 fs.write(ino, index * 4096, &block(file as u64, index), flags).map(drop)
             }
             60..85 => {
-                let mut buf = vec![0; 4096];
-                let read = fs.read(ino, index * 4096, &mut buf, IoFlags::empty()).unwrap();
-                let own = block(file as u64, index);
-                let right = buf[..read].chunks(8).zip(own.chunks(8)).all(|(is, own)| is == own || is == [0; 8]);
-                assert!(right, "block {index} of file {file} holds {:x?}", &buf[..8]);
+                read(fs, (file as u64, ino), index, rng.bool());
                 Ok(())
             }
             85..90 => fs.fsync(ino, 0, rng.bool()),

@@ -10,6 +10,7 @@ mod faults;
 mod fsx;
 mod full;
 mod held;
+mod lent;
 mod merged_crash;
 mod merging;
 mod promises;
