@@ -5,25 +5,35 @@
 //!   one, at most [`MOST_DEFERRED`]. A checkpoint writes every dirty node once, however many of its blocks have moved.
 //! - **Sorted.** The blocks of several victims are written in the order of files, so that the next time blocks that follow each
 //!   other in a section belong to few nodes.
-//! - **Nodes within a budget.** Sections of nodes are cleaned only when there are twice as many as the nodes need, and when that
-//!   writes less for each block gained than cleaning data: nodes that are rewritten all the time empty their sections by
-//!   themselves. They are made dirty and left to the checkpoint, where they are written with those that are dirty anyway.
-//! - **A small reserve.** Dirty data counts with one piece of write-back and not as a whole, since room is made before each piece.
+//! - **Nodes within a budget.** Sections of nodes are cleaned only when more of the invalid blocks are in them than serves best
+//!   ([`Lately::share_of_nodes`]), and when that writes less for each block gained than cleaning data. So few nodes that are
+//!   rewritten all the time get room to empty their sections by themselves, and many that rest are packed. They are made dirty and
+//!   left to the checkpoint, where they are written with those that are dirty anyway.
+//! - **A small reserve.** What the checkpoint needs is kept free, and [`BATCH`] sections, however many the volume has reserved. Dirty
+//!   data counts with one piece of write-back and not as a whole, since room is made before each piece.
 
 use super::policy::Situation;
+use super::stats::Written;
 use crate::segment::SectionInfo;
 
 /// Sections cleaned for one checkpoint at most.
 pub const MOST_DEFERRED: u32 = 20;
-/// Sections that must stay free besides what a checkpoint takes: for the data and the cleaning log to go on in.
-const LOGS: u32 = 2;
-/// Sections that nodes may have for each one that they need.
-const NODE_BUDGET: u32 = 2;
+/// Sections that must stay free besides what a checkpoint takes: for the cleaning log to go on in.
+const LOGS: u32 = 1;
+
+/// Sections that are kept free, or free but for a checkpoint, besides those that must be free: more make checkpoints rarer, and
+/// leave less to the data.
+const BATCH: u32 = 3;
 
 /// Sections that must stay free for the next checkpoint to have room.
 #[must_use]
 pub const fn least_free(now: &Situation) -> u32 {
     now.upper + LOGS
+}
+
+/// Sections to have free, or free but for a checkpoint.
+fn wanted(now: &Situation) -> u32 {
+    (now.lower + now.reserved).min(least_free(now) + BATCH)
 }
 
 /// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since the last one.
@@ -34,23 +44,61 @@ pub const fn checkpoint_is_due(now: &Situation, deferred: u32) -> bool {
 
 /// Is there enough room, with `deferred` sections that are free but for a checkpoint?
 #[must_use]
-pub const fn enough(now: &Situation, deferred: u32) -> bool {
-    now.free > least_free(now) && now.free + deferred > now.lower + now.reserved
+pub fn enough(now: &Situation, deferred: u32) -> bool {
+    now.free > least_free(now) && now.free + deferred > wanted(now)
 }
 
 /// How many victims are moved together: as many as the free sections and `most` allow.
 #[must_use]
 pub fn group(now: &Situation, deferred: u32, most: u32) -> u32 {
     let room = now.free.saturating_sub(least_free(now));
-    let missing = (now.lower + now.reserved + 1).saturating_sub(now.free + deferred);
+    let missing = (wanted(now) + 1).saturating_sub(now.free + deferred);
     // Each victim wins only a part of a section, so more are missing than sections.
     room.min(4 * missing.max(1)).min(most).min(MOST_DEFERRED.saturating_sub(deferred)).max(1)
 }
 
-/// May sections of nodes be cleaned? `in_use` sections hold `nodes` live nodes.
-#[must_use]
-pub const fn nodes_are_over_budget(in_use: u32, nodes: u32, whole: u32) -> bool {
-    in_use > NODE_BUDGET * nodes.div_ceil(whole) + 1
+/// What was written lately, in blocks: each figure is halved whenever all together are as many as users may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lately {
+    before: Written,
+    user: u64,
+    moved: u64,
+    nodes: u64,
+    others: u64,
+}
+
+impl Lately {
+    /// So much has been written since the mount. `user_blocks` are as many as users may have.
+    pub fn follow(&mut self, now: Written, user_blocks: u64) {
+        let before = std::mem::replace(&mut self.before, now);
+        let more = |now: u64, before: u64| now.saturating_sub(before);
+        self.user += more(now.user, before.user);
+        self.moved += more(now.gc_data, before.gc_data);
+        self.nodes += more(now.node, before.node);
+        self.others += more(now.total(), before.total())
+            .saturating_sub(more(now.user + now.gc_data + now.node, before.user + before.gc_data + before.node));
+        if self.user + self.moved + self.nodes + self.others > user_blocks {
+            for figure in [&mut self.user, &mut self.moved, &mut self.nodes, &mut self.others] {
+                *figure /= 2;
+            }
+        }
+    }
+
+    /// What each data block that is written costs in all, in thousandths: itself, and its part of the nodes and tables that follow.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        1000 + 1000 * (self.nodes + self.others) / (self.user + self.moved).max(1)
+    }
+
+    /// The part of `spare` blocks that sections of nodes should have. What is written for a class is in inverse proportion to its
+    /// spare blocks and in proportion to what lives in it and to how often that is written: the sum is least where the shares
+    /// are as the roots of those products.
+    #[must_use]
+    pub fn share_of_nodes(&self, spare: u64, data: u64, nodes: u64) -> u64 {
+        let root = |live: u64, written: u64| (live.max(1) as f64 * written.max(1) as f64).sqrt();
+        let (data, nodes) = (root(data, self.user), root(nodes, self.nodes));
+        (spare as f64 * nodes / (data + nodes)) as u64
+    }
 }
 
 /// Which of the two costs less for each block gained? `weight` is what a moved data block costs in all, in thousandths:
@@ -81,36 +129,55 @@ mod tests {
 
     #[test]
     fn a_checkpoint_waits_until_free_sections_run_out() {
-        assert!(!checkpoint_is_due(&situation(4), 5) && checkpoint_is_due(&situation(3), 5));
+        assert!(!checkpoint_is_due(&situation(3), 5) && checkpoint_is_due(&situation(2), 5));
         // There is nothing for it to free, or enough for it to be worth while.
-        assert!(!checkpoint_is_due(&situation(3), 0) && checkpoint_is_due(&situation(9), MOST_DEFERRED));
+        assert!(!checkpoint_is_due(&situation(2), 0) && checkpoint_is_due(&situation(9), MOST_DEFERRED));
         // What is pending has to fit.
-        assert!(checkpoint_is_due(&Situation { upper: 4, ..situation(6) }, 1));
+        assert!(checkpoint_is_due(&Situation { upper: 5, ..situation(6) }, 1));
     }
 
     #[test]
     fn cleaned_sections_count_before_they_are_free() {
-        assert!(enough(&situation(9), 0) && !enough(&situation(8), 0) && enough(&situation(8), 1));
-        assert!(enough(&situation(4), 5) && !enough(&situation(3), 20));
+        assert!(enough(&situation(6), 0) && !enough(&situation(5), 0) && enough(&situation(5), 1));
+        assert!(enough(&situation(3), 3) && !enough(&situation(2), 20));
+        // Never more than others keep.
+        assert!(enough(&Situation { reserved: 3, ..situation(4) }, 0));
     }
 
     #[test]
     fn groups_fit_what_is_free() {
-        assert_eq!(group(&situation(8), 0, 8), 4);
-        assert_eq!(group(&situation(6), 0, 8), 3);
-        assert_eq!(group(&situation(6), 2, 1), 1);
-        assert_eq!(group(&situation(3), 0, 8), 1);
-        assert_eq!(group(&Situation { reserved: 30, ..situation(20) }, 18, 8), 2);
+        assert_eq!(group(&situation(5), 0, 8), 3);
+        assert_eq!(group(&situation(5), 2, 1), 1);
+        assert_eq!(group(&situation(2), 0, 8), 1);
+        assert_eq!(group(&Situation { upper: 15, reserved: 30, ..situation(20) }, 18, 8), 2);
     }
 
     #[test]
-    fn nodes_wait_for_their_budget_and_their_price() {
-        assert!(!nodes_are_over_budget(9, 7852, WHOLE) && nodes_are_over_budget(10, 7852, WHOLE));
+    fn nodes_have_their_share_and_their_price() {
+        let mut lately = Lately::default();
+        let written = Written { user: 900, node: 100, ..Written::default() };
+        lately.follow(written, 10_000);
+        // A hundredth of the blocks, a ninth of what is written: the roots are as 1 to 30.
+        assert_eq!(lately.share_of_nodes(3100, 1000 * 100, 10 * 100), 100);
+        assert_eq!(lately.share_of_nodes(3100, 0, 0), 775);
+        assert_eq!(lately.weight(), 1000 + 1000 * 100 / 900);
         let (data, nodes) = (section(1, 1800, false), section(2, 1750, true));
         // Moving data costs half as much again, in nodes and tables.
         assert_eq!(cheaper(Some(data), Some(nodes), WHOLE, 1500), Some(nodes));
         assert_eq!(cheaper(Some(section(1, 1600, false)), Some(nodes), WHOLE, 1500), Some(section(1, 1600, false)));
         assert_eq!(cheaper(None, Some(nodes), WHOLE, 1500), Some(nodes));
         assert_eq!(cheaper(Some(data), None, WHOLE, 1500), Some(data));
+    }
+
+    #[test]
+    fn what_was_written_long_ago_counts_less() {
+        let mut lately = Lately::default();
+        let first = Written { node: 9000, ..Written::default() };
+        lately.follow(first, 10_000);
+        let second = Written { user: 1200, ..first };
+        lately.follow(second, 10_000);
+        assert_eq!((lately.user, lately.nodes), (600, 4500));
+        lately.follow(Written { gc_data: 800, gc_node: 20, cp: 30, ..second }, 10_000);
+        assert_eq!((lately.moved, lately.nodes, lately.others), (800, 4500, 50));
     }
 }

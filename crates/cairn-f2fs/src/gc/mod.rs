@@ -66,6 +66,8 @@ struct Working {
     deferred: BTreeSet<u32>,
     /// The checkpoint after which `deferred` was begun.
     version: u64,
+    /// What was written lately.
+    lately: adaptive::Lately,
 }
 
 impl Working {
@@ -168,28 +170,32 @@ impl Volume {
     }
 
     /// The next victims, of one class.
-    fn group(&self, store: &Store, working: &Working, most: u32, whole: u32) -> Vec<SectionInfo> {
-        let (_, in_use) = store.segments.sections_in_use();
-        let over = adaptive::nodes_are_over_budget(in_use, store.space.counts().valid_nodes, whole);
-        // What nodes and tables cost for each data block written so far.
-        let written = self.gc.stats.written(store);
-        let data = (written.user + written.gc_data).max(1);
-        let weight = 1000 + 1000 * (written.total() - written.user - written.gc_data) / data;
-        let best = |nodes: bool, most: u32| -> Vec<SectionInfo> {
-            store.segments.choose(|all| {
-                let some = all.filter(|info| info.is_node() == nodes && !working.is_out(info));
-                victim::emptiest(some, most)
-            })
-        };
-        let data = best(false, most);
-        if !over && !data.is_empty() {
-            return data;
-        }
-        let nodes = best(true, 1);
-        match adaptive::cheaper(data.first().copied(), nodes.first().copied(), whole, weight) {
-            Some(chosen) if chosen.is_node() => nodes,
-            _ => data,
-        }
+    fn group(&self, store: &Store, working: &mut Working, most: u32, whole: u32) -> Vec<SectionInfo> {
+        working.lately.follow(self.gc.stats.written(store), store.space.user_blocks());
+        let counts = store.space.counts();
+        let working = &*working;
+        store.segments.choose(|all| {
+            let all = all.filter(|info| !working.is_out(info));
+            let spare = |nodes: bool| -> u64 {
+                all.clone().filter(|info| info.is_node() == nodes).map(|info| u64::from(whole - info.valid)).sum()
+            };
+            let nodes = u64::from(counts.valid_nodes);
+            let of_nodes = spare(true);
+            let share = working.lately.share_of_nodes(
+                of_nodes + spare(false),
+                counts.valid_blocks.saturating_sub(nodes),
+                nodes,
+            );
+            let data = victim::emptiest(all.clone().filter(|info| !info.is_node()), most);
+            if of_nodes <= share + u64::from(whole / 2) && !data.is_empty() {
+                return data;
+            }
+            let nodes = victim::emptiest(all.filter(SectionInfo::is_node), 1);
+            match adaptive::cheaper(data.first().copied(), nodes.first().copied(), whole, working.lately.weight()) {
+                Some(chosen) if chosen.is_node() => nodes,
+                _ => data,
+            }
+        })
     }
 
     fn foreground(&self, store: &Store, policy: GcVictim, working: &mut Working) -> Result<()> {

@@ -204,6 +204,9 @@ fn check(fs: &F2fs, promises: &Promises<String, Option<Sparse>>, moment: u64) ->
     Ok(promised.len())
 }
 
+/// When [`clean`] looks at a volume that nobody has recovered.
+pub const BEFORE: &str = "before recovery";
+
 pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     write_image(device, file.path()).unwrap();
@@ -213,7 +216,10 @@ pub fn clean(device: &dyn BlockDevice, when: &str) -> Result<(), String> {
     let faults = ["[ASSERT]", "[FIX]", "[Fail]", "Corrupted"];
     let found = verdict.output.lines().any(|line| !torn(line) && faults.iter().any(|fault| line.contains(fault)));
     let exit = verdict.output.lines().any(torn) && !found && verdict.status == 4;
-    if verdict.is_clean() || exit {
+    // fsck.f2fs 1.15 looks for the inode of an fsynced direct node in the NAT alone, where a new one is not yet: it cannot judge
+    // such a volume before somebody has recovered it.
+    let beyond_it = when == BEFORE && verdict.output.contains("record_fsync_data failed") && !found;
+    if verdict.is_clean() || exit || beyond_it {
         return Ok(());
     }
     let kept = std::env::temp_dir().join("cairn-f2fs-crash-failure.img");
@@ -272,7 +278,7 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     let mut seen = 0;
     for (number, cut) in barrier_cuts(&log).into_iter().chain(log.random_cuts(random, seed)).enumerate() {
         let device = log.device(cut);
-        let kept = clean(&device, "before recovery")
+        let kept = clean(&device, BEFORE)
             .and_then(|()| judge(device, &promises, cut.moment, options, number % 40 == 5))
             .unwrap_or_else(|error| panic!("seed {seed}, {args:?}, {options:?}, {cut}: {error}"));
         seen += kept;

@@ -8,14 +8,15 @@ use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::crash::{Workload, barrier_cuts, clean, judge};
+use crate::crash::{BEFORE, Workload, barrier_cuts, clean, judge};
 use crate::support::{deep, open};
 
 const BLOCK: u64 = 4096;
 /// Blocks left for the files that are checked.
 const LEFT: u64 = 1500;
-/// Blocks of the filler that are overwritten in each step.
+/// Blocks of the filler that are overwritten in each step: more where less is reserved, so that sections are cleaned all the same.
 const CHURN: u32 = 40;
+const ADAPTIVE_CHURN: u32 = 4 * CHURN;
 
 /// A volume that one file fills, and the blocks of that file.
 fn filled(args: &[&str], options: &str) -> (MemoryDevice, u64) {
@@ -39,13 +40,13 @@ fn filled(args: &[&str], options: &str) -> (MemoryDevice, u64) {
     (device.fork(), blocks)
 }
 
-fn search(args: &[&str], options: &str, seed: u64) {
+fn search(args: &[&str], options: &str, churn: u32, seed: u64) {
     let (device, blocks) = filled(args, options);
     let mut work = Workload::over(device, options, seed);
     let filler = work.fs.lookup(work.fs.root(), b"filler").unwrap().ino;
     for _ in 0..if deep() { 400 } else { 90 } {
         work.step();
-        for _ in 0..CHURN {
+        for _ in 0..churn {
             let at = work.rng.u64(0..blocks) * BLOCK;
             assert_eq!(work.fs.write(filler, at, &[2; 4096], IoFlags::empty()).unwrap(), 4096);
         }
@@ -62,7 +63,7 @@ fn search(args: &[&str], options: &str, seed: u64) {
     let every = barriers.len().div_ceil(most).max(1);
     for cut in barriers.into_iter().step_by(every).chain(log.random_cuts(random, seed)) {
         let device = log.device(cut);
-        clean(&device, "before recovery")
+        clean(&device, BEFORE)
             .and_then(|()| judge(device, &promises, cut.moment, options, false))
             .unwrap_or_else(|error| panic!("seed {seed}, {args:?}, {options:?}, {cut}: {error}"));
     }
@@ -71,8 +72,8 @@ fn search(args: &[&str], options: &str, seed: u64) {
 #[test]
 fn what_was_fsynced_survives_power_cuts_during_cleaning() {
     for seed in 0..if deep() { 5 } else { 1 } {
-        search(&[], "mode=lfs,cache=4M,gc_victim=data_first", 4 * seed + 1);
-        search(&[], "mode=lfs,cache=4M,gc_victim=greedy", 4 * seed + 2);
-        search(&[], "mode=lfs,cache=4M,gc_victim=adaptive", 4 * seed + 3);
+        search(&[], "mode=lfs,cache=4M,gc_victim=data_first", CHURN, 4 * seed + 1);
+        search(&[], "mode=lfs,cache=4M,gc_victim=greedy", CHURN, 4 * seed + 2);
+        search(&[], "mode=lfs,cache=4M,gc_victim=adaptive", ADAPTIVE_CHURN, 4 * seed + 3);
     }
 }

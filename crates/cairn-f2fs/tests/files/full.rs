@@ -1,10 +1,14 @@
 //! A volume filled to the last block and then overwritten for ever.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::Ino;
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::simulated::Simulated;
+use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
-use cairn_f2fs::F2fs;
+use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
@@ -45,44 +49,83 @@ fn check(fs: &F2fs, files: &[Ino], blocks: &[Vec<u32>]) {
     }
 }
 
-fn overwrite(args: &[&str], options: &str, seed: u64) {
-    let image = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(image.path(), SIZE, args);
-    let device: Arc<MemoryDevice> = Arc::new(read_image(image.path()).unwrap());
-    let fs = open(device.clone(), options);
-    let make = |number: usize| {
-        let name = format!("file-{number}");
-        fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
-    };
-    let files: Vec<Ino> = (0..3).map(make).collect();
-    let mut blocks = fill(&fs, &files);
-    fs.sync().unwrap();
-    assert!(fs.statfs().unwrap().free_blocks < 8, "{} blocks are left", fs.statfs().unwrap().free_blocks);
+/// A volume without a free block, and what its files hold.
+struct Full {
+    device: Arc<MemoryDevice>,
+    options: &'static str,
+    fs: Arc<F2fs>,
+    files: Vec<Ino>,
+    blocks: Vec<Vec<u32>>,
+}
+
+impl Full {
+    fn new(args: &[&str], options: &'static str, runtime: Arc<dyn Runtime>) -> Self {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        mkfs_f2fs(image.path(), SIZE, args);
+        let device: Arc<MemoryDevice> = Arc::new(read_image(image.path()).unwrap());
+        let fs = F2fs::open(device.clone(), runtime, &MountOptions::parse(options).unwrap()).unwrap();
+        let make = |number: usize| {
+            let name = format!("file-{number}");
+            fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
+        };
+        let files: Vec<Ino> = (0..3).map(make).collect();
+        let blocks = fill(&fs, &files);
+        fs.sync().unwrap();
+        assert!(fs.statfs().unwrap().free_blocks < 8, "{} blocks are left", fs.statfs().unwrap().free_blocks);
+        Self { device, options, fs, files, blocks }
+    }
+
+    fn overwrite_one(&mut self, rng: &mut fastrand::Rng, round: u64) {
+        let file = rng.usize(0..self.files.len());
+        overwrite_one(&self.fs, self.options, (file, self.files[file]), &mut self.blocks[file], rng, round);
+    }
+
+    /// Everything is there, before and after it is closed, in everybody's eyes. Returns the sections that were cleaned.
+    fn finish(self) -> u64 {
+        check(&self.fs, &self.files, &self.blocks);
+        self.fs.unmount().unwrap();
+        let stats = &self.fs.volume().gc.stats;
+        let sections = stats.data_sections.get() + stats.node_sections.get();
+        drop(self.fs);
+        judge(&self.device);
+        let fs = open(self.device, self.options);
+        let find = |number: usize| fs.lookup(fs.root(), format!("file-{number}").as_bytes()).unwrap().ino;
+        check(&fs, &(0..3).map(find).collect::<Vec<_>>(), &self.blocks);
+        sections
+    }
+}
+
+/// Overwrites a random block, and sometimes fsyncs.
+fn overwrite_one(
+    fs: &F2fs,
+    options: &str,
+    (file, ino): (usize, Ino),
+    blocks: &mut [u32],
+    rng: &mut fastrand::Rng,
+    round: u64,
+) {
+    let index = rng.usize(0..blocks.len());
+    blocks[index] += 1;
+    let data = block(file, index as u64, blocks[index]);
+    let flags = if round.is_multiple_of(5) { IoFlags::DIRECT } else { IoFlags::empty() };
+    let written = fs.write(ino, (index * BLOCK) as u64, &data, flags);
+    assert_eq!(written.unwrap_or_else(|error| panic!("{options:?}, write {round}: {error}")), BLOCK);
+    if round.is_multiple_of(97) {
+        fs.fsync(ino, 0, round.is_multiple_of(2)).unwrap_or_else(|error| panic!("fsync {round}: {error}"));
+    }
+}
+
+fn overwrite(args: &[&str], options: &'static str, seed: u64) {
+    let mut full = Full::new(args, options, Threads::new());
     let mut rng = fastrand::Rng::with_seed(seed);
     let times = if deep() { 20 } else { 2 };
     for round in 1..=times * SIZE / BLOCK as u64 {
-        let file = rng.usize(0..files.len());
-        let index = rng.usize(0..blocks[file].len());
-        blocks[file][index] += 1;
-        let data = block(file, index as u64, blocks[file][index]);
-        let written = fs.write(files[file], (index * BLOCK) as u64, &data, IoFlags::empty());
-        assert_eq!(written.unwrap_or_else(|error| panic!("{options:?}, write {round}: {error}")), BLOCK);
-        if round % 97 == 0 {
-            fs.fsync(files[file], 0, round % 2 == 0).unwrap_or_else(|error| panic!("fsync {round}: {error}"));
-        }
+        full.overwrite_one(&mut rng, round);
     }
-    check(&fs, &files, &blocks);
-    fs.unmount().unwrap();
-    let stats = &fs.volume().gc.stats;
-    let sections = stats.data_sections.get() + stats.node_sections.get();
+    let sections = full.finish();
     if options.contains("lfs") {
         assert!(sections > 10, "{sections} sections were cleaned");
     }
-    drop(fs);
-    judge(&device);
-    let fs = open(device, options);
-    let find = |number: usize| fs.lookup(fs.root(), format!("file-{number}").as_bytes()).unwrap().ino;
-    check(&fs, &(0..3).map(find).collect::<Vec<_>>(), &blocks);
 }
 
 #[test]
@@ -92,4 +135,48 @@ fn a_full_volume_is_overwritten_for_ever() {
     overwrite(FEATURES, "mode=lfs,cache=4M,nobuffered_iomap,gc_victim=greedy", 3);
     overwrite(&[], "mode=lfs,cache=8M,gc_victim=adaptive", 4);
     overwrite(&[], "cache=8M,gc_victim=adaptive", 5);
+}
+
+/// Each policy, with all daemons at work: the volume writes back, writes checkpoints and cleans as time passes.
+#[test]
+fn a_full_volume_is_overwritten_for_an_hour() {
+    for (seed, options) in [
+        (1, "mode=lfs,cache=8M,gc_victim=greedy"),
+        (2, "mode=lfs,cache=8M,gc_victim=data_first,gc_merge"),
+        (3, "mode=lfs,cache=8M,gc_victim=adaptive"),
+        (4, "cache=8M,gc_victim=adaptive,background_gc=sync"),
+    ] {
+        let runtime = Simulated::new(seed);
+        let mut full = Full::new(&[], options, runtime.clone());
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let a_second = if deep() { 64 } else { 2 };
+        for round in 1..=3600 * a_second {
+            full.overwrite_one(&mut rng, round);
+            if round.is_multiple_of(a_second) {
+                runtime.advance(Duration::from_secs(1));
+            }
+        }
+        full.finish();
+    }
+}
+
+/// Nobody is told that there is no room while others take it.
+#[test]
+fn many_overwrite_a_full_volume() {
+    for options in ["mode=lfs,cache=8M,gc_victim=adaptive", "mode=lfs,cache=8M,gc_victim=data_first"] {
+        let mut full = Full::new(&[], options, Threads::new());
+        let times = if deep() { 20 } else { 1 };
+        let (fs, files) = (&full.fs, &full.files);
+        std::thread::scope(|scope| {
+            for (file, blocks) in full.blocks.iter_mut().enumerate() {
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(file as u64);
+                    for round in 1..=times * blocks.len() as u64 {
+                        overwrite_one(fs, options, (file, files[file]), blocks, &mut rng, round);
+                    }
+                });
+            }
+        });
+        full.finish();
+    }
 }
