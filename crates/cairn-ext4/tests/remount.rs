@@ -205,7 +205,7 @@ fn every_transition_under_load() {
                 }
             });
         }
-        for round in 0..if std::env::var_os("CAIRN_DEEP").is_some() { 40 } else { 4 } {
+        for round in 0..if cairn_testkit::deep() { 40 } else { 4 } {
             for list in LISTS {
                 volume.remount(list).unwrap_or_else(|error| panic!("{round}, {list}: {error}"));
                 let options = volume.report();

@@ -14,3 +14,9 @@ pub mod oracle;
 pub mod suites;
 pub mod tree;
 pub mod vm;
+
+/// True if the long runs were asked for (`CAIRN_DEEP=1`).
+#[must_use]
+pub fn deep() -> bool {
+    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
+}

@@ -14,11 +14,6 @@ pub const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
 /// How long a daemon may take to mount an image of this size on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// True if the long versions of the tests are wanted.
-pub fn deep() -> bool {
-    std::env::var_os("CAIRN_DEEP").is_some()
-}
-
 /// An image, its mount point, and the daemon while it is mounted. Dropped after a failure, it leaves no mount behind.
 pub struct Volume {
     dir: tempfile::TempDir,

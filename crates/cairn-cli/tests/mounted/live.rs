@@ -211,7 +211,7 @@ fn every_transition_while_threads_write() {
                 }
             });
         }
-        for _ in 0..if crate::fixture::deep() { 20 } else { 2 } {
+        for _ in 0..if cairn_testkit::deep() { 20 } else { 2 } {
             for list in LISTS {
                 remounted(list, &point);
                 let before = done.load(Ordering::Relaxed);

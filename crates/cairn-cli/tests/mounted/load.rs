@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use cairn_testkit::deep;
 use cairn_testkit::judge;
 
-use crate::fixture::{Volume, deep};
+use crate::fixture::Volume;
 
 #[test]
 fn fio_verifies_what_it_wrote() {

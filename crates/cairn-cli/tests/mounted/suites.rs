@@ -1,9 +1,10 @@
 //! Suites that others wrote.
 
+use cairn_testkit::deep;
 use cairn_testkit::judge::KernelMount;
 use cairn_testkit::suites::{fsx, pjdfstest, worse};
 
-use crate::fixture::{Volume, deep};
+use crate::fixture::Volume;
 
 #[test]
 fn pjdfstest_agrees_with_the_kernel() {

@@ -22,7 +22,7 @@ pub struct Seen {
 
 /// How much is looked at; `CAIRN_DEEP=1` multiplies it.
 pub fn depth() -> usize {
-    if std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1") { 20 } else { 1 }
+    if cairn_testkit::deep() { 20 } else { 1 }
 }
 
 /// The cuts of a run: both extremes at every flush, and seeded subsets between.

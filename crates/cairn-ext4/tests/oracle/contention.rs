@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::contention::{Watchdog, share};
 use cairn_testkit::crash::{read_image, write_image};
+use cairn_testkit::deep;
 use cairn_testkit::judge::{KernelMount, assert_clean, mke2fs};
 use cairn_testkit::oracle::Subject;
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{deep, judge, open, volume};
+use crate::support::{judge, open, volume};
 
 /// A volume so small that it is full now and then.
 struct Small(&'static [&'static str], &'static str);

@@ -7,7 +7,9 @@ use cairn_base::stats::Value;
 use cairn_ext4::Ext4;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
-use crate::support::{GRAINS, deep, judge, open, volume};
+use cairn_testkit::deep;
+
+use crate::support::{GRAINS, judge, open, volume};
 
 /// Bytes that tell where they are.
 fn fill(seed: usize, offset: usize, len: usize) -> Vec<u8> {

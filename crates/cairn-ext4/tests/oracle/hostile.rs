@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use cairn_testkit::crash::read_image;
+use cairn_testkit::deep;
 use cairn_testkit::judge::{KernelMount, mke2fs};
 use cairn_testkit::mutate::Target;
 use cairn_testkit::tree::{PathTarget, TreeSpec, build, plan};
 use cairn_vfs::FileSystem;
 
-use crate::support::{deep, try_open};
+use crate::support::try_open;
 use crate::visitor::Visitor;
 
 /// Images of different layouts, all small.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
+use cairn_testkit::deep;
 use cairn_testkit::oracle::{Subject, run};
 use cairn_vfs::FileSystem;
 
-use crate::support::{GRAINS, deep, judge, open, volume, with_grain};
+use crate::support::{GRAINS, judge, open, volume, with_grain};
 
 /// One kind of volume.
 struct Format {

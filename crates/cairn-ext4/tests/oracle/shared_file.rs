@@ -12,8 +12,9 @@ use cairn_base::Ino;
 use cairn_ext4::Ext4;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::support::{GRAINS, deep, judge, open, volume};
+use crate::support::{GRAINS, judge, open, volume};
 use cairn_testkit::contention::Watchdog;
+use cairn_testkit::deep;
 
 /// Not a multiple of any block: neighbours share blocks.
 const PIECE: usize = 7_777;

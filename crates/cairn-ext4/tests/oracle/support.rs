@@ -43,8 +43,3 @@ pub fn judge(device: &MemoryDevice) {
     write_image(device, file.path()).unwrap();
     assert_clean(file.path());
 }
-
-/// True if the long runs were asked for.
-pub fn deep() -> bool {
-    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
-}

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, read_image, write_image};
+use cairn_testkit::deep;
 use cairn_testkit::judge::assert_f2fs_clean;
 use cairn_testkit::tree::{Snapshot, Synced, VolumeTarget, build};
 use cairn_testkit::vm::{Job, Vm};
 use cairn_vfs::{Caller, FileSystem, NewInode};
 
-use crate::support::{Kind, deep, disk, judge, line, open, promise, promised, snapshot};
+use crate::support::{Kind, disk, judge, line, open, promise, promised, snapshot};
 
 const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 

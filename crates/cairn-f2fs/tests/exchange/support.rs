@@ -7,8 +7,8 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
+pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
+use cairn_testkit::judge::{f2fs_in_memory, mkfs_f2fs};
 use cairn_testkit::tree::{LOOSE, Snapshot, SnapshotOptions, UNTIMED, digest_volume};
 use cairn_testkit::vm::Job;
 use cairn_vfs::FileSystem;
@@ -40,9 +40,7 @@ impl Kind {
 
     /// Makes one in memory.
     pub fn in_memory(&self) -> MemoryDevice {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        self.make(file.path());
-        read_image(file.path()).unwrap()
+        f2fs_in_memory(self.mebibytes << 20, self.args)
     }
 
     /// Opens one for writing.
@@ -57,13 +55,6 @@ pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
     let fs = fs.unwrap_or_else(|error| panic!("the volume opens ({options}): {error}"));
     assert!(options.contains("ro") || fs.read_only_reason().is_none(), "{:?}", fs.read_only_reason());
     fs
-}
-
-/// Asserts that fsck.f2fs finds nothing.
-pub fn judge(device: &MemoryDevice) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    write_image(device, file.path()).unwrap();
-    assert_f2fs_clean(file.path());
 }
 
 /// Everything that a volume holds, and where it has holes.
@@ -89,9 +80,4 @@ pub fn line(job: &Job) -> String {
 /// The name of a machine's disk.
 pub fn disk(index: usize) -> String {
     format!("/dev/vd{}", char::from(b'a' + u8::try_from(index).unwrap()))
-}
-
-/// True if the long runs were asked for.
-pub fn deep() -> bool {
-    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
 }

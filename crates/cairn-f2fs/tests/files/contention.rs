@@ -1,14 +1,10 @@
 //! Threads that write, cut and fsync the same few files on a volume that is nearly full, so that checkpoints and cleaning come
 //! at any moment.
 
-use std::sync::Arc;
-
-use cairn_block::memory::MemoryDevice;
-use cairn_testkit::crash::read_image;
-use cairn_testkit::judge::mkfs_f2fs;
+use cairn_testkit::deep;
 use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::support::{deep, judge, open};
+use crate::support::{judge, open, volume};
 
 const THREADS: u64 = 4;
 const WORDS: u64 = 512;
@@ -63,9 +59,7 @@ fn work(fs: &cairn_f2fs::F2fs, files: &[cairn_base::Ino], seed: u64, steps: u32)
 }
 
 fn contend(options: &str, seed: u64) {
-    let image = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(image.path(), 64 << 20, &[]);
-    let device: Arc<MemoryDevice> = Arc::new(read_image(image.path()).unwrap());
+    let device = volume(64 << 20, &[]);
     let fs = open(device.clone(), options);
     let make = |number: u32| {
         let name = format!("file-{number}");

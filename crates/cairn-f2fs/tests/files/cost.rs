@@ -1,14 +1,9 @@
 //! What an fsync costs: nodes, flushes, checkpoints.
 
-use std::sync::Arc;
-
-use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
-use cairn_testkit::crash::read_image;
-use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::open;
+use crate::support::{open, volume};
 
 /// Nodes written, flushes, checkpoints.
 fn spent(fs: &F2fs, work: impl FnOnce()) -> (u64, u64, u64) {
@@ -24,9 +19,7 @@ fn spent(fs: &F2fs, work: impl FnOnce()) -> (u64, u64, u64) {
 }
 
 fn costs(options: &str, in_place: bool) {
-    let image = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(image.path(), 64 << 20, &[]);
-    let device: Arc<MemoryDevice> = Arc::new(read_image(image.path()).unwrap());
+    let device = volume(64 << 20, &[]);
     let fs = open(device, options);
     let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let far = 1500 * 4096;

@@ -8,10 +8,11 @@ use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{CrashLog, Cut, Promises, Recording, Volatile, write_image};
+use cairn_testkit::deep;
 use cairn_testkit::judge::{fsck_f2fs, mkfs_f2fs};
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
 
-use crate::support::{FEATURES, deep, open};
+use crate::support::{FEATURES, open};
 
 const NAMES: u32 = 10;
 const BLOCK: u64 = 4096;

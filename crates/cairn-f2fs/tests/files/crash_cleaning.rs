@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::read_image;
+use cairn_testkit::deep;
 use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use crate::crash::{BEFORE, Workload, barrier_cuts, clean, judge};
-use crate::support::{deep, open};
+use crate::support::open;
 
 const BLOCK: u64 = 4096;
 /// Blocks left for the files that are checked.

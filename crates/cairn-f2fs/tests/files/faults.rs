@@ -10,12 +10,13 @@ use cairn_block::wrap::{Fault, Lasting, Operation};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::write_image;
+use cairn_testkit::deep;
 use cairn_testkit::judge::fsck_f2fs;
 use cairn_vfs::{
     AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, OpenMode, RenameMode, Result, SetAttributes,
 };
 
-use crate::support::{deep, judge, volume};
+use crate::support::{judge, volume};
 
 const KEPT: &[u8] = b"kept";
 const LEN: usize = 20_480;

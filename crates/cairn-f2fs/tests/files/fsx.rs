@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
+use cairn_testkit::deep;
 use cairn_testkit::oracle::Subject;
 use cairn_testkit::oracle::fsx::{Shape, run};
 use cairn_vfs::FileSystem;
 
-use crate::support::{deep, judge, open, volume};
+use crate::support::{judge, open, volume};
 
 /// One kind of run, on blocks of 4096 bytes.
 struct Run {

@@ -10,10 +10,11 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::read_image;
+use cairn_testkit::deep;
 use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
-use crate::support::{FEATURES, deep, judge, open};
+use crate::support::{FEATURES, judge, open};
 
 const SIZE: u64 = 64 << 20;
 const BLOCK: usize = 4096;

@@ -9,11 +9,12 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::wrap::{Latency, LatencyProfile};
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{Promises, Recording};
+use cairn_testkit::deep;
 use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, RenameMode};
 
 use crate::crash::{barrier_cuts, clean};
-use crate::support::{deep, open};
+use crate::support::open;
 
 const THREADS: u32 = 6;
 const NAMES: u32 = 5;

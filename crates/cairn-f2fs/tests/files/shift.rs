@@ -5,10 +5,11 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{CrashLog, Cut, Recording, read_image, write_image};
+use cairn_testkit::deep;
 use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::{deep, open};
+use crate::support::open;
 
 const BLOCK: usize = 4096;
 

@@ -6,8 +6,13 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
+pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
+use cairn_testkit::judge::f2fs_in_memory;
+
+#[path = "../common/open.rs"]
+mod opened;
+
+pub use opened::open;
 
 /// Extra attributes, inode checksums and the rest of what mkfs.f2fs can switch on and Cairn maintains.
 pub const FEATURES: &[&str] =
@@ -15,18 +20,7 @@ pub const FEATURES: &[&str] =
 
 /// A fresh volume.
 pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(file.path(), size, args);
-    Arc::new(read_image(file.path()).unwrap())
-}
-
-/// Opens a volume that must open.
-#[track_caller]
-pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
-    let options = MountOptions::parse(options).expect("valid options");
-    let fs = F2fs::open(device, Threads::new(), &options).expect("the volume opens");
-    assert_eq!(fs.read_only_reason(), None);
-    fs
+    Arc::new(f2fs_in_memory(size, args))
 }
 
 /// Opens a volume to be read only.
@@ -34,17 +28,4 @@ pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
 pub fn look(device: Arc<dyn BlockDevice>) -> Arc<F2fs> {
     let options = MountOptions::parse("ro").expect("valid options");
     F2fs::open(device, Threads::new(), &options).expect("the volume opens")
-}
-
-/// Asserts that fsck.f2fs finds nothing.
-#[track_caller]
-pub fn judge(device: &MemoryDevice) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    write_image(device, file.path()).unwrap();
-    assert_f2fs_clean(file.path());
-}
-
-/// True if the long runs were asked for.
-pub fn deep() -> bool {
-    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
 }

@@ -63,7 +63,7 @@ fn in_a_small_process() {
 
 /// Images of one search.
 fn count() -> u64 {
-    if std::env::var_os("CAIRN_DEEP").is_some() { 5000 } else { 150 }
+    if cairn_testkit::deep() { 5000 } else { 150 }
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::contention::share;
+use cairn_testkit::deep;
 use cairn_testkit::oracle::{Subject, run};
 use cairn_vfs::FileSystem;
 
-use crate::support::{EXTRA, deep, judge, open, volume};
+use crate::support::{EXTRA, judge, open, volume};
 
 /// A kind of volume with a way of mounting it.
 #[derive(Clone, Copy)]

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
-use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::crash::{read_image, write_image};
-use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
+use cairn_f2fs::F2fs;
+pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
+use cairn_testkit::judge::f2fs_in_memory;
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
 use cairn_vfs::{Attributes, Caller, FileSystem, NewInode, Result};
+
+#[path = "../common/open.rs"]
+mod opened;
 
 /// Features of inodes that are not there by default.
 pub const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
@@ -20,27 +21,13 @@ pub const KINDS: [&[&str]; 2] = [&[], &["-O", EXTRA]];
 
 /// A fresh volume made by mkfs.f2fs.
 pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(file.path(), size, args);
-    Arc::new(read_image(file.path()).unwrap())
+    Arc::new(f2fs_in_memory(size, args))
 }
 
 /// Opens a volume that must be writable.
 #[track_caller]
 pub fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<F2fs> {
-    let options = MountOptions::parse(options).expect("valid options");
-    let device: Arc<dyn BlockDevice> = device.clone();
-    let fs = F2fs::open(device, Threads::new(), &options).expect("the volume opens");
-    assert_eq!(fs.read_only_reason(), None);
-    fs
-}
-
-/// Asserts that fsck.f2fs finds nothing.
-#[track_caller]
-pub fn judge(device: &MemoryDevice) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    write_image(device, file.path()).unwrap();
-    assert_f2fs_clean(file.path());
+    opened::open(device.clone(), options)
 }
 
 /// Unmounts, judges, opens anew: everything is as it was.
@@ -83,9 +70,4 @@ pub fn names(fs: &F2fs, directory: Ino) -> Vec<Vec<u8>> {
     };
     fs.readdir(directory, 0, &mut collect).unwrap();
     names
-}
-
-/// True if the long runs were asked for.
-pub fn deep() -> bool {
-    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
 }

@@ -5,7 +5,9 @@ use cairn_block::tagged::{BLOCK, Tag};
 use cairn_f2fs::F2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::support::{deep, judge, layout, open, volume, zoned};
+use cairn_testkit::deep;
+
+use crate::support::{judge, layout, open, volume, zoned};
 
 const THREADS: u64 = 4;
 const BLOCKS: u64 = 4000;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use cairn_block::tagged::{BLOCK, Tag};
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{Promises, Recording};
+use cairn_testkit::deep;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::{deep, judge, layout, open, volume, zoned};
+use crate::support::{judge, layout, open, volume, zoned};
 
 const FILES: u32 = 4;
 const BLOCKS: u32 = 600;

@@ -7,9 +7,12 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::zoned::{ZoneLayout, create_image, open_image};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::mkfs::{self, MkfsOptions};
-use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::crash::write_image;
-use cairn_testkit::judge::assert_f2fs_clean;
+use cairn_testkit::judge::assert_f2fs_device_clean;
+
+#[path = "../common/open.rs"]
+mod opened;
+
+pub use opened::open;
 
 const MIB: u64 = 1 << 20;
 /// Where the feature bits are in both superblocks, and the bit of zoned volumes.
@@ -36,15 +39,6 @@ pub fn zoned(image: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
     Arc::new(open_image(&image).unwrap().expect("the image has zones"))
 }
 
-/// Opens a volume that must open and be writable.
-#[track_caller]
-pub fn open(device: Arc<dyn BlockDevice>, options: &str) -> Arc<F2fs> {
-    let options = MountOptions::parse(options).expect("valid options");
-    let fs = F2fs::open(device, Threads::new(), &options).expect("the volume opens");
-    assert_eq!(fs.read_only_reason(), None);
-    fs
-}
-
 /// fsck.f2fs finds nothing in a copy without zones.
 #[track_caller]
 pub fn judge(device: &dyn BlockDevice) {
@@ -58,12 +52,5 @@ pub fn judge(device: &dyn BlockDevice) {
         assert_eq!(features & BLKZONED, BLKZONED, "a zoned volume");
         copy.write_at(at, vec![features & !BLKZONED]).unwrap();
     }
-    let file = tempfile::NamedTempFile::new().unwrap();
-    write_image(&copy, file.path()).unwrap();
-    assert_f2fs_clean(file.path());
-}
-
-/// True if the long runs were asked for.
-pub fn deep() -> bool {
-    std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1")
+    assert_f2fs_device_clean(&copy);
 }

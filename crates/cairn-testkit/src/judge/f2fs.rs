@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cairn_block::memory::MemoryDevice;
+
+use crate::crash::{read_image, write_image};
+
 use super::{Verdict, command, run, transcript};
 
 /// What fsck.f2fs prints about a broken volume. Its exit status alone proves little: it repairs a wrong hash in passing,
@@ -30,6 +34,29 @@ pub fn fsck_f2fs(image: &Path) -> Verdict {
 pub fn assert_f2fs_clean(image: &Path) {
     let verdict = fsck_f2fs(image);
     assert!(verdict.is_clean(), "fsck.f2fs --dry-run {}: {}:\n{}", image.display(), verdict.status, verdict.output);
+}
+
+/// [`assert_f2fs_clean`] of what a device holds.
+///
+/// # Panics
+/// fsck.f2fs finds something, or there is no room for the copy that it looks at.
+#[track_caller]
+pub fn assert_f2fs_device_clean(device: &MemoryDevice) {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    write_image(device, file.path()).expect("the device can be copied");
+    assert_f2fs_clean(file.path());
+}
+
+/// [`mkfs_f2fs`] in memory.
+///
+/// # Panics
+/// As that.
+#[track_caller]
+#[must_use]
+pub fn f2fs_in_memory(size: u64, args: &[&str]) -> MemoryDevice {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    mkfs_f2fs(file.path(), size, args);
+    read_image(file.path()).expect("the image can be read")
 }
 
 /// Makes a filesystem: `mkfs.f2fs -f -q ARGS… IMAGE`, the image first grown to `size` bytes (sparse, emptied).

@@ -13,11 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 pub use e2fsprogs::{Verdict, assert_clean, debugfs, dumpe2fs, e2fsck_check, e2fsck_preen, mke2fs};
-pub use f2fs::{assert_f2fs_clean, dump_f2fs, fsck_f2fs, mkfs_f2fs, sload_f2fs, try_mkfs_f2fs};
+pub use f2fs::{
+    assert_f2fs_clean, assert_f2fs_device_clean, dump_f2fs, f2fs_in_memory, fsck_f2fs, mkfs_f2fs, sload_f2fs,
+    try_mkfs_f2fs,
+};
 pub use kernel::{KernelMount, LoopDevice};
 
 /// Programs and what installs them.
-const PACKAGES: [(&str, &str); 24] = [
+const PACKAGES: [(&str, &str); 26] = [
+    ("blkid", "util-linux"),
     ("busybox", "busybox-static"),
     ("debugfs", "e2fsprogs"),
     ("dump.f2fs", "f2fs-tools"),
@@ -34,6 +38,7 @@ const PACKAGES: [(&str, &str); 24] = [
     ("losetup", "mount"),
     ("mke2fs", "e2fsprogs"),
     ("mkfs.f2fs", "f2fs-tools"),
+    ("python3", "python3"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("setfacl", "acl"),
     ("setfattr", "attr"),
