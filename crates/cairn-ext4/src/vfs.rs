@@ -145,16 +145,14 @@ impl FileSystem for Ext4 {
         }
         self.volume.acquire(ino)?;
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        inode.handles.lock().insert(handle, inode.cache.errors().sample());
-        inode.opens.fetch_add(1, Ordering::Relaxed);
+        inode.cache.errors().open(handle);
         Ok(handle)
     }
 
     fn release(&self, ino: Ino, handle: u64) {
         let _open = self.enter();
         if let Ok(inode) = self.inode(ino) {
-            inode.handles.lock().remove(&handle);
-            inode.opens.fetch_sub(1, Ordering::Relaxed);
+            inode.cache.errors().close(handle);
             inode.cache.give_back(&InodeMapper::new(&self.volume, &inode));
         }
         self.drop_references(ino, 1);
@@ -190,7 +188,7 @@ impl FileSystem for Ext4 {
         let inode = self.inode(ino)?;
         let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
-        let missed = inode.handles.lock().get_mut(&handle).and_then(|cursor| inode.cache.errors().check(cursor));
+        let missed = inode.cache.errors().missed(handle);
         synced?;
         missed.map_or(Ok(()), |error| Err(crate::Error::from(error).into()))
     }

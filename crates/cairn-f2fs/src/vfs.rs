@@ -15,7 +15,7 @@ use crate::corrupt::Corrupt;
 use crate::dir::{lookup, readdir};
 use crate::format::units::Nid;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, attributes, data, preallocate, symlink, sync, write};
+use crate::inode::{Inode, attributes, data, preallocate, symlink, write};
 use crate::{F2fs, fsync, namespace, remount, xattr};
 
 impl F2fs {
@@ -165,14 +165,14 @@ impl FileSystem for F2fs {
         }
         let inode = self.acquire(ino)?;
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        inode.sync.open(handle, inode.cache.errors().sample());
+        inode.cache.errors().open(handle);
         Ok(handle)
     }
 
     fn release(&self, ino: Ino, handle: u64) {
         let _open = self.enter();
         if let Ok(inode) = self.inode(ino) {
-            inode.sync.close(handle);
+            inode.cache.errors().close(handle);
             inode.cache.give_back(&InodeMapper::new(&self.volume, &inode));
         }
         self.drop_references(ino, 1);
@@ -203,7 +203,7 @@ impl FileSystem for F2fs {
         let inode = self.inode(ino)?;
         let synced = self.volume.observe(fsync::fsync(&self.volume, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
-        let missed = sync::missed_error(&inode, handle);
+        let missed = inode.cache.errors().missed(handle);
         synced?;
         missed.map_or(Ok(()), |error| Err(crate::Error::from(error).into()))
     }

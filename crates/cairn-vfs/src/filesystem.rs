@@ -102,7 +102,8 @@ pub trait FileSystem: Send + Sync {
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize>;
 
     /// Makes one file durable. `data_only` leaves out attributes that are not needed to read the data (`fdatasync`).
-    /// `handle` is what `open` gave (0 for none): it decides which write-back errors are still to be told.
+    /// `handle` is what `open` gave: it hears of each write-back error once. All who have none pass 0 and hear of each
+    /// once together.
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()>;
 
     /// `fallocate`. Bytes.

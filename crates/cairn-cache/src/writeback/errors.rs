@@ -1,10 +1,14 @@
-//! [`ErrorSequence`]: every open file hears of a write-back error once.
+//! [`ErrorSequence`]: every open handle hears of a write-back error once.
+
+use std::collections::HashMap;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::file::CacheError;
 
-/// The write-back errors of one file.
+/// The write-back errors of one file, and who has heard of them.
+///
+/// Handles are numbers that mean something to the caller. All who have none share the number 0, which is always open.
 pub struct ErrorSequence {
     state: Mutex<State>,
 }
@@ -16,11 +20,11 @@ struct State {
     /// The latest was reported to somebody.
     reported: bool,
     latest: Option<CacheError>,
+    /// How many of the errors each open handle has heard of.
+    open: HashMap<u64, u64>,
+    /// The same of those who have no handle.
+    without_handle: u64,
 }
-
-/// Where an open file is in the sequence: errors up to here it has heard of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ErrorCursor(u64);
 
 impl ErrorSequence {
     pub(crate) fn new() -> Self {
@@ -35,21 +39,33 @@ impl ErrorSequence {
         state.latest = Some(error);
     }
 
-    /// Where a file that is opened now begins. It hears of an error that nobody has heard of yet.
-    #[must_use]
-    pub fn sample(&self) -> ErrorCursor {
-        let state = self.state.lock();
+    /// A handle hears of errors from now on, and of the latest one if nobody has heard of that yet.
+    pub fn open(&self, handle: u64) {
+        let mut state = self.state.lock();
         let unheard = state.latest.is_some() && !state.reported;
-        ErrorCursor(state.count - u64::from(unheard))
+        let heard = state.count - u64::from(unheard);
+        state.open.insert(handle, heard);
     }
 
-    /// The latest error since `cursor`, once.
-    pub fn check(&self, cursor: &mut ErrorCursor) -> Option<CacheError> {
-        let mut state = self.state.lock();
-        if cursor.0 >= state.count {
+    /// A handle is no more.
+    pub fn close(&self, handle: u64) {
+        self.state.lock().open.remove(&handle);
+    }
+
+    /// Is any handle open? True if that cannot be told at once.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.state.try_lock().is_none_or(|state| !state.open.is_empty())
+    }
+
+    /// The latest error that a handle has not heard of yet: it does now. None for a handle that is not open.
+    #[must_use]
+    pub fn missed(&self, handle: u64) -> Option<CacheError> {
+        let state = &mut *self.state.lock();
+        let heard = if handle == 0 { &mut state.without_handle } else { state.open.get_mut(&handle)? };
+        if std::mem::replace(heard, state.count) == state.count {
             return None;
         }
-        cursor.0 = state.count;
         state.reported = true;
         state.latest.clone()
     }
@@ -63,12 +79,27 @@ mod tests {
     #[test]
     fn each_handle_hears_of_an_error_once_and_unheard_ones_wait_for_the_next_open() {
         let errors = ErrorSequence::new();
-        let (mut a, mut b) = (errors.sample(), errors.sample());
-        assert!(errors.check(&mut a).is_none());
+        assert!(!errors.is_open());
+        errors.open(1);
+        errors.open(2);
+        assert!(errors.is_open() && errors.missed(1).is_none());
         errors.record(MapError::NoSpace.into());
-        let mut late = errors.sample();
-        assert!(errors.check(&mut a).is_some() && errors.check(&mut a).is_none());
-        assert!(errors.check(&mut b).is_some() && errors.check(&mut late).is_some());
-        assert!(errors.check(&mut errors.sample()).is_none());
+        errors.open(3);
+        assert!(errors.missed(1).is_some() && errors.missed(1).is_none());
+        assert!(errors.missed(2).is_some() && errors.missed(3).is_some());
+        errors.open(4);
+        assert!(errors.missed(4).is_none(), "others have heard of it");
+        (1..=4).for_each(|handle| errors.close(handle));
+        assert!(!errors.is_open() && errors.missed(1).is_none());
+    }
+
+    #[test]
+    fn those_without_a_handle_hear_of_an_error_once() {
+        let errors = ErrorSequence::new();
+        assert!(errors.missed(0).is_none());
+        errors.record(MapError::NoSpace.into());
+        errors.record(MapError::NoSpace.into());
+        assert!(errors.missed(0).is_some() && errors.missed(0).is_none());
+        assert!(!errors.is_open());
     }
 }

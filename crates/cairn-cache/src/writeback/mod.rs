@@ -12,7 +12,7 @@ mod submit;
 mod throttle;
 
 pub use daemon::{Flushable, Flushed};
-pub use errors::{ErrorCursor, ErrorSequence};
+pub use errors::ErrorSequence;
 pub(crate) use throttle::DirtyFiles;
 
 /// Who asks for write-back.

@@ -1,7 +1,6 @@
 //! From the inode table to memory, references, and the way out again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cairn_base::Ino;
 use cairn_cache::file::CacheError;
@@ -57,7 +56,7 @@ impl Flushable for Flusher {
 
 /// True if an inode can leave memory without losing anything.
 pub fn can_evict(inode: &Inode) -> bool {
-    let idle = !inode.cache.has_dirty() && inode.opens.load(Ordering::Relaxed) == 0;
+    let idle = !inode.cache.has_dirty() && !inode.cache.errors().is_open();
     let stored = |state: &State| !state.dirty && (inode.kind != FileKind::Regular || state.record.size == state.size);
     idle && inode.state.try_read().is_some_and(|state| stored(&state) && state.record.links > 0 && state.delayed == 0)
 }

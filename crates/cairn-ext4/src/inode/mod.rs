@@ -17,15 +17,13 @@ pub mod mapper;
 pub mod preallocate;
 pub mod truncate;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
+use cairn_base::ranked_lock::{Rank, RwLock};
 use cairn_base::{FileBlock, Ino, Pba, Tid};
 use cairn_cache::file::FileCache;
 use cairn_cache::status::ExtentStatus;
-use cairn_cache::writeback::ErrorCursor;
 use cairn_vfs::FileKind;
 
 use crate::checksum::InodeSeed;
@@ -116,10 +114,6 @@ pub struct Inode {
     pub cache: FileCache,
     /// Data reached the device since it was last flushed.
     pub unflushed: AtomicBool,
-    /// Open handles, with the write-back errors each has heard of.
-    pub handles: Mutex<HashMap<u64, ErrorCursor>>,
-    /// Number of open handles.
-    pub opens: AtomicU64,
     /// What the cache calls to have this inode written back.
     pub flusher: OnceLock<Arc<load::Flusher>>,
 }
@@ -153,8 +147,6 @@ impl Inode {
                 },
             ),
             unflushed: AtomicBool::new(false),
-            handles: Mutex::new(Rank::CACHE, HashMap::new()),
-            opens: AtomicU64::new(0),
             flusher: OnceLock::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! Devices that fail: every error is told with its reason, nothing hangs or panics, and the volume can be had again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::Ino;
 use cairn_base::runtime::simulated::Simulated;
@@ -11,7 +12,9 @@ use cairn_block::wrap::{Lasting, Operation};
 use cairn_ext4::Ext4;
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::e2fsck_preen;
-use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes};
+use cairn_vfs::{
+    Caller, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode, Result, SetAttributes,
+};
 
 use crate::expect::read_all;
 use crate::pattern;
@@ -157,4 +160,38 @@ pub fn every_fault(args: &[&str], megabytes: u64, operation: Operation, step: u6
         runs += 2;
     }
     runs
+}
+
+/// A write that nobody waited for: each handle that was open hears of it once, and the data is kept and written by the next.
+#[test]
+fn each_handle_hears_of_a_failed_write_once() {
+    let fault = Arc::new(Fault::new(Arc::new(prepared(&["-t", "ext4"], 16))));
+    let simulated = Simulated::new(1);
+    let fs = open(fault.clone(), simulated.clone(), "").unwrap();
+    let ino = fs.lookup(fs.root(), KEPT.as_bytes()).unwrap().ino;
+    let mode = OpenMode { write: true, ..OpenMode::default() };
+    let handles = [fs.open(ino, mode).unwrap(), fs.open(ino, mode).unwrap(), 0];
+    let mut place = 0;
+    let mut first = |extent: FileExtent| {
+        place = extent.physical;
+        false
+    };
+    fs.extents(ino, 0, 4096, true, &mut first).unwrap();
+    fs.write(ino, 0, &[1; 4096], IoFlags::empty()).unwrap();
+    fault.fail_range(Operation::Write, place..place + 4096);
+    // Until write-back finds it old enough.
+    simulated.advance(Duration::from_secs(60));
+    fault.clear();
+    for handle in handles {
+        let told = fs.fsync(ino, handle, false).expect_err("this handle has not heard of it");
+        assert!(matches!(told, Error::Io(_)) && told.to_string().contains("injected fault"), "told as {told}");
+        fs.fsync(ino, handle, false).expect("this handle has heard of it");
+    }
+    let late = fs.open(ino, mode).unwrap();
+    fs.fsync(ino, late, false).expect("others have heard of it");
+    let mut buf = [0; 4096];
+    fs.read(ino, 0, &mut buf, IoFlags::DIRECT).unwrap();
+    assert_eq!(buf, [1; 4096]);
+    [handles[0], handles[1], late].into_iter().for_each(|handle| fs.release(ino, handle));
+    fs.unmount().unwrap();
 }

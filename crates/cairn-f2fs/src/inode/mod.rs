@@ -140,7 +140,7 @@ impl Inode {
 
     /// True if nothing is lost when the inode leaves memory.
     pub(crate) fn can_leave(&self) -> bool {
-        let idle = !self.cache.has_dirty() && !self.entries.is_dirty() && self.sync.is_closed();
+        let idle = !self.cache.has_dirty() && !self.entries.is_dirty() && !self.cache.errors().is_open();
         idle && self.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0)
     }
 

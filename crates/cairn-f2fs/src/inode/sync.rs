@@ -1,6 +1,5 @@
 //! What an inode remembers for its next fsync, and who writes it back in the background.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -9,7 +8,7 @@ use cairn_base::FileBlock;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::file::CacheError;
 use cairn_cache::mapper::{MapError, Run};
-use cairn_cache::writeback::{ErrorCursor, Flushable, Flushed, WritebackMode};
+use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
 
 use super::Inode;
 use super::mapper::InodeMapper;
@@ -36,8 +35,6 @@ pub struct SyncState {
     /// The checkpoint since which nodes were taken out of the tree, which roll-forward would not notice.
     shrunk_after: AtomicU64,
     flusher: OnceLock<Arc<Flusher>>,
-    /// Open handles, with the write-back errors each has heard of.
-    handles: Mutex<HashMap<u64, ErrorCursor>>,
 }
 
 impl SyncState {
@@ -50,24 +47,7 @@ impl SyncState {
             fsynced_after: AtomicU64::new(NEVER),
             shrunk_after: AtomicU64::new(NEVER),
             flusher: OnceLock::new(),
-            handles: Mutex::new(Rank::CACHE, HashMap::new()),
         }
-    }
-
-    /// A handle hears of errors from now on.
-    pub fn open(&self, handle: u64, heard: ErrorCursor) {
-        self.handles.lock().insert(handle, heard);
-    }
-
-    /// A handle is no more.
-    pub fn close(&self, handle: u64) {
-        self.handles.lock().remove(&handle);
-    }
-
-    /// Is no handle open?
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.handles.try_lock().is_some_and(|handles| handles.is_empty())
     }
 
     /// Something was written that the next fsync must see flushed.
@@ -101,12 +81,6 @@ impl SyncState {
     pub fn is_shrunk_after(&self, version: u64) -> bool {
         self.shrunk_after.load(Ordering::Acquire) == version
     }
-}
-
-/// The latest error of write-back that a handle has not heard of yet: it does now.
-#[must_use]
-pub fn missed_error(inode: &Inode, handle: u64) -> Option<CacheError> {
-    inode.sync.handles.lock().get_mut(&handle).and_then(|heard| inode.cache.errors().check(heard))
 }
 
 /// Data of the inode is on its way to the device.

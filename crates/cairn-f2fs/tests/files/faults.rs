@@ -177,9 +177,9 @@ fn each_handle_hears_of_a_failed_write_once() {
     assert!(fs.sync().is_err());
     let inode = fs.volume().inode(ino).unwrap();
     for handle in handles {
-        let missed = cairn_f2fs::inode::sync::missed_error(&inode, handle);
+        let missed = inode.cache.errors().missed(handle);
         assert!(missed.is_some_and(|error| error.to_string().contains("injected fault")));
-        assert!(cairn_f2fs::inode::sync::missed_error(&inode, handle).is_none());
+        assert!(inode.cache.errors().missed(handle).is_none());
         assert!(matches!(fs.fsync(ino, handle, false), Err(Error::ReadOnly(_))));
         fs.release(ino, handle);
     }
