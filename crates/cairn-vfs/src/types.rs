@@ -55,6 +55,35 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// The number that ext4 and F2FS store beside a name.
+    #[must_use]
+    pub const fn entry_code(self) -> u8 {
+        match self {
+            Self::Regular => 1,
+            Self::Directory => 2,
+            Self::CharDevice => 3,
+            Self::BlockDevice => 4,
+            Self::Fifo => 5,
+            Self::Socket => 6,
+            Self::Symlink => 7,
+        }
+    }
+
+    /// The kind that a number beside a name means; `None` if it says nothing.
+    #[must_use]
+    pub const fn of_entry_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::CharDevice,
+            4 => Self::BlockDevice,
+            5 => Self::Fifo,
+            6 => Self::Socket,
+            7 => Self::Symlink,
+            _ => return None,
+        })
+    }
+
     /// The `S_IFMT` bits.
     #[must_use]
     pub const fn mode_bits(self) -> u32 {

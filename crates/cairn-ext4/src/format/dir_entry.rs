@@ -105,7 +105,7 @@ impl DirFormat {
     /// The kind code to store.
     #[must_use]
     pub const fn file_type(&self, kind: FileKind) -> u8 {
-        if self.filetype { kind_code(kind) } else { 0 }
+        if self.filetype { kind.entry_code() } else { 0 }
     }
 }
 
@@ -134,35 +134,6 @@ pub const fn entry_len(name_len: usize) -> usize {
     (HEADER_LEN + name_len + 3) & !3
 }
 
-/// `EXT4_FT_*` of a kind.
-#[must_use]
-pub const fn kind_code(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Regular => 1,
-        FileKind::Directory => 2,
-        FileKind::CharDevice => 3,
-        FileKind::BlockDevice => 4,
-        FileKind::Fifo => 5,
-        FileKind::Socket => 6,
-        FileKind::Symlink => 7,
-    }
-}
-
-/// Kind of an `EXT4_FT_*` code; `None` for unknown ones.
-#[must_use]
-pub const fn kind_of_code(code: u8) -> Option<FileKind> {
-    Some(match code {
-        1 => FileKind::Regular,
-        2 => FileKind::Directory,
-        3 => FileKind::CharDevice,
-        4 => FileKind::BlockDevice,
-        5 => FileKind::Fifo,
-        6 => FileKind::Socket,
-        7 => FileKind::Symlink,
-        _ => return None,
-    })
-}
-
 /// One valid entry of a block; free if `ino` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
@@ -182,7 +153,7 @@ impl Entry<'_> {
     /// Kind, where stored.
     #[must_use]
     pub const fn kind(&self, format: &DirFormat) -> Option<FileKind> {
-        if format.filetype { kind_of_code(self.file_type) } else { None }
+        if format.filetype { FileKind::of_entry_code(self.file_type) } else { None }
     }
 
     /// Bytes the entry itself needs; what is beyond is free.

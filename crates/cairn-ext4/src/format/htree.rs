@@ -10,7 +10,7 @@ use cairn_base::{FileBlock, Ino};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::dir_entry::{DOTDOT_AT, Defect, DirFormat, RawDirEntry, decode_rec_len, encode_rec_len, kind_code};
+use super::dir_entry::{DOTDOT_AT, Defect, DirFormat, RawDirEntry, decode_rec_len, encode_rec_len};
 use crate::corrupt::Corrupt;
 
 /// `struct dx_root_info`.
@@ -222,7 +222,7 @@ pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
 /// If the block is shorter than the format says.
 pub fn init_root(block: &mut [u8], format: &DirFormat, this: u32, parent: u32, hash_version: u8, leaf: FileBlock) {
     block.fill(0);
-    let file_type = if format.filetype { kind_code(cairn_vfs::FileKind::Directory) } else { 0 };
+    let file_type = if format.filetype { cairn_vfs::FileKind::Directory.entry_code() } else { 0 };
     for (at, rec_len, ino, name) in
         [(0, DOTDOT_AT, this, &b"."[..]), (DOTDOT_AT, format.block_size - DOTDOT_AT, parent, b"..")]
     {

@@ -75,10 +75,10 @@ pub fn locate(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<
     find_hashed(volume, directory, name, compare)
 }
 
-fn matches(entry: &Dentry<'_>, name: &[u8], compare: Compare) -> bool {
+fn matches(stored: &[u8], name: &[u8], compare: Compare) -> bool {
     match compare {
-        Compare::Exactly => entry.name == name,
-        Compare::IgnoringCase => entry.name.eq_ignore_ascii_case(name),
+        Compare::Exactly => stored == name,
+        Compare::IgnoringCase => stored.eq_ignore_ascii_case(name),
     }
 }
 
@@ -92,18 +92,22 @@ fn find_in(
     for entry in dentries.iter() {
         let entry = entry.map_err(|bad| bad_name(directory, block, bad))?;
         if wanted(&entry) {
-            check_entry(directory, block, &entry, &volume.layout)?;
-            return Ok(Some(Found { nid: entry.ino, kind: entry.kind, block, slot: entry.slot }));
+            return checked(volume, directory, block, &entry).map(Some);
         }
     }
     Ok(None)
+}
+
+fn checked(volume: &Volume, directory: Nid, block: u64, entry: &Dentry<'_>) -> Result<Found> {
+    check_entry(directory, block, entry, &volume.layout)?;
+    Ok(Found { nid: entry.ino, kind: entry.kind, block, slot: entry.slot })
 }
 
 fn find_inline(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
     let image = volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
     let range = directory.record().inline_data_range();
     let dentries = Dentries::new(image.get(range).unwrap_or_default());
-    find_in(volume, directory.nid, 0, dentries, |entry| matches(entry, name, compare))
+    find_in(volume, directory.nid, 0, dentries, |entry| matches(entry.name, name, compare))
 }
 
 fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
@@ -117,10 +121,9 @@ fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare
         let start = bucket_start(level, dir_level, hash);
         for block in start..(start + bucket_blocks(level)).min(end) {
             let Some(image) = blocks::read(volume, directory, block)? else { continue };
-            let wanted = |entry: &Dentry<'_>| entry.hash == hash && matches(entry, name, compare);
-            let found = find_in(volume, directory.nid, block, Dentries::new(&image), wanted)?;
-            if found.is_some() {
-                return Ok(found);
+            let found = Dentries::new(&image).find(hash, |stored| matches(stored, name, compare));
+            if let Some(entry) = found.map_err(|bad| bad_name(directory.nid, block, bad))? {
+                return checked(volume, directory.nid, block, &entry).map(Some);
             }
         }
     }

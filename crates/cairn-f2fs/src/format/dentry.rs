@@ -65,35 +65,6 @@ pub const fn slots_for(name_len: usize) -> usize {
     name_len.div_ceil(SLOT_LEN)
 }
 
-/// The stored number of a kind of file.
-#[must_use]
-pub const fn file_type(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Regular => 1,
-        FileKind::Directory => 2,
-        FileKind::CharDevice => 3,
-        FileKind::BlockDevice => 4,
-        FileKind::Fifo => 5,
-        FileKind::Socket => 6,
-        FileKind::Symlink => 7,
-    }
-}
-
-/// The kind of a stored number; `None` if it says nothing.
-#[must_use]
-pub const fn kind_of(file_type: u8) -> Option<FileKind> {
-    Some(match file_type {
-        1 => FileKind::Regular,
-        2 => FileKind::Directory,
-        3 => FileKind::CharDevice,
-        4 => FileKind::BlockDevice,
-        5 => FileKind::Fifo,
-        6 => FileKind::Socket,
-        7 => FileKind::Symlink,
-        _ => return None,
-    })
-}
-
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dentry<'b> {
@@ -164,7 +135,7 @@ impl<'b> Dentries<'b> {
                 return Some(Err(BadName { slot, name_len }));
             }
             let at = self.shape.names_at + slot * SLOT_LEN;
-            let (ino, kind) = (Nid(raw.ino.get()), kind_of(raw.file_type));
+            let (ino, kind) = (Nid(raw.ino.get()), FileKind::of_entry_code(raw.file_type));
             return Some(Ok(Dentry { slot, hash: raw.hash_code.get(), ino, kind, name: &self.bytes[at..at + len] }));
         }
     }
@@ -180,16 +151,32 @@ impl<'b> Dentries<'b> {
         })
     }
 
-    /// The entry of this name. `hash` is compared first.
+    /// The entry with this hash whose name is the wanted one.
+    ///
+    /// As a walk by [`Dentries::next`], but of the others it looks at length and hash alone: most lookups are of names that
+    /// a directory does not have, and those look at a block of every level.
     ///
     /// # Errors
     /// A bad entry before it.
-    pub fn find(&self, name: &[u8], hash: u32) -> Result<Option<Dentry<'b>>, BadName> {
-        for entry in self.iter() {
-            let entry = entry?;
-            if entry.hash == hash && entry.name == name {
-                return Ok(Some(entry));
+    pub fn find(&self, hash: u32, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Dentry<'b>>, BadName> {
+        let map = self.bitmap();
+        let mut slot = 0;
+        while slot < self.shape.slots {
+            if !bitmap::test(map, slot) {
+                match bitmap::next_set(map, slot, self.shape.slots) {
+                    Some(next) => slot = next,
+                    None => break,
+                }
             }
+            let raw = self.raw(slot);
+            let len = usize::from(raw.name_len.get());
+            if len > NAME_MAX || raw.hash_code.get() == hash {
+                match self.next(slot).transpose()? {
+                    Some(entry) if entry.slot == slot && wanted(entry.name) => return Ok(Some(entry)),
+                    _ => {}
+                }
+            }
+            slot += slots_for(len).max(1);
         }
         Ok(None)
     }
@@ -260,7 +247,7 @@ impl<'b> DentriesMut<'b> {
             hash_code: hash.into(),
             ino: ino.get().into(),
             name_len: (name.len() as u16).into(),
-            file_type: file_type(kind),
+            file_type: kind.entry_code(),
         };
         self.entry_bytes(slot).copy_from_slice(raw.as_bytes());
         for next in slot + 1..slot + count {
@@ -289,7 +276,7 @@ impl<'b> DentriesMut<'b> {
     pub fn set_target(&mut self, slot: usize, ino: Nid, kind: FileKind) {
         let bytes = self.entry_bytes(slot);
         bytes[4..8].copy_from_slice(&ino.get().to_le_bytes());
-        bytes[10] = file_type(kind);
+        bytes[10] = kind.entry_code();
     }
 }
 

@@ -25,9 +25,11 @@ fn entries_come_and_go() {
         block.view().iter().map(|entry| entry.unwrap()).map(|e| (e.slot, e.ino.get())).collect();
     assert_eq!(found, [(0, 3), (1, 4), (2, 5), (5, 6)]);
     assert!(!block.view().is_empty());
-    let entry = block.view().find(names[2], name_hash(names[2])).unwrap().unwrap();
+    let entry = block.view().find(name_hash(names[2]), |name| name == names[2]).unwrap().unwrap();
     assert_eq!((entry.slot, entry.kind), (2, Some(FileKind::Directory)));
-    assert_eq!(block.view().find(names[2], 1).unwrap(), None);
+    assert_eq!(block.view().find(1, |name| name == names[2]).unwrap(), None);
+    assert_eq!(block.view().find(name_hash(names[2]), |name| name == b"another").unwrap(), None);
+    assert_eq!(block.view().find(name_hash(&long), |name| name == long).unwrap().unwrap().slot, 5);
     block.set_target(2, Nid(99), FileKind::Fifo);
     let entry = block.view().next(2).unwrap().unwrap();
     assert_eq!((entry.ino, entry.kind, entry.name), (Nid(99), Some(FileKind::Fifo), names[2]));
@@ -49,7 +51,7 @@ fn bad_entries_end_the_walk() {
     assert_eq!(Dentries::new(&bytes).iter().collect::<Vec<_>>(), [Err(BadName { slot: 213, name_len: 9 })]);
     bytes[length] = 0;
     assert_eq!(Dentries::new(&bytes).iter().count(), 0, "an empty name is passed over");
-    assert!(Dentries::new(&[0xff; BLOCK_SIZE]).find(b"x", 1).is_err());
+    assert!(Dentries::new(&[0xff; BLOCK_SIZE]).find(1, |name| name == b"x").is_err());
 }
 
 #[test]
@@ -66,6 +68,6 @@ fn buckets_of_levels() {
 
 #[test]
 fn file_types_go_both_ways() {
-    assert_eq!((kind_of(0), kind_of(8)), (None, None));
-    assert!((1..8).all(|number| file_type(kind_of(number).unwrap()) == number));
+    assert_eq!((FileKind::of_entry_code(0), FileKind::of_entry_code(8)), (None, None));
+    assert!((1..8).all(|number| FileKind::of_entry_code(number).unwrap().entry_code() == number));
 }
