@@ -7,6 +7,7 @@
 mod errors;
 mod fixture;
 mod kills;
+mod label;
 mod live;
 mod load;
 mod space;
