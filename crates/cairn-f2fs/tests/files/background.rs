@@ -99,7 +99,7 @@ fn it_can_be_switched_off_and_on() {
 #[test]
 fn the_daemon_cleans_for_those_who_need_room() {
     let runtime = Simulated::new(4);
-    let (device, fs, ino) = worn(&runtime, 96, "mode=lfs,gc_merge,cache=8M");
+    let (device, fs, ino) = worn(&runtime, 96, "mode=lfs,gc_merge,cache=8M,gc_victim=greedy");
     let fill = fs.create(fs.root(), b"fill", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let mut at = 0;
     while fs.write(fill, at * BLOCK, &[3; 4096], IoFlags::empty()).is_ok_and(|written| written == 4096) {
