@@ -25,7 +25,7 @@ pub struct MountOptions {
     pub max_folio: usize,
     /// How logs find room (`mode=adaptive`, `mode=lfs`).
     pub mode: Mode,
-    /// Which sections are cleaned first (`gc_victim=adaptive|data_first|greedy`).
+    /// Which sections are cleaned first (`gc_victim=data_first|greedy|adaptive`).
     pub gc_victim: GcVictim,
     /// Cleaning while nobody does anything (`background_gc=on|off|sync`).
     pub background_gc: BackgroundGc,
@@ -159,7 +159,7 @@ impl MountOptions {
             _ => {
                 return Err(Error::Option(format!(
                     "unknown option `{word}`; f2fs takes ro, rw, norecovery, cache=SIZE, buffered_iomap, \
-                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=adaptive|data_first|greedy, background_gc=on|off|sync, gc_merge, \
+                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy|adaptive, background_gc=on|off|sync, gc_merge, \
                      nogc_merge, atgc, noatgc, discard, nodiscard, \
                      checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \
                      checkpoint=disable[:BLOCKS|:N%], checkpoint=enable"

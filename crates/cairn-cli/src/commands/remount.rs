@@ -18,7 +18,7 @@ Options that can change (the others are refused by name; a list is taken whole o
   async_checkpoint[=PERCENT] noasync_checkpoint checkpoint_clean=counted|bail_out|scan
   buffered_iomap nobuffered_iomap max_folio=SIZE
   F2FS: checkpoint_interval=SECONDS checkpoint_merge nocheckpoint_merge checkpoint=disable[:N|:N%]|enable
-        gc_victim=adaptive|data_first|greedy background_gc=on|off|sync gc_merge nogc_merge atgc noatgc
+        gc_victim=data_first|greedy|adaptive background_gc=on|off|sync gc_merge nogc_merge atgc noatgc
   suid nosuid dev nodev exec noexec sync async dirsync     as root
 cairn stats shows the options in force.")]
 pub struct Args {

@@ -9,8 +9,9 @@
 //!   ([`Lately::share_of_nodes`]), and when that writes less for each block gained than cleaning data. So few nodes that are
 //!   rewritten all the time get room to empty their sections by themselves, and many that rest are packed. They are made dirty and
 //!   left to the checkpoint, where they are written with those that are dirty anyway.
-//! - **A small reserve.** What the checkpoint needs is kept free, and [`BATCH`] sections, however many the volume has reserved. Dirty
-//!   data counts with one piece of write-back and not as a whole, since room is made before each piece.
+//! - **A small reserve for data.** Dirty data counts with one piece of write-back and not as a whole, since room is made before
+//!   each piece. The volume's reserve stays untouched: after a power cut recovery begins with fresh sections for all logs, and
+//!   whoever mounts the volume then may not clean like this.
 
 use super::policy::Situation;
 use super::stats::Written;
@@ -18,22 +19,13 @@ use crate::segment::SectionInfo;
 
 /// Sections cleaned for one checkpoint at most.
 pub const MOST_DEFERRED: u32 = 20;
-/// Sections that must stay free besides what a checkpoint takes: for the cleaning log to go on in.
-const LOGS: u32 = 1;
-
-/// Sections that are kept free, or free but for a checkpoint, besides those that must be free: more make checkpoints rarer, and
-/// leave less to the data.
-const BATCH: u32 = 3;
+/// Sections that must stay free besides what a checkpoint takes: for the data and the cleaning log to go on in.
+const LOGS: u32 = 2;
 
 /// Sections that must stay free for the next checkpoint to have room.
 #[must_use]
 pub const fn least_free(now: &Situation) -> u32 {
     now.upper + LOGS
-}
-
-/// Sections to have free, or free but for a checkpoint.
-fn wanted(now: &Situation) -> u32 {
-    (now.lower + now.reserved).min(least_free(now) + BATCH)
 }
 
 /// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since the last one.
@@ -44,15 +36,15 @@ pub const fn checkpoint_is_due(now: &Situation, deferred: u32) -> bool {
 
 /// Is there enough room, with `deferred` sections that are free but for a checkpoint?
 #[must_use]
-pub fn enough(now: &Situation, deferred: u32) -> bool {
-    now.free > least_free(now) && now.free + deferred > wanted(now)
+pub const fn enough(now: &Situation, deferred: u32) -> bool {
+    now.free > least_free(now) && now.free + deferred > now.lower + now.reserved
 }
 
 /// How many victims are moved together: as many as the free sections and `most` allow.
 #[must_use]
 pub fn group(now: &Situation, deferred: u32, most: u32) -> u32 {
     let room = now.free.saturating_sub(least_free(now));
-    let missing = (wanted(now) + 1).saturating_sub(now.free + deferred);
+    let missing = (now.lower + now.reserved + 1).saturating_sub(now.free + deferred);
     // Each victim wins only a part of a section, so more are missing than sections.
     room.min(4 * missing.max(1)).min(most).min(MOST_DEFERRED.saturating_sub(deferred)).max(1)
 }
@@ -129,27 +121,26 @@ mod tests {
 
     #[test]
     fn a_checkpoint_waits_until_free_sections_run_out() {
-        assert!(!checkpoint_is_due(&situation(3), 5) && checkpoint_is_due(&situation(2), 5));
+        assert!(!checkpoint_is_due(&situation(4), 5) && checkpoint_is_due(&situation(3), 5));
         // There is nothing for it to free, or enough for it to be worth while.
-        assert!(!checkpoint_is_due(&situation(2), 0) && checkpoint_is_due(&situation(9), MOST_DEFERRED));
+        assert!(!checkpoint_is_due(&situation(3), 0) && checkpoint_is_due(&situation(9), MOST_DEFERRED));
         // What is pending has to fit.
-        assert!(checkpoint_is_due(&Situation { upper: 5, ..situation(6) }, 1));
+        assert!(checkpoint_is_due(&Situation { upper: 4, ..situation(6) }, 1));
     }
 
     #[test]
     fn cleaned_sections_count_before_they_are_free() {
-        assert!(enough(&situation(6), 0) && !enough(&situation(5), 0) && enough(&situation(5), 1));
-        assert!(enough(&situation(3), 3) && !enough(&situation(2), 20));
-        // Never more than others keep.
-        assert!(enough(&Situation { reserved: 3, ..situation(4) }, 0));
+        assert!(enough(&situation(9), 0) && !enough(&situation(8), 0) && enough(&situation(8), 1));
+        assert!(enough(&situation(4), 5) && !enough(&situation(3), 20));
     }
 
     #[test]
     fn groups_fit_what_is_free() {
-        assert_eq!(group(&situation(5), 0, 8), 3);
-        assert_eq!(group(&situation(5), 2, 1), 1);
-        assert_eq!(group(&situation(2), 0, 8), 1);
-        assert_eq!(group(&Situation { upper: 15, reserved: 30, ..situation(20) }, 18, 8), 2);
+        assert_eq!(group(&situation(8), 0, 8), 4);
+        assert_eq!(group(&situation(6), 0, 8), 3);
+        assert_eq!(group(&situation(6), 2, 1), 1);
+        assert_eq!(group(&situation(3), 0, 8), 1);
+        assert_eq!(group(&Situation { reserved: 30, ..situation(20) }, 18, 8), 2);
     }
 
     #[test]

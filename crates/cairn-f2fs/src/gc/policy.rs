@@ -22,9 +22,9 @@ pub enum GcVictim {
     /// As Linux does it.
     Greedy,
     /// Data before nodes.
+    #[default]
     DataFirst,
     /// Few checkpoints, sorted blocks, nodes within a budget: see [`super::adaptive`].
-    #[default]
     Adaptive,
 }
 
@@ -46,7 +46,7 @@ impl GcVictim {
     pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
         let all = [Self::Greedy, Self::DataFirst, Self::Adaptive];
         let found = all.into_iter().find(|policy| policy.name() == value);
-        found.ok_or_else(|| Error::Option(format!("`{word}`: the policies are adaptive, data_first and greedy")))
+        found.ok_or_else(|| Error::Option(format!("`{word}`: the policies are data_first, greedy and adaptive")))
     }
 }
 
