@@ -9,9 +9,9 @@
 //! | [`relocate`] | how blocks move while everybody goes on |
 //! | [`stats`] | what it all cost |
 //!
-//! *Foreground*: whoever is about to change the volume has room made first ([`Volume::collect`]), outside the gate.
+//! *Foreground*: whoever is about to change the volume has room made first (`Volume::collect`), outside the gate.
 //!
-//! Locking: one cleaner at a time ([`Collector::working`], after inodes, before the gate).
+//! Locking: one cleaner at a time (`Collector::working`, after inodes, before the gate).
 
 pub mod adaptive;
 pub mod background;
