@@ -108,14 +108,15 @@ impl Index {
     }
 
     /// Second chance over one shard: gives up to `most` nodes up that nobody holds and nobody used since the hand last
-    /// passed. Dirty ones are held by the dirty list.
-    pub(super) fn evict(&self, shard: usize, most: u64) -> usize {
+    /// passed. Dirty ones are held by the dirty list. Each node that is looked at is taken from `looks`.
+    pub(super) fn evict(&self, shard: usize, most: u64, looks: &mut u64) -> u64 {
         let Some(mut locked) = self.0[shard].shard.try_lock() else { return 0 };
         let mut count = 0;
         for _ in 0..locked.clock.len() {
-            if count as u64 >= most {
+            if count >= most || *looks == 0 {
                 break;
             }
+            *looks -= 1;
             let Some(nid) = locked.clock.pop_front() else { break };
             let Some(Slot::Ready(node)) = locked.slots.get(&nid) else { continue };
             if Arc::strong_count(node) == 1 && !node.used.swap(false, Relaxed) {

@@ -40,6 +40,9 @@ pub(super) const NODE_RANK: Rank = Rank(550);
 /// The order of node writes: taken before the images.
 const CHAIN_RANK: Rank = Rank(540);
 
+/// Nodes looked at for each that is to be given up.
+const LOOKS: u64 = 16;
+
 /// What kind of file a node belongs to: it decides the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -67,6 +70,8 @@ pub struct Nodes {
     version: AtomicU64,
     /// Next shard to give clean nodes up from.
     hand: AtomicUsize,
+    /// Nodes in memory.
+    resident: AtomicU64,
     /// Counters.
     pub stats: NodeStats,
 }
@@ -117,6 +122,7 @@ impl Nodes {
             chain: Chain::new(CHAIN_RANK),
             version: AtomicU64::new(version),
             hand: AtomicUsize::new(0),
+            resident: AtomicU64::new(0),
             stats: NodeStats::default(),
         });
         let hook: Weak<dyn Reclaim> = Arc::downgrade(&(nodes.clone() as Arc<dyn Reclaim>));
@@ -244,6 +250,7 @@ impl Nodes {
 
     fn adopt(&self, image: Image, footer: NodeFooter, kind: NodeKind, entry: NatEntry) -> Arc<Node> {
         self.budget.charge(BLOCK_BYTES);
+        self.resident.fetch_add(1, Relaxed);
         let owner = if footer.marks.contains(Marks::COLD) { Owner::Other } else { Owner::Directory };
         Arc::new(Node::new(image, footer, kind, owner, entry, self.dirty.clone()))
     }
@@ -288,7 +295,7 @@ impl Nodes {
         self.room().space.release_node(node.kind() == NodeKind::Inode);
         drop(guard);
         if self.index.remove(nid) {
-            self.budget.uncharge(BLOCK_BYTES);
+            self.gave_up(1);
         }
         Ok(())
     }
@@ -301,7 +308,28 @@ impl Nodes {
 
     /// Gives up everything clean that nobody holds: after the device's contents changed under the cache.
     pub fn forget_clean(&self) {
-        while self.reclaim(u64::MAX) > 0 {}
+        while self.evict(u64::MAX, u64::MAX) > 0 {}
+    }
+
+    /// Gives up to `most` nodes up, looking at up to `looks`. Returns how many.
+    fn evict(&self, most: u64, mut looks: u64) -> u64 {
+        let mut count = 0;
+        // Two rounds: the first one only takes "used" marks away where everything is warm.
+        for _ in 0..2 * Index::SHARDS {
+            if count >= most || looks == 0 {
+                break;
+            }
+            let shard = self.hand.fetch_add(1, Relaxed) % Index::SHARDS;
+            count += self.index.evict(shard, most - count, &mut looks);
+        }
+        self.stats.evicted.add(count);
+        self.gave_up(count);
+        count
+    }
+
+    fn gave_up(&self, count: u64) {
+        self.resident.fetch_sub(count, Relaxed);
+        self.budget.uncharge(count * BLOCK_BYTES);
     }
 
     // --- dirty nodes ---
@@ -344,18 +372,9 @@ impl Nodes {
 
 impl Reclaim for Nodes {
     fn reclaim(&self, bytes: u64) -> u64 {
-        let mut freed = 0;
-        // Two rounds: the first one only takes "used" marks away where everything is warm.
-        for _ in 0..2 * Index::SHARDS {
-            if freed >= bytes {
-                break;
-            }
-            let shard = self.hand.fetch_add(1, Relaxed) % Index::SHARDS;
-            let count = self.index.evict(shard, (bytes - freed).div_ceil(BLOCK_BYTES)) as u64;
-            self.stats.evicted.add(count);
-            self.budget.uncharge(count * BLOCK_BYTES);
-            freed += count * BLOCK_BYTES;
-        }
-        freed
+        // Where nearly all are dirty (recovery writes none before the end) the search is no longer for that.
+        let clean = self.resident.load(Relaxed).saturating_sub(self.dirty_count() as u64);
+        let most = bytes.div_ceil(BLOCK_BYTES).min(clean);
+        self.evict(most, LOOKS * (most + 1)) * BLOCK_BYTES
     }
 }
