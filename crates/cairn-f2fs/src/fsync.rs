@@ -21,6 +21,7 @@ use crate::volume::Volume;
 
 /// What fsyncs of a volume share and count.
 pub struct Fsyncs {
+    chain: Mutex<Chain>,
     flushes: Mutex<Flushes>,
     done: Condvar,
     /// Counters.
@@ -42,6 +43,14 @@ pub struct FsyncStats {
     pub flushes: Counter,
     /// Fsyncs that another one's flush served.
     pub flushes_shared: Counter,
+}
+
+/// What was written behind a checkpoint.
+#[derive(Default)]
+struct Chain {
+    /// The checkpoint's.
+    version: u64,
+    nodes: u64,
 }
 
 #[derive(Default)]
@@ -69,12 +78,23 @@ impl FsyncStats {
 
 impl Default for Fsyncs {
     fn default() -> Self {
+        let chain = Mutex::new(Rank::LEAF, Chain::default());
         let flushes = Mutex::new(Rank::LEAF, Flushes::default());
-        Self { flushes, done: Condvar::new(), stats: FsyncStats::default() }
+        Self { chain, flushes, done: Condvar::new(), stats: FsyncStats::default() }
     }
 }
 
 impl Fsyncs {
+    /// So many nodes more stand behind the checkpoint `version`; returns how many do now.
+    fn extend_chain(&self, version: u64, nodes: u64) -> u64 {
+        let mut chain = self.chain.lock();
+        if chain.version != version {
+            *chain = Chain { version, nodes: 0 };
+        }
+        chain.nodes += nodes;
+        chain.nodes
+    }
+
     /// Flushes the device, or waits for a flush that somebody else begins from now on.
     ///
     /// # Errors
@@ -127,6 +147,9 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
         return checkpoint(volume, store, inode);
     }
     volume.room()?;
+    if !recovery_has_room(volume, store) {
+        return checkpoint(volume, store, inode);
+    }
     let wrote = {
         let _order = inode.sync.order.lock();
         write_nodes(volume, store, inode, data_only)?
@@ -171,6 +194,7 @@ fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bo
     }
     outcome?;
     inode.sync.note_fsynced(version);
+    volume.fsyncs.extend_chain(version, nodes.len() as u64);
     volume.fsyncs.stats.nodes.add(1);
     Ok(true)
 }
@@ -204,6 +228,12 @@ fn must_checkpoint(store: &Store, inode: &Inode) -> Result<bool> {
         return Ok(true);
     }
     Ok(!store.nat.is_committed(pino)?)
+}
+
+/// Recovery writes every node of the chain anew before anything becomes free, and what is free now is all it has for that.
+fn recovery_has_room(volume: &Volume, store: &Store) -> bool {
+    let chain = volume.fsyncs.extend_chain(store.checkpoints.version(), 0);
+    store.segments.free_sections() >= store.segments.needed_for_recovery(chain)
 }
 
 /// Roll-forward adds to the checkpoint's blocks what came into use since, and takes nothing away first.

@@ -23,7 +23,7 @@ use crate::info::Info;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
 use crate::options::MountOptions;
-use crate::recovery::chain;
+use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, Roll};
 use crate::segment::Mode;
@@ -167,7 +167,7 @@ enum Chain {
     /// Nothing.
     Empty,
     /// Nodes that nobody fsynced: a checkpoint was cut short.
-    Remains,
+    Remains(Vec<ChainNode>),
     /// Something was fsynced.
     Fsynced(Roll),
 }
@@ -188,7 +188,7 @@ impl Chain {
         let selected = if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
         Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
-            (false, true) => Self::Remains,
+            (false, true) => Self::Remains(chain),
             (false, false) => Self::Fsynced(Roll { chain, selected }),
         })
     }
@@ -201,9 +201,10 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     store.checkpoints.set_hook(hook);
     match &chain {
         Chain::Empty => {}
-        Chain::Remains => {
+        Chain::Remains(chain) => {
+            chain.iter().for_each(|entry| store.segments.protect(entry.addr));
             // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
-            store.segments.fresh_segments()?;
+            store.segments.resume(0)?;
             store.checkpoints.write(Reason::Recovery)?;
         }
         Chain::Fsynced(roll) => {

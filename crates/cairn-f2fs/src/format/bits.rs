@@ -48,6 +48,13 @@ pub fn next_set(map: &[u8], from: usize, end: usize) -> Option<usize> {
     find(map, from, end, 0)
 }
 
+/// The last set bit.
+#[must_use]
+pub fn last_set(map: &[u8]) -> Option<usize> {
+    let byte = map.iter().rposition(|byte| *byte != 0)?;
+    Some(byte * 8 + 7 - map[byte].trailing_zeros() as usize)
+}
+
 /// The first bit that differs from `skip`'s, byte by byte where a whole byte can be skipped.
 fn find(map: &[u8], from: usize, end: usize, skip: u8) -> Option<usize> {
     let mut bit = from;

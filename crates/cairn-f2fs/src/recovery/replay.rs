@@ -1,7 +1,7 @@
 //! Roll-forward on a volume that is going to be written: what the chain says becomes part of the volume.
 //!
 //! Everything is applied in memory; nothing is placed and no checkpoint is written meanwhile. Data blocks that the chain names are
-//! adopted, its own blocks kept from being overwritten. Then all logs move to fresh segments, and one checkpoint makes the
+//! adopted, its own blocks kept from being overwritten. Then all logs move to where nothing is, and one checkpoint makes the
 //! result durable: until that counts, the last one and the whole chain stay as they were, so a power cut in between loses
 //! nothing.
 //!
@@ -47,7 +47,7 @@ pub struct Roll {
 /// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody else uses the volume.
 ///
 /// # Errors
-/// The chain or what it changes is damaged, there are not enough free segments, or the device failed.
+/// The chain or what it changes is damaged, there is not enough room, or the device failed.
 pub fn replay(volume: &Arc<Volume>, roll: &Roll) -> Result<()> {
     let store = volume.store()?;
     roll.chain.iter().for_each(|entry| store.segments.protect(entry.addr));
@@ -64,7 +64,7 @@ pub fn replay(volume: &Arc<Volume>, roll: &Roll) -> Result<()> {
     for ino in roll.selected.keys() {
         replay.finish(&volume.inode(ino.ino())?)?;
     }
-    store.segments.fresh_segments()?;
+    store.segments.resume(roll.chain.len())?;
     store.checkpoints.write(Reason::Recovery)?;
     tracing::info!(nodes = roll.chain.len(), inodes = roll.selected.len(), "replayed fsynced files");
     Ok(())

@@ -1,7 +1,7 @@
 //! Blocks that roll-forward finds: they were placed after the last checkpoint by somebody else.
 //!
 //! Recovery adopts the data blocks of the chain, keeps the chain's own node blocks from being overwritten, and then moves
-//! all logs to fresh segments ([`Segments::fresh_segments`]) before anything is placed: until then a log may stand at a
+//! all logs on ([`Segments::resume`]) before anything is placed: until then a log may stand at a
 //! block that is taken.
 
 use super::{Owner, Segments};

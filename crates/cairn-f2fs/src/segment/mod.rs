@@ -18,6 +18,7 @@ mod free;
 mod load;
 mod log;
 mod place;
+mod resume;
 mod sections;
 mod summaries;
 mod table;

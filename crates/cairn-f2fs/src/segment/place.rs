@@ -23,11 +23,13 @@ pub struct Placed {
 }
 
 /// What a log goes on with.
-enum Successor {
+pub(super) enum Successor {
     /// A free segment.
     Fresh(SegNo),
     /// A segment with holes, and its summary.
     Holes(SegNo, Box<SummaryBlock>),
+    /// A segment with nothing from a block on, its summary, and the block.
+    Tail(SegNo, Box<SummaryBlock>, u16),
 }
 
 enum Search {
@@ -157,7 +159,7 @@ impl Segments {
         }
     }
 
-    fn fresh_segment(&self, state: &State, log: Log) -> Option<SegNo> {
+    pub(super) fn fresh_segment(&self, state: &State, log: Log) -> Option<SegNo> {
         let from_start = self.reuse || matches!(log, Log::HotData | Log::HotNode);
         let from = if from_start { SegNo(0) } else { state.logs[log.index()].segno() };
         let free = &state.table.free;
@@ -167,10 +169,14 @@ impl Segments {
     }
 
     /// Moves a log to its next segment. What it leaves has its summary queued.
-    fn advance(&self, state: &mut State, log: Log, successor: Successor) {
-        let (segno, summary, alloc) = match successor {
-            Successor::Fresh(segno) => (segno, SummaryBlock::empty(log.is_node()), AllocType::Lfs),
-            Successor::Holes(segno, summary) => (segno, *summary, AllocType::Ssr),
+    pub(super) fn advance(&self, state: &mut State, log: Log, successor: Successor) {
+        let (segno, summary, alloc, from) = match successor {
+            Successor::Fresh(segno) => {
+                self.enter_zone(segno);
+                (segno, SummaryBlock::empty(log.is_node()), AllocType::Lfs, None)
+            }
+            Successor::Holes(segno, summary) => (segno, *summary, AllocType::Ssr, None),
+            Successor::Tail(segno, summary, from) => (segno, *summary, AllocType::Lfs, Some(from)),
         };
         match alloc {
             AllocType::Lfs => self.stats.segments_lfs.add(1),
@@ -179,36 +185,15 @@ impl Segments {
                 state.victim_cursor[log.index()] = segno;
             }
         }
-        if alloc == AllocType::Lfs {
-            self.enter_zone(segno);
-        }
         state.closed.remove(&segno);
         state.table.enter(log, segno);
-        let blkoff = first_usable(&state.table.blocked_map(segno)).expect("a successor has room");
+        let usable = || first_usable(&state.table.blocked_map(segno)).expect("a successor has room");
+        let blkoff = from.unwrap_or_else(usable);
         let summary = SummaryBlock { is_node: log.is_node(), ..summary };
         let fresh = LogState { position: LogPosition { segno, blkoff, alloc }, summary };
         let old = std::mem::replace(&mut state.logs[log.index()], fresh);
         state.close(old);
         state.moved = true;
-    }
-
-    /// Moves every log to a free segment: before a recovered volume is written, nothing may be placed behind what the
-    /// last checkpoint left, where a roll-forward chain stands.
-    ///
-    /// # Errors
-    /// There are not six free segments.
-    pub fn fresh_segments(&self) -> Result<()> {
-        Log::ALL.into_iter().try_for_each(|log| {
-            let mut state = self.state.lock();
-            self.fresh_log(&mut state, log)
-        })
-    }
-
-    /// Moves one log to a free segment.
-    pub(super) fn fresh_log(&self, state: &mut State, log: Log) -> Result<()> {
-        let segno = self.fresh_segment(state, log).ok_or(Error::NO_SPACE)?;
-        self.advance(state, log, Successor::Fresh(segno));
-        Ok(())
     }
 }
 

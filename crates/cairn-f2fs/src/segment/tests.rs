@@ -241,7 +241,7 @@ fn recovery_adopts_blocks_wherever_they_are() {
     let protected = segments.layout.address(SegNo(41), 0);
     segments.protect(protected);
     segments.protect(BlockAddr::NEW);
-    segments.fresh_segments().unwrap();
+    segments.resume(0).unwrap();
     for log in Log::ALL {
         let (segno, block) = segments.layout.segment_of(segments.next_address(log)).unwrap();
         assert!(block == 0 && ![SegNo(40), SegNo(41)].contains(&segno), "{log:?} in {segno}");
@@ -253,6 +253,38 @@ fn recovery_adopts_blocks_wherever_they_are() {
     assert_eq!(segments.free_segments(), free + 6);
     segments.state.lock().table.check();
     assert_eq!(segments.owner_of(free_addr(&segments)).unwrap(), owner(2));
+}
+
+/// What a full volume has for recovery: the ends of sections that its logs, and those of the life before, are in.
+#[test]
+fn logs_go_on_behind_what_counts_where_free_sections_are_few() {
+    let segments = empty_volume(Mode::Lfs, 48, 2);
+    let owner = |ofs| Owner { nid: Nid(9), version: 3, ofs_in_node: ofs };
+    while segments.free_sections() > 4 {
+        segments.place(Log::ColdData, &[owner(0); 512]).unwrap();
+    }
+    commit(&segments);
+    let at = |log| segments.layout.segment_of(segments.next_address(log)).unwrap();
+    // The chain, and a block of data in the second segment of the log's section.
+    let (chain, data) = (at(Log::WarmNode), at(Log::WarmData));
+    (0..7).for_each(|block| segments.protect(segments.layout.address(chain.0, block)));
+    let adopted = segments.layout.address(SegNo(data.0.get() + 1), 20);
+    segments.adopt(adopted, Log::WarmData, owner(1)).unwrap();
+    let hot = at(Log::HotNode);
+    segments.resume(2 * 1024).unwrap();
+    assert_eq!(segments.free_sections(), 4);
+    assert_eq!(at(Log::WarmNode), (chain.0, 7));
+    assert_eq!(at(Log::WarmData), (SegNo(data.0.get() + 1), 21));
+    assert_eq!(at(Log::HotNode), hot, "nothing is in its way");
+    segments.state.lock().table.check();
+    segments.place(Log::WarmData, &[owner(2); 9]).unwrap();
+    assert_eq!(
+        [segments.owner_of(adopted).unwrap(), segments.owner_of(BlockAddr(adopted.get() + 1)).unwrap()],
+        [owner(1), owner(2)]
+    );
+    // Of four free sections one may be taken: three are for the checkpoint.
+    segments.resume(0).unwrap();
+    assert_eq!(segments.free_sections(), 3);
 }
 
 fn free_addr(segments: &Segments) -> BlockAddr {

@@ -12,6 +12,7 @@ use cairn_block::zoned::{PendingReset, ZoneOrder};
 
 use super::{Segments, State};
 use crate::error::{Error, Result};
+use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, Log, SegNo};
 
 impl Segments {
@@ -65,20 +66,26 @@ impl Segments {
         free.filter_map(|section| zones.claim_reset(self.section_start(section))).collect()
     }
 
-    /// After a crash a zone may have been written further than its log knows: the log goes on in another section. What
-    /// was left half written is finished, so that it counts as open no longer. Before anything is placed.
+    /// Blocks up to the write pointer of the zone that a section is; `None` if it can be written anywhere.
+    pub(super) fn written_in(&self, section: u32) -> Option<u32> {
+        let start = self.section_start(section);
+        let next = self.zones.get()?.next(start)?;
+        Some(next.saturating_sub(start).div_ceil(BLOCK_BYTES) as u32)
+    }
+
+    /// After a crash a zone may have been written further than its log knows: the log moves on. What was left half written is
+    /// finished, so that it counts as open no longer. Before anything is placed.
     ///
     /// # Errors
-    /// No section is free, or the device failed.
+    /// A log finds no room; or the device failed.
     pub fn check_write_pointers(&self) -> Result<()> {
         let Some(zones) = self.zones.get() else { return Ok(()) };
         self.reset_free();
         for log in Log::ALL {
-            let mut state = self.state.lock();
-            let next = state.logs[log.index()].next(&self.layout);
+            let next = self.next_address(log);
             if zones.next(next.bytes()).is_some_and(|pointer| pointer != next.bytes()) {
                 tracing::info!(?log, at = %next, "a zone's write pointer is not where its log ends: the log moves on");
-                self.fresh_log(&mut state, log)?;
+                self.resume_log(log, 0)?;
                 self.stats.logs_moved.add(1);
             }
         }

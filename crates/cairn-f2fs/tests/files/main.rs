@@ -11,6 +11,7 @@ mod fsx;
 mod full;
 mod held;
 mod lent;
+mod long_chain;
 mod merged_crash;
 mod merging;
 mod promises;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_block::memory::MemoryDevice;
 use cairn_block::tagged::{BLOCK, Tag};
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{Promises, Recording};
@@ -12,7 +13,6 @@ use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 use crate::support::{judge, layout, open, volume, zoned};
 
 const FILES: u32 = 4;
-const BLOCKS: u32 = 600;
 
 fn name(file: u32) -> String {
     format!("file-{file}")
@@ -41,21 +41,43 @@ fn holds(fs: &F2fs, file: u32, promised: &Versions) -> Result<(), String> {
     Ok(())
 }
 
-fn run(seed: u64, steps: u32) -> (Promises<u32, Versions>, cairn_testkit::crash::CrashLog) {
-    let recording = Recording::start(volume(layout(2, 40)).fork());
-    let fs = open(zoned(recording.device()), "cache=4M");
+/// Files of `blocks` blocks, all of them written before if `full`.
+struct Work {
+    options: &'static str,
+    blocks: u32,
+    full: bool,
+    seed: u64,
+    steps: u32,
+}
+
+/// The volume with its files, and what these hold.
+fn begin(work: &Work) -> (Arc<MemoryDevice>, Vec<Versions>) {
+    let device = volume(layout(2, 40));
+    let fs = open(zoned(device.clone()), work.options);
+    let written = if work.full { 0..work.blocks } else { 0..0 };
+    for file in 0..FILES {
+        let ino = fs.create(fs.root(), name(file).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        for index in written.clone() {
+            let block = filled(Tag { file, index, version: 0 });
+            fs.write(ino, u64::from(index) * BLOCK as u64, &block, IoFlags::empty()).unwrap();
+        }
+    }
+    fs.unmount().unwrap();
+    (device, vec![written.map(|index| (index, 0)).collect(); FILES as usize])
+}
+
+fn run(work: &Work) -> (Promises<u32, Versions>, cairn_testkit::crash::CrashLog) {
+    let Work { options, blocks, seed, steps, .. } = *work;
+    let (device, mut versions) = begin(work);
+    let recording = Recording::start(device.fork());
+    let fs = open(zoned(recording.device()), options);
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut promises = Promises::new();
-    let mut versions: Vec<Versions> = vec![Versions::new(); FILES as usize];
-    for file in 0..FILES {
-        fs.create(fs.root(), name(file).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
-    }
-    fs.sync().unwrap();
     for step in 0..steps {
         let file = rng.u32(0..FILES);
         let ino = fs.lookup(fs.root(), name(file).as_bytes()).unwrap().ino;
         for _ in 0..rng.u32(1..200) {
-            let index = rng.u32(0..BLOCKS);
+            let index = rng.u32(0..blocks);
             let version = step + 1;
             versions[file as usize].insert(index, version);
             let flags = if rng.u8(0..8) == 0 { IoFlags::DIRECT } else { IoFlags::empty() };
@@ -74,18 +96,21 @@ fn run(seed: u64, steps: u32) -> (Promises<u32, Versions>, cairn_testkit::crash:
     (promises, recording.finish())
 }
 
-#[test]
-fn what_was_fsynced_survives_power_cuts() {
-    let seed = 0x20ed;
-    let (promises, log) = run(seed, if deep() { 200 } else { 40 });
+fn search(work: &Work) {
+    let (promises, log) = run(work);
+    let Work { options, seed, full, .. } = *work;
     let mut cuts = log.barrier_cuts();
-    let most = if deep() { cuts.len() } else { 24 };
+    let (most, random) = match (deep(), full) {
+        (true, _) => (cuts.len(), 400),
+        (false, true) => (10, 4),
+        (false, false) => (24, 16),
+    };
     let step = cuts.len().div_ceil(most).max(1);
     cuts = cuts.into_iter().step_by(step).collect();
-    cuts.extend(log.random_cuts(if deep() { 400 } else { 16 }, seed));
+    cuts.extend(log.random_cuts(random, seed));
     for (number, cut) in cuts.into_iter().enumerate() {
         let image = Arc::new(log.device(cut));
-        let fs = open(zoned(image.clone()), "cache=4M");
+        let fs = open(zoned(image.clone()), options);
         for file in 0..FILES {
             let promised = promises.at(cut.moment);
             let Some(promised) = promised.get(&file) else { continue };
@@ -105,5 +130,18 @@ fn what_was_fsynced_survives_power_cuts() {
         if number % 4 == 0 || deep() {
             judge(&*zoned(image));
         }
+    }
+}
+
+#[test]
+fn what_was_fsynced_survives_power_cuts() {
+    search(&Work { options: "cache=4M", blocks: 600, full: false, seed: 0x20ed, steps: if deep() { 200 } else { 40 } });
+}
+
+/// A volume that is full but for what is reserved: logs have fewer free sections than they are when recovery moves them.
+#[test]
+fn recovery_finds_room_for_every_log_of_a_full_volume() {
+    for options in ["cache=4M,gc_victim=data_first", "cache=4M,gc_victim=greedy", "cache=4M,gc_victim=adaptive"] {
+        search(&Work { options, blocks: 2900, full: true, seed: 0xada, steps: if deep() { 300 } else { 30 } });
     }
 }

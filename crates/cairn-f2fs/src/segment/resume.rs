@@ -1,0 +1,113 @@
+//! Where logs go on after a power cut.
+//!
+//! A free section is best: nothing of an earlier life is near. But a full volume that is written in order may have fewer of them than
+//! logs, and what it had was spent since the last checkpoint on blocks that roll-forward adopts. The sections that these are in are
+//! rarely full: a log then goes on at the end of one, behind all that counts and all that was written there.
+//!
+//! So no log needs more room than it had before the power cut.
+
+use super::place::Successor;
+use super::{Segments, State};
+use crate::error::{Error, Result};
+use crate::format::log::AllocType;
+use crate::format::summary::SummaryBlock;
+use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::format::{Log, SegNo, bits};
+
+/// For the checkpoint after recovery, besides the nodes of the chain: for nodes, data and entries.
+const CHECKPOINT_SECTIONS: u32 = 3;
+
+/// The unwritten end of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tail {
+    segno: SegNo,
+    blkoff: u16,
+    /// Blocks to the section's end.
+    room: u32,
+}
+
+impl Segments {
+    /// Moves every log: before a recovered volume is written, nothing may be placed behind what the last checkpoint left, where a
+    /// roll-forward chain stands, nor on it. `nodes` are then written anew before anything becomes free.
+    ///
+    /// # Errors
+    /// A log finds no room; or a summary block cannot be read.
+    pub fn resume(&self, nodes: usize) -> Result<()> {
+        let keep = self.needed_for_recovery(nodes as u64);
+        Log::ALL.into_iter().try_for_each(|log| self.resume_log(log, keep))
+    }
+
+    /// Free sections that recovery may take when so many nodes stand in the chain: it writes each of them anew.
+    #[must_use]
+    pub fn needed_for_recovery(&self, nodes: u64) -> u32 {
+        let section = u64::from(self.layout.segs_per_sec * BLOCKS_PER_SEGMENT);
+        u32::try_from(nodes.div_ceil(section)).unwrap_or(u32::MAX).saturating_add(CHECKPOINT_SECTIONS)
+    }
+
+    /// Moves one log to a free section; to the end of another one, if that leaves fewer than `keep`.
+    ///
+    /// # Errors
+    /// As [`Segments::resume`].
+    pub(super) fn resume_log(&self, log: Log, keep: u32) -> Result<()> {
+        self.with_summaries(|state, loaded| {
+            let scarce = state.table.free.free_sections() <= keep;
+            let tail = if scarce { self.tail(state, log) } else { None };
+            let Some(tail) = tail else {
+                let fresh = self.fresh_segment(state, log).map(Successor::Fresh);
+                return Ok(fresh.map(|fresh| self.advance(state, log, fresh)).ok_or(Error::NO_SPACE));
+            };
+            if tail.segno == state.logs[log.index()].segno() {
+                let position = &mut state.logs[log.index()].position;
+                (position.blkoff, position.alloc) = (tail.blkoff, AllocType::Lfs);
+                state.moved = true;
+                return Ok(Ok(()));
+            }
+            let summary = match (state.closed.get(&tail.segno), loaded.take()) {
+                (Some(closed), _) => closed.summary.clone(),
+                (None, _) if state.table.valid(tail.segno) == 0 => SummaryBlock::empty(log.is_node()),
+                (None, Some((segno, summary))) if segno == tail.segno => summary,
+                (None, _) => return Err(tail.segno),
+            };
+            self.advance(state, log, Successor::Tail(tail.segno, Box::new(summary), tail.blkoff));
+            Ok(Ok(()))
+        })?
+    }
+
+    /// The end of the section that the log is in; or else the longest that another log of its class has left.
+    fn tail(&self, state: &State, log: Log) -> Option<Tail> {
+        let own = state.table.section_of(state.logs[log.index()].segno());
+        let tails = |section: u32| self.tail_of(state, log, section);
+        tails(own).or_else(|| (0..self.layout.sections).filter_map(tails).max_by_key(|tail| tail.room))
+    }
+
+    fn tail_of(&self, state: &State, log: Log, section: u32) -> Option<Tail> {
+        let table = &state.table;
+        let segments = || Self::segments_of(&self.layout, section);
+        let here = |other: Log| segments().any(|segno| segno == state.logs[other.index()].segno());
+        if segments().all(|segno| table.free.is_free(segno))
+            || Log::ALL.into_iter().any(|other| other != log && here(other))
+        {
+            return None;
+        }
+        let mut end = 0;
+        for (index, segno) in (0..).zip(segments()) {
+            if table.valid(segno) > 0 && table.log(segno).is_node() != log.is_node() {
+                return None;
+            }
+            let last = bits::last_set(&table.blocked_map(segno));
+            end = last.map_or(end, |last| index * BLOCKS_PER_SEGMENT + last as u32 + 1);
+        }
+        let first = self.layout.first_segment(section).get();
+        if here(log) {
+            let position = state.logs[log.index()].position;
+            end = end.max((position.segno.get() - first) * BLOCKS_PER_SEGMENT + u32::from(position.blkoff));
+        }
+        let start = match self.written_in(section) {
+            Some(written) => Some(written).filter(|written| *written >= end)?,
+            None => end,
+        };
+        let room = (self.layout.segs_per_sec * BLOCKS_PER_SEGMENT).checked_sub(start).filter(|room| *room > 0)?;
+        let segno = SegNo(first + start / BLOCKS_PER_SEGMENT);
+        Some(Tail { segno, blkoff: (start % BLOCKS_PER_SEGMENT) as u16, room })
+    }
+}
