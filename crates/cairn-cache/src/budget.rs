@@ -82,6 +82,15 @@ impl Budget {
         Charge { budget: self.clone(), bytes }
     }
 
+    /// As [`Budget::hold`], unless that would exceed the limit: for who can do without. Callers at the same time do not exceed it together.
+    #[must_use]
+    pub fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        let within = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit());
+        let before = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
+        self.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        Some(Charge { budget: self.clone(), bytes })
+    }
+
     /// Bytes used beyond the limit.
     #[must_use]
     pub fn over(&self) -> u64 {
@@ -163,6 +172,19 @@ mod tests {
         drop(held);
         assert_eq!((budget.used(), budget.over(), budget.has_room(100)), (0, 0, true));
         assert_eq!(budget.peak(), 120);
+    }
+
+    #[test]
+    fn threads_that_hold_what_fits_never_exceed_the_limit_together() {
+        let budget = Budget::new(100);
+        assert!(budget.try_hold(101).is_none() && budget.try_hold(100).is_some());
+        std::thread::scope(|scope| {
+            for bytes in [30, 40, 50, 60] {
+                let budget = &budget;
+                scope.spawn(move || (0..20_000).for_each(|_| drop(budget.try_hold(bytes))));
+            }
+        });
+        assert_eq!((budget.used(), budget.peak()), (0, 100));
     }
 
     #[test]

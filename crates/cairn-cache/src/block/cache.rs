@@ -124,6 +124,7 @@ impl BufferCache {
             }
         }
         let image = self.read_image(pba.get());
+        self.make_room();
         let mut locked = shard.shard.lock();
         let outcome = match image {
             Ok(image) => Ok(self.insert(&mut locked, pba, image)),
@@ -134,7 +135,6 @@ impl BufferCache {
         };
         drop(locked);
         shard.loaded.notify_all();
-        self.make_room();
         outcome
     }
 
@@ -162,6 +162,7 @@ impl BufferCache {
     /// The buffer of a block that was just allocated: zeros, not read.
     #[must_use]
     pub fn create(&self, pba: Pba) -> Arc<Buffer> {
+        self.make_room();
         let shard = self.shard(pba.get());
         let mut locked = shard.shard.lock();
         loop {
@@ -177,8 +178,6 @@ impl BufferCache {
                     let zeros = Arc::from(vec![0; self.block_size as usize]);
                     let buffer = self.insert(&mut locked, pba, zeros);
                     buffer.set_verified();
-                    drop(locked);
-                    self.make_room();
                     return buffer;
                 }
             }
@@ -208,6 +207,7 @@ impl BufferCache {
         let read = self.device.submit(Batch { requests, durability: Durability::default() }).wait();
         let images = read.unwrap_or_default();
         for (index, pba) in missing.iter().enumerate() {
+            self.make_room();
             let shard = self.shard(*pba);
             let mut locked = shard.shard.lock();
             match images.get(index) {
@@ -217,7 +217,6 @@ impl BufferCache {
             drop(locked);
             shard.loaded.notify_all();
         }
-        self.make_room();
     }
 
     fn claim_load(&self, pba: u64) -> bool {
@@ -285,10 +284,9 @@ impl BufferCache {
         })
     }
 
+    /// For one more buffer. Call it with no lock held.
     fn make_room(&self) {
-        if self.budget.over() > 0 {
-            self.budget.make_room(0);
-        }
+        self.budget.make_room(u64::from(self.block_size));
     }
 
     /// Second chance over one shard: gives up what nobody holds and nobody used since the hand last passed.

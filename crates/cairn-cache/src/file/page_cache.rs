@@ -191,13 +191,14 @@ impl PageCache {
             if let Some(raw) = self.pool.take(bytes) {
                 return raw;
             }
-            if self.budget.has_room(bytes as u64) || (self.pool.trim() == 0 && !self.evict_one()) {
+            if let Some(raw) = self.pool.try_grow(bytes) {
+                return raw;
+            }
+            if self.pool.trim() == 0 && !self.evict_one() {
                 break;
             }
         }
-        if !self.budget.has_room(bytes as u64) {
-            self.budget.make_room(bytes as u64);
-        }
+        self.budget.make_room(bytes as u64);
         self.pool.take_or_grow(bytes)
     }
 

@@ -73,14 +73,21 @@ impl SlabPool {
 
     /// A slab in any case, beyond the budget if need be.
     pub(crate) fn take_or_grow(&self, bytes: usize) -> RawSlab {
-        self.take(bytes).unwrap_or_else(|| {
-            self.counters.slabs_fresh.add(1);
-            if bytes >= PREPARED {
-                self.growing.fetch_or(1 << order_of(bytes), Ordering::Relaxed);
-                self.wake.notify();
-            }
-            RawSlab { charge: self.budget.hold(bytes as u64), buf: IoBuf::zeroed(bytes) }
-        })
+        self.take(bytes).unwrap_or_else(|| self.fresh(bytes, self.budget.hold(bytes as u64)))
+    }
+
+    /// A new slab, if the budget has room for it.
+    pub(crate) fn try_grow(&self, bytes: usize) -> Option<RawSlab> {
+        Some(self.fresh(bytes, self.budget.try_hold(bytes as u64)?))
+    }
+
+    fn fresh(&self, bytes: usize, charge: Charge) -> RawSlab {
+        self.counters.slabs_fresh.add(1);
+        if bytes >= PREPARED {
+            self.growing.fetch_or(1 << order_of(bytes), Ordering::Relaxed);
+            self.wake.notify();
+        }
+        RawSlab { charge, buf: IoBuf::zeroed(bytes) }
     }
 
     /// Makes one slab of a size that is running short, so that nobody has to wait for its page faults. False if there is
@@ -91,9 +98,11 @@ impl SlabPool {
             let bytes = PAGE << order;
             if !self.budget.has_room((READY * bytes) as u64) {
                 self.growing.fetch_and(!(1 << order), Ordering::Relaxed);
-            } else if self.free.lock()[order].len() < READY {
+            } else if self.free.lock()[order].len() < READY
+                && let Some(charge) = self.budget.try_hold(bytes as u64)
+            {
                 self.counters.slabs_prepared.add(1);
-                self.put(RawSlab { charge: self.budget.hold(bytes as u64), buf: IoBuf::zeroed(bytes) });
+                self.put(RawSlab { charge, buf: IoBuf::zeroed(bytes) });
                 return true;
             }
         }
