@@ -119,7 +119,7 @@ impl FileSystem for Ext4 {
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
-        self.done(symlink::read(&self.volume, &inode))
+        self.done(symlink::read(&self.volume, &inode).inspect(|_| attributes::touch_access(&self.volume, &inode)))
     }
 
     fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {

@@ -8,6 +8,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{assert_clean, mke2fs};
+use cairn_testkit::times;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, OpenMode};
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -245,4 +246,22 @@ fn work(volume: &Ext4, thread: u64, round: u64) -> Result<(), Error> {
     })();
     volume.forget(ino, 1);
     worked
+}
+
+#[test]
+fn reading_renews_old_access_times() {
+    let device = device(&["-t", "ext4"]);
+    let volume = open(&device, "");
+    times::make(&*volume);
+    assert!(times::are_new(&times::after_reading(&*volume, 1_000)));
+    volume.remount("noatime").unwrap();
+    assert_eq!(times::after_reading(&*volume, 1_000), [1_000; 3]);
+    volume.remount("relatime").unwrap();
+    let renewed = times::after_reading(&*volume, 2_000);
+    volume.unmount().unwrap();
+    drop(volume);
+    judge(&device);
+    assert!(times::are_new(&renewed));
+    let again = open(&device, "ro");
+    assert_eq!(times::kept(&*again), renewed);
 }

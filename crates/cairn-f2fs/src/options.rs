@@ -23,6 +23,8 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
+    /// Keep access times as `relatime` does; `noatime` switches them off.
+    pub access_times: bool,
     /// How logs find room (`mode=adaptive`, `mode=lfs`).
     pub mode: Mode,
     /// Which sections are cleaned first (`gc_victim=data_first|greedy|adaptive`).
@@ -51,6 +53,7 @@ impl Default for MountOptions {
             cache_bytes: 256 << 20,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
+            access_times: true,
             mode: Mode::Adaptive,
             gc_victim: GcVictim::default(),
             background_gc: BackgroundGc::default(),
@@ -111,6 +114,7 @@ impl MountOptions {
             .with("cache", self.cache_bytes)
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
             .with("max_folio", self.max_folio)
+            .with("noatime", !self.access_times)
             .with("mode", if self.mode == Mode::Lfs { "lfs" } else { "adaptive" })
             .with("gc_victim", self.gc_victim.name())
             .with("background_gc", self.background_gc.name())
@@ -135,6 +139,8 @@ impl MountOptions {
             ("buffered_iomap", None) => self.buffered = BufferedMode::Extents,
             ("nobuffered_iomap", None) => self.buffered = BufferedMode::PerBlock,
             ("max_folio", Some(size)) => self.max_folio = parse_max_folio(size).map_err(Error::Option)?,
+            ("relatime", None) => self.access_times = true,
+            ("noatime", None) => self.access_times = false,
             ("mode", Some("adaptive")) => self.mode = Mode::Adaptive,
             ("mode", Some("lfs")) => self.mode = Mode::Lfs,
             ("mode", Some(_)) => return Err(Error::Option(format!("`{word}`: the modes are adaptive and lfs"))),
@@ -152,13 +158,10 @@ impl MountOptions {
             ("checkpoint", Some("enable")) => self.checkpoint_disabled = None,
             ("checkpoint", Some(value)) => self.checkpoint_disabled = Some(cap_of_option(word, value)?),
             // What Cairn always does, so that lines of fstab can stay as they are.
-            (
-                "defaults" | "acl" | "user_xattr" | "inline_xattr" | "inline_data" | "inline_dentry" | "noatime",
-                None,
-            ) => {}
+            ("defaults" | "acl" | "user_xattr" | "inline_xattr" | "inline_data" | "inline_dentry", None) => {}
             _ => {
                 return Err(Error::Option(format!(
-                    "unknown option `{word}`; f2fs takes ro, rw, norecovery, cache=SIZE, buffered_iomap, \
+                    "unknown option `{word}`; f2fs takes ro, rw, norecovery, relatime, noatime, cache=SIZE, buffered_iomap, \
                      nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy|adaptive, background_gc=on|off|sync, gc_merge, \
                      nogc_merge, atgc, noatgc, discard, nodiscard, \
                      checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \

@@ -82,6 +82,7 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         cache_bytes: new.cache_bytes,
         buffered: new.buffered,
         max_folio: new.max_folio,
+        access_times: new.access_times,
         checkpoint_interval: new.checkpoint_interval,
         checkpoint_merge: new.checkpoint_merge,
         checkpoint_disabled: new.checkpoint_disabled,
@@ -95,8 +96,8 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         return Ok(());
     }
     refused(
-        "of an F2FS volume only ro, rw, cache, buffered_iomap, max_folio, checkpoint_interval, checkpoint_merge, \
-         checkpoint, gc_victim, background_gc, gc_merge and atgc can be changed",
+        "of an F2FS volume only ro, rw, relatime, noatime, cache, buffered_iomap, max_folio, checkpoint_interval, \
+         checkpoint_merge, checkpoint, gc_victim, background_gc, gc_merge and atgc can be changed",
     )
 }
 

@@ -34,6 +34,11 @@ impl F2fs {
         self.volume.turning.read()
     }
 
+    fn accessed(&self, inode: &Arc<Inode>) {
+        let _open = self.enter();
+        attributes::touch_access(&self.volume, inode);
+    }
+
     fn drop_references(&self, ino: Ino, count: u64) {
         if let Err(error) = self.volume.forget(ino, count) {
             tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
@@ -139,13 +144,20 @@ impl FileSystem for F2fs {
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        Ok(symlink::read(&self.volume, &*self.inode(ino)?)?)
+        let inode = self.inode(ino)?;
+        let target = symlink::read(&self.volume, &inode)?;
+        self.accessed(&inode);
+        Ok(target)
     }
 
     fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let inode = self.inode(ino)?;
-        let _namespace = inode.namespace.read();
-        Ok(readdir::read(&self.volume, &inode, position, emit)?)
+        {
+            let _namespace = inode.namespace.read();
+            readdir::read(&self.volume, &inode, position, emit)?;
+        }
+        self.accessed(&inode);
+        Ok(())
     }
 
     fn getattr(&self, ino: Ino) -> Result<Attributes> {
@@ -179,7 +191,10 @@ impl FileSystem for F2fs {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-        Ok(data::read(&self.volume, &self.inode(ino)?, offset, buf, flags)?)
+        let inode = self.inode(ino)?;
+        let done = data::read(&self.volume, &inode, offset, buf, flags)?;
+        self.accessed(&inode);
+        Ok(done)
     }
 
     fn read_shared(
@@ -190,7 +205,12 @@ impl FileSystem for F2fs {
         flags: IoFlags,
         take: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<bool> {
-        Ok(data::read_shared(&self.volume, &self.inode(ino)?, offset, len, flags, take)?)
+        let inode = self.inode(ino)?;
+        let lent = data::read_shared(&self.volume, &inode, offset, len, flags, take)?;
+        if lent {
+            self.accessed(&inode);
+        }
+        Ok(lent)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {

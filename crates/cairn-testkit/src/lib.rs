@@ -12,6 +12,7 @@ pub mod model;
 pub mod mutate;
 pub mod oracle;
 pub mod suites;
+pub mod times;
 pub mod tree;
 pub mod vm;
 

@@ -133,7 +133,7 @@ pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) 
 }
 
 /// Contents were read: the access time follows as with `relatime`, in memory.
-pub(super) fn touch_access(volume: &Volume, inode: &Inode) {
+pub fn touch_access(volume: &Volume, inode: &Inode) {
     if !volume.options.access_times() || volume.is_read_only() {
         return;
     }

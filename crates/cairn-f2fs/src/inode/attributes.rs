@@ -15,6 +15,8 @@ use crate::format::units::BLOCK_SIZE;
 use crate::volume::Volume;
 use crate::xattr;
 
+/// Access times older than this are renewed by `relatime`.
+const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 const SECTORS_PER_BLOCK: u64 = BLOCK_SIZE as u64 / 512;
 
 /// All attributes.
@@ -103,6 +105,29 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
         inode.touch(volume, &mut state);
         Ok(())
     })
+}
+
+/// Contents were read: the access time follows as with `relatime`. Call it with no lock held. Where it cannot be kept (a volume that
+/// is full, or only read) it stays as it was.
+pub fn touch_access(volume: &Volume, inode: &Arc<Inode>) {
+    let now = now(volume);
+    if !is_access_stale(&inode.state.read().record, now) || !volume.options().access_times {
+        return;
+    }
+    let kept = volume.change(0, |_| {
+        let mut state = inode.state.write();
+        state.record.atime = now;
+        inode.touch(volume, &mut state);
+        Ok(())
+    });
+    if let Err(error) = kept {
+        tracing::debug!(ino = %inode.nid, %error, "the access time is not renewed");
+    }
+}
+
+fn is_access_stale(record: &Record, now: Timestamp) -> bool {
+    let old = now.seconds.saturating_sub(record.atime.seconds) >= RELATIME_SECONDS;
+    !record.flags.contains(FileFlags::NOATIME) && (record.atime <= record.mtime || record.atime <= record.ctime || old)
 }
 
 fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {

@@ -1,6 +1,7 @@
 //! Options of mounted volumes, and volumes that were not unmounted.
 
 use cairn_f2fs::F2fs;
+use cairn_testkit::times;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
 use crate::support::{KINDS, find, judge, make, open, remount, snapshot, volume};
@@ -77,4 +78,21 @@ fn a_full_volume_takes_no_names_and_loses_none() {
         find(&fs, directory, b"one more").unwrap();
         remount(&device, fs).unmount().unwrap();
     }
+}
+
+#[test]
+fn reading_renews_old_access_times() {
+    let device = volume(64 << 20, &[]);
+    let fs = open(&device, "");
+    times::make(&*fs);
+    assert!(times::are_new(&times::after_reading(&*fs, 1_000)));
+    fs.remount("noatime").unwrap();
+    assert_eq!(times::after_reading(&*fs, 1_000), [1_000; 3]);
+    fs.remount("relatime").unwrap();
+    let renewed = times::after_reading(&*fs, 2_000);
+    assert!(times::are_new(&renewed));
+    let fs = remount(&device, fs);
+    assert_eq!(times::kept(&*fs), renewed);
+    fs.unmount().unwrap();
+    judge(&device);
 }
