@@ -121,3 +121,22 @@ fn difference(after: &Written, before: &Written) -> Written {
         cp: after.cp - before.cp,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::Pattern;
+    use super::*;
+
+    /// What no speed changes: the work is seeded, and nothing runs beside it.
+    #[test]
+    fn policies_differ_in_what_they_write() {
+        let load = Load::Overwrite { pattern: Pattern::Uniform, times: 0.3, dirty: 0.005, fsync_every: None };
+        let setting = Setting::smallest();
+        let run = |policy: &str| measure(&setting, policy, load, Some(0.9)).unwrap();
+        let [greedy, data_first, adaptive] = ["greedy", "data_first", "adaptive"].map(run);
+        let shown = [&greedy, &data_first, &adaptive].map(Figures::values);
+        assert!(greedy.nodes_moved > 0 && data_first.nodes_moved * 2 < greedy.nodes_moved, "{shown:?}");
+        assert!(adaptive.checkpoints * 3 < greedy.checkpoints, "{shown:?}");
+        assert!(adaptive.device < greedy.device && adaptive.by_class.user == greedy.by_class.user, "{shown:?}");
+    }
+}

@@ -51,6 +51,13 @@ impl Setting {
         Self { file, ..setting }
     }
 
+    /// A volume small enough for a test.
+    #[cfg(test)]
+    pub(super) fn smallest() -> Self {
+        let setting = Self { zone: SEGMENT, zones: 96, cache: 32 * MIB, file: 0 };
+        Self { file: setting.largest_file(setting.user_blocks()), ..setting }
+    }
+
     /// Blocks that users can have, as mkfs reckons them.
     fn user_blocks(&self) -> u64 {
         let per_section = self.zone / SEGMENT;
