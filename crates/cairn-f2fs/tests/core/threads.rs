@@ -71,13 +71,13 @@ fn checkpoints_among_working_threads() {
                 }
             });
         }
-        for _ in 0..150 {
+        // Those that find nothing to do do not count: on a busy machine the threads may not have begun.
+        while written < 40 {
             written += usize::from(store.checkpoints.write(Reason::Sync).unwrap());
             std::thread::yield_now();
         }
         stop.store(true, SeqCst);
     });
-    assert!(written > 20, "{written} checkpoints found something to do");
     store.checkpoints.write(Reason::Umount).unwrap();
     assert_eq!(contents(&store), before);
     assert_eq!((store.nodes.dirty_count(), store.nodes.writes_under_way()), (0, 0));
