@@ -9,9 +9,9 @@
 //!   ([`Lately::share_of_nodes`]), and when that writes less for each block gained than cleaning data. So few nodes that are
 //!   rewritten all the time get room to empty their sections by themselves, and many that rest are packed. They are made dirty and
 //!   left to the checkpoint, where they are written with those that are dirty anyway.
-//! - **A small reserve for data.** Dirty data counts with one piece of write-back and not as a whole, since room is made before
-//!   each piece. The volume's reserve stays untouched: after a power cut recovery begins with fresh sections for all logs, and
-//!   whoever mounts the volume then may not clean like this.
+//! - **No second reserve for data.** Dirty data counts with one piece of write-back and not as a whole, since room is made before
+//!   each piece; and that piece may go to the volume's reserve, which is filled up again before the next one. No less than the
+//!   reserve is kept: recovery begins with it after a power cut, and whoever mounts the volume then may not clean like this.
 
 use super::policy::Situation;
 use super::stats::Written;
@@ -37,14 +37,14 @@ pub const fn checkpoint_is_due(now: &Situation, deferred: u32) -> bool {
 /// Is there enough room, with `deferred` sections that are free but for a checkpoint?
 #[must_use]
 pub const fn enough(now: &Situation, deferred: u32) -> bool {
-    now.free > least_free(now) && now.free + deferred > now.lower + now.reserved
+    now.free > least_free(now) && now.free + deferred > now.reserved
 }
 
 /// How many victims are moved together: as many as the free sections and `most` allow.
 #[must_use]
 pub fn group(now: &Situation, deferred: u32, most: u32) -> u32 {
     let room = now.free.saturating_sub(least_free(now));
-    let missing = (now.lower + now.reserved + 1).saturating_sub(now.free + deferred);
+    let missing = (now.reserved + 1).saturating_sub(now.free + deferred);
     // Each victim wins only a part of a section, so more are missing than sections.
     room.min(4 * missing.max(1)).min(most).min(MOST_DEFERRED.saturating_sub(deferred)).max(1)
 }
@@ -132,6 +132,9 @@ mod tests {
     fn cleaned_sections_count_before_they_are_free() {
         assert!(enough(&situation(9), 0) && !enough(&situation(8), 0) && enough(&situation(8), 1));
         assert!(enough(&situation(4), 5) && !enough(&situation(3), 20));
+        // What is pending has room, and need not leave the reserve alone as well.
+        let pending = Situation { lower: 2, upper: 3, ..situation(9) };
+        assert!(enough(&pending, 0) && !enough(&Situation { free: 5, ..pending }, 20));
     }
 
     #[test]

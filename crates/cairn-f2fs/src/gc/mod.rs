@@ -187,7 +187,7 @@ impl Volume {
                 nodes,
             );
             let data = victim::emptiest(all.clone().filter(|info| !info.is_node()), most);
-            if of_nodes <= share + u64::from(whole / 2) && !data.is_empty() {
+            if of_nodes <= share && !data.is_empty() {
                 return data;
             }
             let nodes = victim::emptiest(all.filter(SectionInfo::is_node), 1);

@@ -22,9 +22,9 @@ pub enum GcVictim {
     /// As Linux does it.
     Greedy,
     /// Data before nodes.
-    #[default]
     DataFirst,
     /// Few checkpoints, sorted blocks, nodes within a budget: see [`super::adaptive`].
+    #[default]
     Adaptive,
 }
 

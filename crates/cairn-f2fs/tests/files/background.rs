@@ -98,8 +98,14 @@ fn it_can_be_switched_off_and_on() {
 
 #[test]
 fn the_daemon_cleans_for_those_who_need_room() {
+    for policy in ["greedy", "data_first", "adaptive"] {
+        daemon_cleans(policy);
+    }
+}
+
+fn daemon_cleans(policy: &str) {
     let runtime = Simulated::new(4);
-    let (device, fs, ino) = worn(&runtime, 96, "mode=lfs,gc_merge,cache=8M,gc_victim=greedy");
+    let (device, fs, ino) = worn(&runtime, 96, &format!("mode=lfs,gc_merge,cache=8M,gc_victim={policy}"));
     let fill = fs.create(fs.root(), b"fill", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let mut at = 0;
     while fs.write(fill, at * BLOCK, &[3; 4096], IoFlags::empty()).is_ok_and(|written| written == 4096) {
@@ -107,6 +113,7 @@ fn the_daemon_cleans_for_those_who_need_room() {
     }
     assert!(at > 1000, "{at} blocks fitted");
     let stats = &fs.volume().gc.stats;
-    assert!(stats.calls_fg.get() > 0 && cleaned(&fs) > 0, "{} calls, {} sections", stats.calls_fg.get(), cleaned(&fs));
+    let calls = stats.calls_fg.get();
+    assert!(calls > 0 && cleaned(&fs) > 0, "{policy}: {calls} calls, {} sections", cleaned(&fs));
     finish(&device, fs, ino);
 }
