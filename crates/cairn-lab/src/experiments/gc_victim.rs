@@ -71,7 +71,7 @@ fn loads(scale: Scale) -> Vec<(&'static str, &'static str, Load, Option<f64>)> {
     let overwrite = |pattern, times, dirty| Load::Overwrite { pattern, times, dirty, fsync_every: None };
     let main = scale.pick(1.0, OVERWRITES, OVERWRITES);
     let direct = scale.pick(0.5, 1.5, 1.5);
-    let side = scale.pick(0.5, 1.0, 1.0);
+    let side = scale.pick(0.5, 0.75, 0.75);
     let buffered = 0.005;
     vec![
         (PROPOSAL, BUFFERED, overwrite(Pattern::Uniform, main, buffered), None),
