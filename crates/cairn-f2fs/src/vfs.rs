@@ -34,9 +34,12 @@ impl F2fs {
         self.volume.turning.read()
     }
 
+    /// The contents were read; nothing that all readers share is locked unless the time is due.
     fn accessed(&self, inode: &Arc<Inode>) {
-        let _open = self.enter();
-        attributes::touch_access(&self.volume, inode);
+        if attributes::is_access_due(&self.volume, inode) {
+            let _open = self.enter();
+            attributes::touch_access(&self.volume, inode);
+        }
     }
 
     fn drop_references(&self, ino: Ino, count: u64) {

@@ -107,27 +107,33 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
     })
 }
 
-/// Contents were read: the access time follows as with `relatime`. Call it with no lock held. Where it cannot be kept (a volume that
-/// is full, or only read) it stays as it was.
-pub fn touch_access(volume: &Volume, inode: &Arc<Inode>) {
+/// Contents were read: is the access time to follow, as with `relatime`?
+#[must_use]
+pub fn is_access_due(volume: &Volume, inode: &Inode) -> bool {
     let now = now(volume);
-    if !is_access_stale(&inode.state.read().record, now) || !volume.options().access_times {
+    let stale = {
+        let record = &inode.state.read().record;
+        let old = now.seconds.saturating_sub(record.atime.seconds) >= RELATIME_SECONDS;
+        let tells = record.atime <= record.mtime || record.atime <= record.ctime;
+        !record.flags.contains(FileFlags::NOATIME) && (tells || old)
+    };
+    stale && volume.store.is_some() && volume.options().access_times
+}
+
+/// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is full, or only read) it stays as it was.
+pub fn touch_access(volume: &Volume, inode: &Arc<Inode>) {
+    if volume.read_only_reason().is_some() {
         return;
     }
     let kept = volume.change(0, |_| {
         let mut state = inode.state.write();
-        state.record.atime = now;
+        state.record.atime = now(volume);
         inode.touch(volume, &mut state);
         Ok(())
     });
     if let Err(error) = kept {
         tracing::debug!(ino = %inode.nid, %error, "the access time is not renewed");
     }
-}
-
-fn is_access_stale(record: &Record, now: Timestamp) -> bool {
-    let old = now.seconds.saturating_sub(record.atime.seconds) >= RELATIME_SECONDS;
-    !record.flags.contains(FileFlags::NOATIME) && (record.atime <= record.mtime || record.atime <= record.ctime || old)
 }
 
 fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
