@@ -51,8 +51,8 @@ pub fn next_set(map: &[u8], from: usize, end: usize) -> Option<usize> {
 /// The last set bit.
 #[must_use]
 pub fn last_set(map: &[u8]) -> Option<usize> {
-    let byte = map.iter().rposition(|byte| *byte != 0)?;
-    Some(byte * 8 + 7 - map[byte].trailing_zeros() as usize)
+    let (index, byte) = map.iter().enumerate().rev().find(|(_, byte)| **byte != 0)?;
+    Some(index * 8 + 7 - byte.trailing_zeros() as usize)
 }
 
 /// The first bit that differs from `skip`'s, byte by byte where a whole byte can be skipped.
@@ -84,6 +84,7 @@ mod tests {
         assert!(!set(&mut map, 0) && !set(&mut map, 9));
         assert_eq!(map, [0x80, 0x40]);
         assert!(test(&map, 9) && !test(&map, 8));
+        assert_eq!([last_set(&map), last_set(&map[..1]), last_set(&[0; 2])], [Some(9), Some(0), None]);
         assert!(set(&mut map, 9) && clear(&mut map, 9) && !clear(&mut map, 9));
         assert!(flip(&mut map, 15) && !flip(&mut map, 0));
         assert_eq!((map, count(&map)), ([0, 1], 1));

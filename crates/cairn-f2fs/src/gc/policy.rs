@@ -12,9 +12,7 @@
 //! that is data. It is cleared when the call ends.
 
 use crate::error::Error;
-
-/// Sections that a checkpoint may take beyond what is pending: for data, nodes and entries. `NR_GC_CHECKPOINT_SECS`.
-pub const CHECKPOINT_SECTIONS: u32 = 3;
+use crate::segment::CHECKPOINT_SECTIONS;
 
 /// `gc_victim`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -42,6 +42,7 @@ use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
 pub use flush::{SitPlan, Summaries};
 pub use load::{SegmentSources, load};
 pub use place::Placed;
+pub use resume::CHECKPOINT_SECTIONS;
 pub use sections::{Candidates, Remains, SectionInfo, SegmentInfo};
 pub use summaries::QueuedSummary;
 

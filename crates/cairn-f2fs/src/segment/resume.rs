@@ -14,8 +14,8 @@ use crate::format::summary::SummaryBlock;
 use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Log, SegNo, bits};
 
-/// For the checkpoint after recovery, besides the nodes of the chain: for nodes, data and entries.
-const CHECKPOINT_SECTIONS: u32 = 3;
+/// Sections that a checkpoint may take beyond what is pending: for data, nodes and entries. `NR_GC_CHECKPOINT_SECS`.
+pub const CHECKPOINT_SECTIONS: u32 = 3;
 
 /// The unwritten end of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

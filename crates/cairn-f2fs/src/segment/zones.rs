@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_block::zoned::{PendingReset, ZoneOrder};
 
-use super::{Segments, State};
+use super::{CHECKPOINT_SECTIONS, Segments, State};
 use crate::error::{Error, Result};
 use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, Log, SegNo};
@@ -85,7 +85,7 @@ impl Segments {
             let next = self.next_address(log);
             if zones.next(next.bytes()).is_some_and(|pointer| pointer != next.bytes()) {
                 tracing::info!(?log, at = %next, "a zone's write pointer is not where its log ends: the log moves on");
-                self.resume_log(log, 0)?;
+                self.resume_log(log, CHECKPOINT_SECTIONS)?;
                 self.stats.logs_moved.add(1);
             }
         }
