@@ -112,7 +112,7 @@ impl Volume {
 /// Blocks in holes of segments, of data or of nodes (whichever is more), beyond the space that is overprovisioned anyway.
 fn unusable_at_first(store: &Store) -> u64 {
     let holes = store.segments.holes().into_iter().max().unwrap_or(0);
-    let reserved = store.space.reserved_sections() * store.layout.segs_per_sec;
-    let spare = store.space.overprovision_segments().saturating_sub(reserved);
-    holes.saturating_sub(u64::from(spare) * u64::from(BLOCKS_PER_SEGMENT))
+    let overprovision = u64::from(store.space.overprovision_segments()) * u64::from(BLOCKS_PER_SEGMENT);
+    let reserved = u64::from(store.space.reserved_sections()) * u64::from(store.layout.section_capacity());
+    holes.saturating_sub(overprovision.saturating_sub(reserved))
 }

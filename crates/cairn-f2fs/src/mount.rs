@@ -97,7 +97,7 @@ pub(crate) fn open(
     runtime: Arc<dyn Runtime>,
     options: &MountOptions,
 ) -> Result<Arc<Volume>> {
-    let Some(Probe { superblock, layout, from_backup }) = probe(&*device)? else {
+    let Some(Probe { superblock, mut layout, from_backup }) = probe(&*device)? else {
         return Err(Error::NotF2fs { found: found_magic(&*device) });
     };
     if from_backup {
@@ -105,7 +105,7 @@ pub(crate) fn open(
     }
     let zones = match device.as_zoned() {
         Some(_) if superblock.features.contains(Features::BLKZONED) && !options.read_only => {
-            Some(zones::ordered(device.clone(), &layout)?)
+            Some(zones::ordered(device.clone(), &mut layout)?)
         }
         _ => None,
     };
@@ -238,12 +238,10 @@ fn was_disabled(checkpoint: &Loaded) -> bool {
 }
 
 fn read_only_reason(superblock: &Superblock, device: &dyn BlockDevice, options: &MountOptions) -> Option<Arc<str>> {
-    // Zones are the device's affair.
-    let features = superblock.features.difference(Features::BLKZONED);
     if let Some(reason) = zones::read_only_reason(superblock.features, device) {
         return Some(reason.into());
     }
-    if let Some(reason) = features.read_only_reason() {
+    if let Some(reason) = superblock.features.read_only_reason() {
         return Some(reason.into());
     }
     if options.read_only {

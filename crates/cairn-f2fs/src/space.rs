@@ -11,6 +11,7 @@ use std::sync::Arc;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::error::{Error, Result};
+use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Checkpoint, Layout};
 
 /// What the checkpoint says about use.
@@ -64,7 +65,7 @@ struct State {
 pub struct Space {
     user_blocks: u64,
     max_nodes: u32,
-    segs_per_sec: u32,
+    section_capacity: u32,
     reserved_segments: u32,
     overprovision_segments: u32,
     state: Mutex<State>,
@@ -86,11 +87,18 @@ impl Space {
             valid_nodes: checkpoint.valid_node_count,
             valid_inodes: checkpoint.valid_inode_count,
         };
+        // Where a zone ends within a segment mkfs counts that segment as a whole.
+        let overprovision = u64::from(checkpoint.overprov_segment_count) * u64::from(BLOCKS_PER_SEGMENT);
+        let writable = u64::from(layout.sections) * u64::from(layout.section_capacity());
+        let most = match layout.unusable_per_section {
+            0 => u64::MAX,
+            _ => writable.saturating_sub(overprovision),
+        };
         Arc::new(Self {
-            user_blocks: checkpoint.user_block_count,
+            user_blocks: checkpoint.user_block_count.min(most),
             // Nids 0 to 2 are nobody's.
             max_nodes: layout.max_nid().saturating_sub(3),
-            segs_per_sec: layout.segs_per_sec,
+            section_capacity: layout.section_capacity(),
             reserved_segments: checkpoint.rsvd_segment_count,
             overprovision_segments: checkpoint.overprov_segment_count,
             state: Mutex::new(Rank::LEAF, State { counts, ..State::default() }),
@@ -163,7 +171,7 @@ impl Space {
         self.state.lock().taken
     }
 
-    /// Blocks that users may have in all: `user_block_count`.
+    /// Blocks that users may have in all: `user_block_count`, or less where the zones hold less.
     #[must_use]
     pub const fn user_blocks(&self) -> u64 {
         self.user_blocks
@@ -190,7 +198,12 @@ impl Space {
     /// Sections kept for cleaning.
     #[must_use]
     pub const fn reserved_sections(&self) -> u32 {
-        self.reserved_segments / self.segs_per_sec
+        self.sections_of(self.reserved_segments)
+    }
+
+    /// Sections that hold as much as so many whole segments.
+    const fn sections_of(&self, segments: u32) -> u32 {
+        (segments as u64 * BLOCKS_PER_SEGMENT as u64 / self.section_capacity as u64) as u32
     }
 
     /// Segments that users never get.
@@ -203,8 +216,8 @@ impl Space {
     /// Dirty data counts up to half of what the volume has beyond its reserve: more could never be kept free for it.
     #[must_use]
     pub fn required(&self, pending: Pending) -> Required {
-        let section = u64::from(self.segs_per_sec) * u64::from(crate::format::units::BLOCKS_PER_SEGMENT);
-        let spare = (self.overprovision_segments / self.segs_per_sec).saturating_sub(self.reserved_sections()) / 2;
+        let section = u64::from(self.section_capacity);
+        let spare = self.sections_of(self.overprovision_segments).saturating_sub(self.reserved_sections()) / 2;
         let data = pending.data.min(u64::from(spare) * section);
         let amounts = [pending.nodes + pending.inodes + pending.dentries, pending.dentries, data];
         let lower: u64 = amounts.iter().map(|blocks| blocks / section).sum();
@@ -217,7 +230,7 @@ impl Space {
     /// free ones.
     #[must_use]
     pub fn reuse_below(&self, pending: Pending) -> u32 {
-        let section = u64::from(self.segs_per_sec) * u64::from(crate::format::units::BLOCKS_PER_SEGMENT);
+        let section = u64::from(self.section_capacity);
         let [nodes, dentries, inodes] = [pending.nodes, pending.dentries, pending.inodes].map(|n| n.div_ceil(section));
         let sections = nodes + 2 * dentries + inodes + 2 * u64::from(self.reserved_sections());
         u32::try_from(sections).unwrap_or(u32::MAX)

@@ -7,10 +7,8 @@ use cairn_vfs::Error as VfsError;
 use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::format::SegNo;
-use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
+use crate::format::units::SEGMENT_BYTES;
 use crate::volume::Volume;
-
-const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_BYTES;
 
 impl Volume {
     /// Discards free segments that lie in the byte range of the volume, in runs of at least `minimum` bytes. Returns the

@@ -196,13 +196,14 @@ impl Volume {
             }
             None => checkpoint.user_block_count.saturating_sub(counts.valid_blocks),
         };
+        let blocks = self.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
         // Numbers 0 to 2 are no inodes; every inode needs a block.
         let inodes = u64::from(self.layout.max_nid().saturating_sub(Nid::ROOT.get()));
         let used = u64::from(counts.valid_nodes);
         let fsid = self.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         VolumeStats {
             block_size: BLOCK_SIZE as u32,
-            blocks: checkpoint.user_block_count,
+            blocks,
             free_blocks: free,
             available_blocks: free,
             inodes,

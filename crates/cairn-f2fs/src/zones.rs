@@ -1,6 +1,9 @@
 //! Volumes on zoned devices: what must fit together before one is opened.
 //!
 //! Sections are zones. Everything outside the main area is written in place, so it lies before the first sequential zone.
+//!
+//! Zones may have less capacity than size: then nothing is written behind the capacity in any section, the conventional ones included,
+//! as Linux does it.
 
 use std::sync::Arc;
 
@@ -8,7 +11,7 @@ use cairn_block::BlockDevice;
 use cairn_block::zoned::{Zone, ZoneOrder};
 
 use crate::error::{Error, Result};
-use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
+use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
 use crate::format::{Features, Layout};
 
 /// Why the volume can only be read on this device, if its zones are the reason.
@@ -22,29 +25,33 @@ pub(crate) fn read_only_reason(features: Features, device: &dyn BlockDevice) -> 
     }
 }
 
-/// The device as a volume with zones writes it: in order.
+/// The device as a volume with zones writes it: in order. The layout learns how much of a section can be written.
 ///
 /// # Errors
 /// The zones are not the volume's sections, or the device failed.
-pub(crate) fn ordered(device: Arc<dyn BlockDevice>, layout: &Layout) -> Result<Arc<ZoneOrder>> {
+pub(crate) fn ordered(device: Arc<dyn BlockDevice>, layout: &mut Layout) -> Result<Arc<ZoneOrder>> {
     let zones = match device.as_zoned() {
         Some(zoned) => zoned.report(0, usize::MAX)?,
         None => Vec::new(),
     };
-    check(&zones, layout)?;
+    layout.unusable_per_section = unusable_per_section(&zones, layout)?;
     Ok(Arc::new(ZoneOrder::new(device)?))
 }
 
-fn check(zones: &[Zone], layout: &Layout) -> Result<()> {
-    let section = u64::from(layout.segs_per_sec) * u64::from(BLOCKS_PER_SEGMENT) * BLOCK_BYTES;
+/// Blocks at the end of each section that its zone does not hold.
+fn unusable_per_section(zones: &[Zone], layout: &Layout) -> Result<u32> {
+    let mut unusable = None;
+    let section = u64::from(layout.segs_per_sec) * SEGMENT_BYTES;
     let main = u64::from(layout.main) * BLOCK_BYTES;
     for zone in zones.iter().filter(|zone| zone.is_sequential()) {
         let fault = if zone.start < main {
             Some("lies in the volume's metadata, which is written in place")
         } else if !(zone.start - main).is_multiple_of(section) || zone.len != section {
             Some("is not one of the volume's sections")
-        } else if zone.capacity != zone.len {
-            Some("has less capacity than size, which Cairn does not write yet")
+        } else if zone.capacity < SEGMENT_BYTES {
+            Some("holds less than a segment")
+        } else if *unusable.get_or_insert(zone.len - zone.capacity) != zone.len - zone.capacity {
+            Some("has another capacity than those before it")
         } else {
             None
         };
@@ -54,5 +61,6 @@ fn check(zones: &[Zone], layout: &Layout) -> Result<()> {
             return Err(Error::Feature(text));
         }
     }
-    Ok(())
+    // Less than a section, and part of a block is none.
+    Ok(unusable.unwrap_or(0).div_ceil(BLOCK_BYTES) as u32)
 }

@@ -71,7 +71,8 @@ impl Features {
         .union(Self::COMPRESSION);
 
     /// What Cairn writes; anything else makes a volume read-only.
-    pub const WRITABLE: Self = Self::ATOMIC_WRITE
+    pub const WRITABLE: Self = Self::BLKZONED
+        .union(Self::ATOMIC_WRITE)
         .union(Self::EXTRA_ATTR)
         .union(Self::PROJECT_QUOTA)
         .union(Self::INODE_CHECKSUM)

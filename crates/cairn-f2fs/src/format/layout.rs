@@ -75,6 +75,9 @@ pub struct Layout {
     pub secs_per_zone: u32,
     /// Sections of the main area.
     pub sections: u32,
+    /// Blocks at the end of each section that cannot be written, because the zones have less capacity than size. The device says so,
+    /// not the superblock: 0 until it has been asked.
+    pub unusable_per_section: u32,
     /// Blocks of the volume.
     pub block_count: u64,
     /// Blocks of a checkpoint pack that continue the bitmaps of its first block.
@@ -105,6 +108,7 @@ impl Layout {
             segs_per_sec: superblock.segs_per_sec,
             secs_per_zone: superblock.secs_per_zone,
             sections: superblock.section_count,
+            unusable_per_section: 0,
             block_count: superblock.block_count,
             cp_payload: superblock.cp_payload,
             quota_inodes: superblock.qf_ino,
@@ -234,6 +238,26 @@ impl Layout {
     #[must_use]
     pub const fn first_segment(&self, section: u32) -> SegNo {
         SegNo(section * self.segs_per_sec)
+    }
+
+    /// Blocks of a section that can be written: the first ones.
+    #[must_use]
+    pub const fn section_capacity(&self) -> u32 {
+        self.segs_per_sec * BLOCKS_PER_SEGMENT - self.unusable_per_section
+    }
+
+    /// Segments of a section that have blocks that can be written: the first ones.
+    #[must_use]
+    pub const fn usable_segments(&self) -> u32 {
+        self.section_capacity().div_ceil(BLOCKS_PER_SEGMENT)
+    }
+
+    /// Blocks of a segment that can be written: the first ones.
+    #[must_use]
+    pub const fn usable_blocks(&self, segno: SegNo) -> u16 {
+        let before = segno.get() % self.segs_per_sec * BLOCKS_PER_SEGMENT;
+        let usable = self.section_capacity().saturating_sub(before);
+        if usable < BLOCKS_PER_SEGMENT { usable as u16 } else { BLOCKS_PER_SEGMENT as u16 }
     }
 
     /// Zone of a segment.

@@ -8,6 +8,8 @@ pub const BLOCK_SIZE: usize = 4096;
 pub const BLOCK_BYTES: u64 = BLOCK_SIZE as u64;
 /// Blocks a segment.
 pub const BLOCKS_PER_SEGMENT: u32 = 512;
+/// Bytes a segment.
+pub const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_BYTES;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
 

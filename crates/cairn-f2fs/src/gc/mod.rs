@@ -26,7 +26,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::checkpoint::Reason;
 use crate::error::Result;
-use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT};
+use crate::format::units::BLOCK_BYTES;
 use crate::inode::sync::PIECE;
 use crate::segment::SectionInfo;
 use crate::store::Store;
@@ -130,20 +130,20 @@ impl Volume {
     pub(crate) fn has_room(&self) -> Result<bool> {
         let now = self.situation()?;
         Ok(match self.options().gc_victim {
-            GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.layout.segs_per_sec),
+            GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.layout.usable_segments()),
             GcVictim::Greedy | GcVictim::DataFirst => now.enough(0),
         })
     }
 
     /// As many victims at once, and as few checkpoints, as the free sections allow.
     fn adaptive(&self, store: &Store, working: &mut Working) -> Result<()> {
-        let whole = store.layout.segs_per_sec * BLOCKS_PER_SEGMENT;
+        let whole = store.layout.section_capacity();
         let most = (store.budget.limit() / 4 / BLOCK_BYTES).clamp(whole.into(), MOST_GROUP.max(whole.into()))
             / u64::from(whole);
         for _ in 0..ROUNDS {
             working.follow(store.checkpoints.version());
             let now = self.situation()?;
-            let deferred = now.prefree / store.layout.segs_per_sec + working.deferred.len() as u32;
+            let deferred = now.prefree / store.layout.usable_segments() + working.deferred.len() as u32;
             if adaptive::checkpoint_is_due(&now, deferred) {
                 self.checkpoint_to_collect(store)?;
                 continue;
@@ -259,7 +259,7 @@ impl Volume {
     }
 
     fn victim(&self, store: &Store, choice: Choice, data_first: bool, working: &Working) -> Option<SectionInfo> {
-        let whole = store.layout.segs_per_sec * BLOCKS_PER_SEGMENT;
+        let whole = store.layout.section_capacity();
         let rule = Rule { choice, data_first, whole, now: store.segments.elapsed() };
         store.segments.choose(|all| victim::select(all.filter(|info| !working.is_out(info)), rule))
     }

@@ -3,7 +3,6 @@
 use cairn_base::stats::{Counter, Report};
 
 use crate::format::Log;
-use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::store::Store;
 
 /// Counters, since the mount.
@@ -105,11 +104,11 @@ impl GcStats {
         }
     }
 
-    /// Mean part of a victim that was valid, in percent.
+    /// Mean part of a victim that was valid, in percent. `section_capacity` in blocks.
     #[must_use]
-    pub fn victim_valid_percent(&self, segs_per_sec: u32) -> f64 {
+    pub fn victim_valid_percent(&self, section_capacity: u32) -> f64 {
         let sections = self.data_sections.get() + self.node_sections.get();
-        let blocks = sections * u64::from(segs_per_sec * BLOCKS_PER_SEGMENT);
+        let blocks = sections * u64::from(section_capacity);
         if blocks == 0 { 0.0 } else { 100.0 * self.victim_blocks.get() as f64 / blocks as f64 }
     }
 
@@ -130,7 +129,7 @@ impl GcStats {
             .with("node_blocks_background", &self.node_blocks_bg)
             .with("checkpoints", &self.checkpoints)
             .with("no_victim", &self.no_victim)
-            .with("victim_valid_percent", self.victim_valid_percent(store.layout.segs_per_sec))
+            .with("victim_valid_percent", self.victim_valid_percent(store.layout.section_capacity()))
             .with("data_sections_in_use", data)
             .with("node_sections_in_use", nodes)
             .with("waf", written.waf())

@@ -27,7 +27,7 @@ use crate::blocks::{self, Writes};
 use crate::checkpoint::Reason;
 use crate::error::{Error, Result};
 use crate::format::BlockAddr;
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::op::Op;
 use crate::store::Store;
 use crate::volume::Volume;
@@ -246,7 +246,7 @@ fn give_back(store: &Store, pieces: &[Piece]) {
 /// Sees to it that so many blocks can be placed before a checkpoint comes, and that checkpoint has room.
 fn make_room(volume: &Volume, store: &Store, blocks: u64) -> Result<()> {
     volume.room()?;
-    let section = u64::from(store.layout.segs_per_sec) * u64::from(BLOCKS_PER_SEGMENT);
+    let section = u64::from(store.layout.section_capacity());
     let sections = u32::try_from(blocks / section + 2).unwrap_or(u32::MAX);
     // Each round makes a section free at least, or is the last one.
     for _ in 0..=sections {

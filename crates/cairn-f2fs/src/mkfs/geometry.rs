@@ -7,11 +7,10 @@ use super::medium::{Medium, MediumZones};
 use super::{Error, MkfsOptions};
 use crate::format::checkpoint::{CHECKSUM_AT, LARGE_CHECKSUM_AT};
 use crate::format::log::Log;
-use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, SegNo};
+use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, SEGMENT_BYTES, SegNo};
 use crate::format::{nat, sit};
 
-/// Bytes of a segment.
-pub(super) const SEGMENT_BYTES: u64 = BLOCK_BYTES * BPS;
+/// Blocks of a segment.
 const BPS: u64 = BLOCKS_PER_SEGMENT as u64;
 /// Segments of the two checkpoint packs.
 const CKPT_SEGMENTS: u64 = 2;

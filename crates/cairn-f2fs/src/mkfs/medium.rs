@@ -8,8 +8,8 @@ use cairn_block::BlockDevice;
 use cairn_block::wrap::Concat;
 
 use super::Error;
-use super::geometry::{Geometry, SEGMENT_BYTES};
-use crate::format::units::BLOCK_BYTES;
+use super::geometry::Geometry;
+use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
 
 /// Bytes of a path in the superblock, with the zero behind it.
 const PATH_BYTES: usize = 64;

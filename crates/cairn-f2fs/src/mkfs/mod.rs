@@ -18,7 +18,7 @@ use cairn_vfs::Timestamp;
 use uuid::Uuid;
 
 use crate::format::checksum::crc32;
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BYTES};
 use crate::format::{Features, Layout, Log, superblock};
 
 mod extensions;
@@ -29,7 +29,7 @@ mod packs;
 mod super_block;
 mod tree;
 
-use geometry::{Geometry, SEGMENT_BYTES};
+use geometry::Geometry;
 use medium::Medium;
 use tree::Tree;
 

@@ -59,7 +59,7 @@ impl Segments {
     /// A block is not written before the next checkpoint, although it is not in use: it belongs to a chain that must
     /// survive until then. Outside the main area: nothing happens.
     pub fn protect(&self, addr: BlockAddr) {
-        let Some((segno, block)) = self.layout.segment_of(addr) else { return };
+        let Ok((segno, block)) = self.locate(addr) else { return };
         let mut state = self.state.lock();
         if !state.table.is_valid(segno, block) {
             state.table.block(segno, block);

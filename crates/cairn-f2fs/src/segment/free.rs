@@ -1,6 +1,7 @@
 //! Which segments and sections are free to be taken by a log.
 //!
-//! A section is free if all its segments are. Free segments of a section that is not belong to the log that is in it.
+//! A section is free if all its segments are that can be written. Free segments of a section that is not belong to the log that is
+//! in it.
 
 use crate::format::SegNo;
 
@@ -14,10 +15,10 @@ pub(super) struct FreeMap {
 }
 
 impl FreeMap {
-    /// All `segments` are taken.
-    pub(super) fn new(segments: u32, segs_per_sec: u32) -> Self {
+    /// All `segments` are taken; the first `usable` ones of each section can be released.
+    pub(super) fn new(segments: u32, segs_per_sec: u32, usable: u32) -> Self {
         let sections = segments / segs_per_sec;
-        let busy = vec![segs_per_sec; sections as usize];
+        let busy = vec![usable; sections as usize];
         Self { segs_per_sec, segments: Bits::new(segments), sections: Bits::new(sections), busy }
     }
 
@@ -43,6 +44,11 @@ impl FreeMap {
         let section = segno.get() / self.segs_per_sec;
         self.busy[section as usize] += 1;
         self.sections.clear(section);
+    }
+
+    /// Is the section free that a segment is in?
+    pub(super) fn is_section_free(&self, section: u32) -> bool {
+        self.sections.test(section)
     }
 
     /// The segment after this one, if it is free and of the same section.
@@ -131,7 +137,7 @@ mod tests {
 
     #[test]
     fn sections_are_free_as_a_whole() {
-        let mut map = FreeMap::new(200, 4);
+        let mut map = FreeMap::new(200, 4, 4);
         assert_eq!((map.free_sections(), map.free_section(SegNo(0))), (0, None));
         (100..108).map(SegNo).for_each(|segno| map.release(segno));
         map.release(SegNo(100));
@@ -145,6 +151,17 @@ mod tests {
         assert_eq!(map.free_section(SegNo(0)), Some(SegNo(104)));
         assert_eq!(map.any_segment(SegNo(108)), Some(SegNo(101)));
         assert!(!map.is_free(SegNo(199)) && map.is_free(SegNo(107)));
+    }
+
+    #[test]
+    fn segments_that_cannot_be_written_keep_no_section_busy() {
+        let mut map = FreeMap::new(16, 4, 3);
+        [4, 5, 6].map(SegNo).into_iter().for_each(|segno| map.release(segno));
+        assert_eq!((map.free_sections(), map.free_segments(), map.free_section(SegNo(0))), (1, 3, Some(SegNo(4))));
+        assert!(map.is_section_free(1) && !map.is_section_free(0));
+        map.take(SegNo(4));
+        assert_eq!((map.next_in_section(SegNo(5)), map.next_in_section(SegNo(6))), (Some(SegNo(6)), None));
+        assert_eq!((map.free_sections(), map.is_section_free(1)), (0, false));
     }
 
     #[test]

@@ -45,7 +45,8 @@ impl Segments {
         let entries = load(&cache, &layout, checkpoint, &journal)?;
         let journalled = journal.0.iter().map(|(segno, _)| *segno).collect();
         let current = Log::ALL.map(|log| checkpoint.log(log).segno);
-        Log::ALL.into_iter().try_for_each(|log| check_log(&entries, checkpoint, log))?;
+        check_capacity(&entries, &layout)?;
+        Log::ALL.into_iter().try_for_each(|log| check_log(&entries, checkpoint, log, &layout))?;
         let mut table = Table::new(&layout, entries, current);
         for log in Log::ALL {
             table.set_log(current[log.index()], log);
@@ -63,7 +64,7 @@ impl Segments {
             summary_generation: 0,
             journal: journalled,
             bitmap: checkpoint.sit_bitmap.clone(),
-            reuse_below: 2 * (checkpoint.rsvd_segment_count / layout.segs_per_sec),
+            reuse_below: 2 * (checkpoint.rsvd_segment_count / layout.usable_segments()),
             cleaning: Vec::new(),
             victim_cursor: current,
             kbytes_written: summaries.kbytes_written,
@@ -122,9 +123,25 @@ fn check_sums(entries: &[SitEntry], checkpoint: &Checkpoint) -> Result<()> {
     Ok(())
 }
 
-/// A log must stand at a free block, and one that appends must have nothing behind it.
-fn check_log(entries: &[SitEntry], checkpoint: &Checkpoint, log: Log) -> Result<(), Corrupt> {
+/// Nothing can be in use behind what a zone can hold.
+fn check_capacity(entries: &[SitEntry], layout: &Layout) -> Result<(), Corrupt> {
+    for (segno, entry) in (0..).map(SegNo).zip(entries) {
+        let usable = usize::from(layout.usable_blocks(segno));
+        if let Some(block) = bits::next_set(&entry.valid_map, usable, BLOCKS_PER_SEGMENT as usize) {
+            let what = "a block is in use behind what its zone can hold";
+            return Err(Corrupt::Sit { segno, what, value: block as u64 });
+        }
+    }
+    Ok(())
+}
+
+/// A log must stand at a free block that can be written, and one that appends must have nothing behind it.
+fn check_log(entries: &[SitEntry], checkpoint: &Checkpoint, log: Log, layout: &Layout) -> Result<(), Corrupt> {
     let position = checkpoint.log(log);
+    if position.blkoff >= layout.usable_blocks(position.segno) {
+        let what = "a log stands behind what its zone can hold";
+        return Err(Corrupt::Sit { segno: position.segno, what, value: position.blkoff.into() });
+    }
     let map = &entries[position.segno.index()].valid_map;
     let from = usize::from(position.blkoff);
     let end = match position.alloc {
@@ -137,5 +154,40 @@ fn check_log(entries: &[SitEntry], checkpoint: &Checkpoint, log: Log) -> Result<
             Err(Corrupt::Sit { segno: position.segno, what, value: block as u64 })
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::checkpoint::LogPosition;
+    use crate::format::checkpoint::tests::{checkpoint, layout};
+
+    /// A device may have been exchanged for one whose zones hold less, and an image may say anything.
+    #[test]
+    fn nothing_counts_behind_what_a_zone_can_hold() {
+        let mut layout = layout();
+        (layout.segs_per_sec, layout.main_segments, layout.sections) = (4, 24, 6);
+        layout.unusable_per_section = 2048 - 1300;
+        let empty = SitEntry { log: Log::ColdData, valid_map: [0; 64], mtime: 0 };
+        let used = |segno: usize, block| {
+            let mut entries = vec![empty.clone(); 24];
+            bits::set(&mut entries[segno].valid_map, block);
+            check_capacity(&entries, &layout).err()
+        };
+        assert_eq!((used(1, 511), used(6, 275)), (None, None));
+        for (segno, block) in [(6, 276), (7, 0), (23, 511)] {
+            let what = "a block is in use behind what its zone can hold";
+            assert_eq!(
+                used(segno, block),
+                Some(Corrupt::Sit { segno: SegNo(segno as u32), what, value: block as u64 })
+            );
+        }
+        let mut cp = checkpoint(&layout);
+        let mut stands = |segno, blkoff| {
+            cp.logs[Log::HotData.index()] = LogPosition { segno: SegNo(segno), blkoff, alloc: AllocType::Lfs };
+            check_log(&vec![empty.clone(); 24], &cp, Log::HotData, &layout).is_ok()
+        };
+        assert_eq!([stands(6, 275), stands(6, 276), stands(7, 0)], [true, false, false]);
     }
 }

@@ -174,8 +174,9 @@ impl Segments {
 
     fn locate(&self, addr: BlockAddr) -> Result<(SegNo, u16), Corrupt> {
         let place = self.layout.segment_of(addr);
-        place.ok_or_else(|| {
-            let what = "an address is not in the main area";
+        let usable = place.filter(|(segno, block)| *block < self.layout.usable_blocks(*segno));
+        usable.ok_or_else(|| {
+            let what = "an address is not in the main area, or behind what its zone can hold";
             Corrupt::Sit { segno: SegNo(u32::MAX), what, value: addr.get().into() }
         })
     }

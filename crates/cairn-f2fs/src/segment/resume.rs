@@ -40,7 +40,7 @@ impl Segments {
     /// Free sections that recovery may take when so many nodes stand in the chain: it writes each of them anew.
     #[must_use]
     pub fn needed_for_recovery(&self, nodes: u64) -> u32 {
-        let section = u64::from(self.layout.segs_per_sec * BLOCKS_PER_SEGMENT);
+        let section = u64::from(self.layout.section_capacity());
         u32::try_from(nodes.div_ceil(section)).unwrap_or(u32::MAX).saturating_add(CHECKPOINT_SECTIONS)
     }
 
@@ -84,9 +84,7 @@ impl Segments {
         let table = &state.table;
         let segments = || Self::segments_of(&self.layout, section);
         let here = |other: Log| segments().any(|segno| segno == state.logs[other.index()].segno());
-        if segments().all(|segno| table.free.is_free(segno))
-            || Log::ALL.into_iter().any(|other| other != log && here(other))
-        {
+        if table.free.is_section_free(section) || Log::ALL.into_iter().any(|other| other != log && here(other)) {
             return None;
         }
         let mut end = 0;
@@ -94,7 +92,7 @@ impl Segments {
             if table.valid(segno) > 0 && table.log(segno).is_node() != log.is_node() {
                 return None;
             }
-            let last = bits::last_set(&table.blocked_map(segno));
+            let last = bits::last_set(&table.held_map(segno));
             end = last.map_or(end, |last| index * BLOCKS_PER_SEGMENT + last as u32 + 1);
         }
         let first = self.layout.first_segment(section).get();
@@ -106,7 +104,7 @@ impl Segments {
             Some(written) => Some(written).filter(|written| *written >= end)?,
             None => end,
         };
-        let room = (self.layout.segs_per_sec * BLOCKS_PER_SEGMENT).checked_sub(start).filter(|room| *room > 0)?;
+        let room = self.layout.section_capacity().checked_sub(start).filter(|room| *room > 0)?;
         let segno = SegNo(first + start / BLOCKS_PER_SEGMENT);
         Some(Tail { segno, blkoff: (start % BLOCKS_PER_SEGMENT) as u16, room })
     }

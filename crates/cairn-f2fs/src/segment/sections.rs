@@ -68,7 +68,7 @@ pub struct Remains {
 pub struct Candidates<'a> {
     state: &'a State,
     current: [u32; Log::COUNT],
-    segs_per_sec: u32,
+    layout: &'a Layout,
     next: u32,
 }
 
@@ -77,24 +77,23 @@ impl Iterator for Candidates<'_> {
 
     fn next(&mut self) -> Option<SectionInfo> {
         let table = &self.state.table;
-        let whole = self.segs_per_sec * BLOCKS_PER_SEGMENT;
+        let whole = self.layout.section_capacity();
         loop {
             let counts = table.sections().get(self.next as usize)?;
             let section = self.next;
             self.next += 1;
             let usable = counts.valid > 0 && counts.valid < whole;
             if usable && !self.current.contains(&section) && !self.state.cleaning.contains(&section) {
-                return Some(info_of_section(self.state, section, self.segs_per_sec));
+                return Some(info_of_section(self.state, section, self.layout));
             }
         }
     }
 }
 
-fn info_of_section(state: &State, section: u32, segs_per_sec: u32) -> SectionInfo {
+fn info_of_section(state: &State, section: u32, layout: &Layout) -> SectionInfo {
     let counts = state.table.section(section);
-    let first = section * segs_per_sec;
-    let times = (first..first + segs_per_sec).map(|segno| state.table.mtime(SegNo(segno)));
-    let mtime = times.fold(0_u64, u64::saturating_add) / u64::from(segs_per_sec);
+    let times = Segments::segments_of(layout, section).map(|segno| state.table.mtime(segno));
+    let mtime = times.fold(0_u64, u64::saturating_add) / u64::from(layout.usable_segments());
     SectionInfo { section, valid: counts.valid, nodes: counts.nodes, mtime }
 }
 
@@ -125,10 +124,10 @@ impl Segments {
         self.state.lock().table.valid_map(segno)
     }
 
-    /// Segments of a section.
+    /// Segments of a section, as far as they can be written.
     pub fn segments_of(layout: &Layout, section: u32) -> impl Iterator<Item = SegNo> + use<> {
         let first = layout.first_segment(section).get();
-        (first..first + layout.segs_per_sec).map(SegNo)
+        (first..first + layout.usable_segments()).map(SegNo)
     }
 
     /// A section.
@@ -137,7 +136,7 @@ impl Segments {
     /// There is none of this number.
     #[must_use]
     pub fn section(&self, section: u32) -> SectionInfo {
-        info_of_section(&self.state.lock(), section, self.layout.segs_per_sec)
+        info_of_section(&self.state.lock(), section, &self.layout)
     }
 
     /// Sections that hold valid blocks: those of data, those of nodes.
@@ -154,9 +153,8 @@ impl Segments {
     /// Chooses among the sections that could be cleaned. No lock may be taken by `choose`.
     pub fn choose<R>(&self, choose: impl FnOnce(Candidates<'_>) -> R) -> R {
         let state = self.state.lock();
-        let segs_per_sec = self.layout.segs_per_sec;
-        let current = Log::ALL.map(|log| state.logs[log.index()].segno().get() / segs_per_sec);
-        choose(Candidates { state: &state, current, segs_per_sec, next: 0 })
+        let current = Log::ALL.map(|log| state.table.section_of(state.logs[log.index()].segno()));
+        choose(Candidates { state: &state, current, layout: &self.layout, next: 0 })
     }
 
     /// A section is being cleaned from now on: returns what is in it. Overwrites in place that are under way are the
@@ -224,7 +222,7 @@ impl Segments {
     /// Can the logs take what is pending beyond whole sections without new ones?
     #[must_use]
     pub fn logs_suffice(&self, pending: Pending) -> bool {
-        let section = u64::from(self.layout.segs_per_sec * BLOCKS_PER_SEGMENT);
+        let section = u64::from(self.layout.section_capacity());
         let state = self.state.lock();
         let left = |log: Log| self.left_in_section(&state, log);
         let nodes = (pending.nodes + pending.inodes + pending.dentries) % section;
@@ -238,11 +236,12 @@ impl Segments {
     /// Blocks that a log can take before it needs another section.
     fn left_in_section(&self, state: &State, log: Log) -> u64 {
         let position = state.logs[log.index()].position;
-        let segment = u64::from(BLOCKS_PER_SEGMENT - u32::from(position.blkoff));
+        let segment = u64::from(self.layout.usable_blocks(position.segno) - position.blkoff);
         match position.alloc {
             AllocType::Lfs => {
                 let index = position.segno.get() % self.layout.segs_per_sec;
-                segment + u64::from((self.layout.segs_per_sec - 1 - index) * BLOCKS_PER_SEGMENT)
+                let before = index * BLOCKS_PER_SEGMENT + u32::from(position.blkoff);
+                u64::from(self.layout.section_capacity() - before)
             }
             AllocType::Ssr => segment.min(state.table.usable(position.segno).into()),
         }

@@ -4,11 +4,12 @@
 //! valid at any time since the last cut and are not now (also blocks placed and freed in between: a roll-forward chain may
 //! name them), `flying` those that were in `freed` when the checkpoint under way was cut. While checkpoints are disabled
 //! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back.
-//! Full and empty segments have no bitmap of their own.
+//! Full and empty segments have no bitmap of their own. What lies behind the end of what a section's zone can hold is never written,
+//! and counts as nothing.
 //!
 //! Invariants: `valid` is the number of set bits; a section's counts are the sums over its segments; `freed` and the valid map
 //! are disjoint; a segment is free only if it has neither valid nor freed blocks and no log is in it; `empty` counts the
-//! segments without valid blocks.
+//! segments without valid blocks that can be written.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -70,7 +71,7 @@ impl Segment {
 pub(super) struct Table {
     segments: Vec<Segment>,
     sections: Vec<Section>,
-    segs_per_sec: u32,
+    layout: Layout,
     /// Not valid any more, but not to be written before the next checkpoint.
     freed: HashMap<SegNo, Box<Map>>,
     /// Without valid blocks, and no log is in them any more: free after the next checkpoint.
@@ -100,7 +101,7 @@ impl Table {
         let mut table = Self {
             segments: Vec::with_capacity(entries.len()),
             sections: vec![Section::default(); (layout.main_segments / layout.segs_per_sec) as usize],
-            segs_per_sec: layout.segs_per_sec,
+            layout: *layout,
             freed: HashMap::new(),
             left: BTreeSet::new(),
             flying: HashMap::new(),
@@ -111,26 +112,26 @@ impl Table {
             dirty: BTreeSet::new(),
             partial: Default::default(),
             current: current.map(Some),
-            free: FreeMap::new(layout.main_segments, layout.segs_per_sec),
+            free: FreeMap::new(layout.main_segments, layout.segs_per_sec, layout.usable_segments()),
             empty: 0,
             valid_total: 0,
         };
         for entry in entries {
             let mut segment = Segment { mtime: entry.mtime, map: None, valid: 0, log: entry.log, listed: false };
             segment.set_map(entry.valid_map);
-            table.empty += u32::from(segment.valid == 0);
             table.segments.push(segment);
         }
         for segno in (0..layout.main_segments).map(SegNo) {
             let valid = i32::from(table.valid(segno));
             table.count(segno, valid);
+            table.empty += u32::from(valid == 0 && table.is_usable(segno));
         }
         for segno in (0..layout.main_segments).map(SegNo) {
             if table.is_current(segno) {
                 continue;
             }
             table.classify(segno);
-            if table.valid(segno) == 0 {
+            if table.valid(segno) == 0 && table.is_usable(segno) {
                 table.free.release(segno);
             }
         }
@@ -141,6 +142,11 @@ impl Table {
 
     pub(super) fn len(&self) -> u32 {
         self.segments.len() as u32
+    }
+
+    /// Has the segment blocks that can be written?
+    fn is_usable(&self, segno: SegNo) -> bool {
+        self.layout.usable_blocks(segno) > 0
     }
 
     fn segment(&self, segno: SegNo) -> &Segment {
@@ -169,8 +175,18 @@ impl Table {
         self.segment(segno).map()
     }
 
-    /// The blocks that may not be written: valid now, or since the last checkpoint.
+    /// The blocks that may not be written: those of [`Table::held_map`], and those behind what the zone can hold.
     pub(super) fn blocked_map(&self, segno: SegNo) -> Map {
+        let mut map = self.held_map(segno);
+        let usable = self.layout.usable_blocks(segno);
+        (usable..FULL).for_each(|block| {
+            bits::set(&mut map, block.into());
+        });
+        map
+    }
+
+    /// The blocks that count: valid now, or since the last checkpoint.
+    pub(super) fn held_map(&self, segno: SegNo) -> Map {
         let mut map = self.valid_map(segno);
         for freed in [&self.freed, &self.flying].into_iter().filter_map(|freed| freed.get(&segno)) {
             map.iter_mut().zip(freed.iter()).for_each(|(byte, freed)| *byte |= freed);
@@ -182,12 +198,13 @@ impl Table {
     pub(super) fn usable(&self, segno: SegNo) -> u32 {
         // The two are disjoint: a block that is held back cannot become valid, nor be freed again.
         let freed = |held: &HashMap<SegNo, Box<Map>>| held.get(&segno).map_or(0, |map| bits::count(&**map));
-        BLOCKS_PER_SEGMENT - u32::from(self.valid(segno)) - freed(&self.freed) - freed(&self.flying)
+        let usable = u32::from(self.layout.usable_blocks(segno));
+        usable - u32::from(self.valid(segno)) - freed(&self.freed) - freed(&self.flying)
     }
 
     /// The section of a segment.
     pub(super) const fn section_of(&self, segno: SegNo) -> u32 {
-        segno.get() / self.segs_per_sec
+        self.layout.section_of(segno)
     }
 
     /// A section's counts.
@@ -245,6 +262,7 @@ impl Table {
 
     /// Blocks `from..from + count` of a segment are valid from now on.
     pub(super) fn set_valid(&mut self, segno: SegNo, from: u16, count: u16, now: u64) {
+        assert!(from + count <= self.layout.usable_blocks(segno), "segment {segno} ends before {from} + {count}");
         let segment = &mut self.segments[segno.index()];
         let (old, new) = (u64::from(segment.valid), u64::from(count));
         segment.mtime = (segment.mtime.saturating_mul(old).saturating_add(now.saturating_mul(new))) / (old + new);
@@ -294,7 +312,7 @@ impl Table {
 
     /// A segment has so many valid blocks more.
     fn count(&mut self, segno: SegNo, change: i32) {
-        let section = &mut self.sections[(segno.get() / self.segs_per_sec) as usize];
+        let section = &mut self.sections[self.layout.section_of(segno) as usize];
         section.valid = section.valid.strict_add_signed(change);
         if self.segments[segno.index()].log.is_node() {
             section.nodes = section.nodes.strict_add_signed(change);
@@ -374,7 +392,7 @@ impl Table {
     /// Puts a segment among those with holes, or takes it out.
     fn classify(&mut self, segno: SegNo) {
         let segment = self.segment(segno);
-        let holes = segment.map.is_some() && !self.is_current(segno);
+        let holes = segment.valid > 0 && segment.valid < self.layout.usable_blocks(segno) && !self.is_current(segno);
         if holes == segment.listed {
             return;
         }
@@ -423,7 +441,7 @@ impl Table {
     pub(super) fn holes(&self) -> [u64; 2] {
         let of = |logs: [Log; 3]| {
             let segments = logs.into_iter().flat_map(|log| self.partial(log));
-            segments.map(|segno| u64::from(BLOCKS_PER_SEGMENT) - u64::from(self.valid(*segno))).sum()
+            segments.map(|segno| u64::from(self.layout.usable_blocks(*segno) - self.valid(*segno))).sum()
         };
         [of(Log::DATA), of(Log::NODE)]
     }
@@ -436,23 +454,25 @@ impl Table {
             let map = self.valid_map(segno);
             let valid = bits::count(&map);
             assert_eq!(u32::from(self.valid(segno)), valid);
-            empty += u32::from(valid == 0);
+            let usable = u32::from(self.layout.usable_blocks(segno));
+            empty += u32::from(valid == 0 && usable > 0);
             let blocked = self.blocked_map(segno);
             assert_eq!(BLOCKS_PER_SEGMENT - bits::count(&blocked), self.usable(segno), "{segno}: freed and valid");
-            let freed: Vec<u8> = blocked.iter().zip(map).map(|(blocked, valid)| blocked & !valid).collect();
+            let held = self.held_map(segno);
+            let freed: Vec<u8> = held.iter().zip(map).map(|(held, valid)| held & !valid).collect();
             if self.free.is_free(segno) {
-                assert!(valid == 0 && bits::count(&freed) == 0 && !self.is_current(segno), "{segno}");
+                assert!(usable > 0 && valid == 0 && bits::count(&freed) == 0 && !self.is_current(segno), "{segno}");
             }
             let listed = Log::ALL.iter().filter(|log| self.partial(**log).contains(&segno)).count();
-            let holes = valid > 0 && valid < BLOCKS_PER_SEGMENT && !self.is_current(segno);
+            let holes = valid > 0 && valid < usable && !self.is_current(segno);
             assert_eq!(listed, usize::from(holes), "{segno}");
         }
         assert_eq!(self.empty, empty);
         let held = self.freed.values().chain(self.flying.values()).map(|map| u64::from(bits::count(&**map)));
         assert_eq!(self.held_back(), held.sum::<u64>());
         for (section, counts) in (0..).zip(&self.sections) {
-            let first = section * self.segs_per_sec;
-            let segments = (first..first + self.segs_per_sec).map(SegNo);
+            let first = self.layout.first_segment(section).get();
+            let segments = (first..first + self.layout.segs_per_sec).map(SegNo);
             let valid = |nodes: bool| -> u32 {
                 let some = segments.clone().filter(|segno| !nodes || self.log(*segno).is_node());
                 some.map(|segno| u32::from(self.valid(segno))).sum()

@@ -16,7 +16,13 @@ use crate::format::{Nid, bits, sit};
 
 /// An empty volume whose six logs stand at the start of the first six segments.
 fn empty_volume(mode: Mode, main_segments: u32, segs_per_sec: u32) -> Segments {
+    volume_with_capacity(mode, main_segments, segs_per_sec, segs_per_sec * 512)
+}
+
+/// As [`empty_volume`]; only the first `capacity` blocks of each section can be written.
+fn volume_with_capacity(mode: Mode, main_segments: u32, segs_per_sec: u32, capacity: u32) -> Segments {
     let mut layout = layout();
+    layout.unusable_per_section = segs_per_sec * 512 - capacity;
     layout.segs_per_sec = segs_per_sec;
     layout.main_segments = main_segments;
     layout.sections = main_segments / segs_per_sec;
@@ -73,6 +79,8 @@ impl Model {
         assert!((1..=owners.len()).contains(&placed.count));
         for (index, owner) in owners[..placed.count].iter().enumerate() {
             let addr = placed.address.get() + index as u32;
+            let (segno, block) = segments.layout.segment_of(BlockAddr(addr)).unwrap();
+            assert!(block < segments.layout.usable_blocks(segno), "block {block} of segment {segno} cannot be written");
             assert!(self.untouchable.insert(addr), "block {addr} is written over");
             assert_eq!(self.valid.insert(addr, *owner), None);
         }
@@ -103,7 +111,8 @@ impl Model {
             self.valid.keys().map(|addr| segments.layout.segment_of(BlockAddr(*addr)).unwrap().0).collect();
         let current: Vec<SegNo> = state.logs.iter().map(LogState::segno).collect();
         let free = (0..segments.layout.main_segments).map(SegNo);
-        let free = free.filter(|segno| !used.contains(segno) && !current.contains(segno)).count();
+        let usable = free.filter(|segno| segments.layout.usable_blocks(*segno) > 0);
+        let free = usable.filter(|segno| !used.contains(segno) && !current.contains(segno)).count();
         assert_eq!(state.table.free_segment_count() as usize, free);
         assert_eq!(state.table.valid_total(), self.valid.len() as u64);
         drop(state);
@@ -115,11 +124,16 @@ impl Model {
 }
 
 fn random_work(mode: Mode, segs_per_sec: u32, seed: u64) {
+    random_work_on(&empty_volume(mode, 48, segs_per_sec), seed);
+}
+
+fn random_work_on(segments: &Segments, seed: u64) {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let segments = empty_volume(mode, 48, segs_per_sec);
+    let mode = segments.mode();
     let mut model = Model::default();
-    let limit = if mode == Mode::Lfs { 48 * 512 / 4 } else { 48 * 512 * 3 / 5 };
+    let blocks = (segments.layout.sections * segments.layout.section_capacity()) as usize;
+    let limit = if mode == Mode::Lfs { blocks / 4 } else { blocks * 3 / 5 };
     let (mut nid, mut fulls) = (10, 0);
     for step in 0..6000 {
         match random.u32(..100) {
@@ -129,18 +143,18 @@ fn random_work(mode: Mode, segs_per_sec: u32, seed: u64) {
                     .map(|ofs| Owner { nid: Nid(nid), version: 1, ofs_in_node: ofs as u16 })
                     .collect();
                 nid += 1;
-                fulls += usize::from(model.place(&segments, log, &owners).is_none());
+                fulls += usize::from(model.place(segments, log, &owners).is_none());
             }
-            0..97 => (0..random.usize(1..120)).for_each(|_| model.invalidate(&segments, random.u32(..))),
+            0..97 => (0..random.usize(1..120)).for_each(|_| model.invalidate(segments, random.u32(..))),
             97 => segments.set_reuse_below(random.u32(..30)),
-            _ => model.commit(&segments),
+            _ => model.commit(segments),
         }
         if step % 200 == 0 {
-            model.check(&segments);
+            model.check(segments);
         }
     }
-    model.commit(&segments);
-    model.check(&segments);
+    model.commit(segments);
+    model.check(segments);
     println!("{fulls} refusals, {} blocks", model.valid.len());
     let reused = segments.stats.segments_ssr.get();
     assert_eq!(reused > 0, mode == Mode::Adaptive, "{reused} segments were taken for their holes");
@@ -160,6 +174,33 @@ fn placement_without_reuse() {
 fn sections_of_several_segments() {
     (20..23).for_each(|seed| random_work(Mode::Adaptive, 4, seed));
     (23..25).for_each(|seed| random_work(Mode::Lfs, 4, seed));
+}
+
+#[test]
+fn sections_of_zones_with_less_capacity_than_size() {
+    for (capacity, seed) in [(1536, 30), (1200, 31), (512, 32)] {
+        random_work_on(&volume_with_capacity(Mode::Lfs, 48, 4, capacity), seed);
+    }
+}
+
+#[test]
+fn a_section_ends_where_its_zone_does() {
+    let segments = volume_with_capacity(Mode::Lfs, 48, 4, 1200);
+    assert_eq!((segments.free_sections(), segments.free_segments()), (6, 18 + 6 * 2));
+    let owners = vec![Owner { nid: Nid(9), ..Owner::default() }; 2048];
+    let placed: Vec<_> = (0..4).map(|_| segments.place(Log::ColdData, &owners).unwrap()).collect();
+    assert_eq!(placed.iter().map(|placed| placed.count).collect::<Vec<_>>(), [512, 512, 176, 512]);
+    assert_eq!(segments.layout.section_of(segments.layout.segment_of(placed[3].address).unwrap().0), 6);
+    let end = BlockAddr(placed[2].address.get() + 176);
+    assert!(segments.adopt(end, Log::ColdData, owners[0]).is_err(), "nobody can have written there");
+    segments.protect(end);
+    (0..1200).for_each(|block| segments.invalidate(BlockAddr(placed[0].address.get() + block)).unwrap());
+    assert_eq!((segments.free_sections(), segments.prefree_segments()), (5, 3));
+    commit(&segments);
+    assert_eq!((segments.free_sections(), segments.prefree_segments()), (6, 0));
+    // A log whose place is not the zone's write pointer goes on at the end of its section, as long as that has one.
+    segments.resume(8 * 1200).unwrap();
+    segments.state.lock().table.check();
 }
 
 #[test]

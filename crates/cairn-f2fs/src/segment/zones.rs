@@ -60,9 +60,7 @@ impl Segments {
     }
 
     fn claims(&self, zones: &ZoneOrder, state: &State) -> Vec<PendingReset> {
-        let is_free =
-            |section: &u32| Self::segments_of(&self.layout, *section).all(|segno| state.table.free.is_free(segno));
-        let free = (0..self.layout.sections).filter(is_free);
+        let free = (0..self.layout.sections).filter(|section| state.table.free.is_section_free(*section));
         free.filter_map(|section| zones.claim_reset(self.section_start(section))).collect()
     }
 

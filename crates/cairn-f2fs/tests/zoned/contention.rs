@@ -2,12 +2,13 @@
 
 use cairn_base::Ino;
 use cairn_block::tagged::{BLOCK, Tag};
+use cairn_block::zoned::ZoneLayout;
 use cairn_f2fs::F2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use cairn_testkit::deep;
 
-use crate::support::{judge, layout, open, volume, zoned};
+use crate::support::{judge, layout, layout_with_capacity, open, volume, zoned};
 
 const THREADS: u64 = 4;
 const BLOCKS: u64 = 4000;
@@ -55,8 +56,7 @@ fn work(fs: &F2fs, files: &[Ino], seed: u64, steps: u32) {
     }
 }
 
-fn contend(zone: u64, zones: u32, seed: u64) {
-    let layout = layout(zone, zones);
+fn contend(layout: ZoneLayout, seed: u64) {
     let image = volume(layout);
     let steps = if deep() { 40_000 } else { 4000 };
     for round in 0..2 {
@@ -91,12 +91,18 @@ fn contend(zone: u64, zones: u32, seed: u64) {
 
 #[test]
 fn threads_share_zones_of_one_segment() {
-    contend(2, 40, 1);
+    contend(layout(2, 40), 1);
 }
 
 #[test]
 fn threads_share_zones_of_four_segments() {
-    contend(8, 24, 2);
+    contend(layout(8, 24), 2);
+}
+
+/// The last segment of a zone that is written ends early.
+#[test]
+fn threads_share_zones_with_less_capacity_than_size() {
+    contend(layout_with_capacity(8, 34, 5100), 3);
 }
 
 #[test]

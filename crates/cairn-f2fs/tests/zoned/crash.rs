@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_block::tagged::{BLOCK, Tag};
+use cairn_block::zoned::ZoneLayout;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{Promises, Recording};
 use cairn_testkit::deep;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::{judge, layout, open, volume, zoned};
+use crate::support::{judge, layout, layout_with_capacity, open, volume, zoned};
 
 const FILES: u32 = 4;
 
@@ -43,6 +44,7 @@ fn holds(fs: &F2fs, file: u32, promised: &Versions) -> Result<(), String> {
 
 /// Files of `blocks` blocks, all of them written before if `full`.
 struct Work {
+    zones: ZoneLayout,
     options: &'static str,
     blocks: u32,
     full: bool,
@@ -52,7 +54,7 @@ struct Work {
 
 /// The volume with its files, and what these hold.
 fn begin(work: &Work) -> (Arc<MemoryDevice>, Vec<Versions>) {
-    let device = volume(layout(2, 40));
+    let device = volume(work.zones);
     let fs = open(zoned(device.clone()), work.options);
     let written = if work.full { 0..work.blocks } else { 0..0 };
     for file in 0..FILES {
@@ -62,6 +64,8 @@ fn begin(work: &Work) -> (Arc<MemoryDevice>, Vec<Versions>) {
             fs.write(ino, u64::from(index) * BLOCK as u64, &block, IoFlags::empty()).unwrap();
         }
     }
+    let space = fs.statfs().unwrap();
+    assert!(!work.full || space.free_blocks * 8 < space.blocks, "{space:?}");
     fs.unmount().unwrap();
     (device, vec![written.map(|index| (index, 0)).collect(); FILES as usize])
 }
@@ -135,13 +139,25 @@ fn search(work: &Work) {
 
 #[test]
 fn what_was_fsynced_survives_power_cuts() {
-    search(&Work { options: "cache=4M", blocks: 600, full: false, seed: 0x20ed, steps: if deep() { 200 } else { 40 } });
+    let steps = if deep() { 200 } else { 40 };
+    search(&Work { zones: layout(2, 40), options: "cache=4M", blocks: 600, full: false, seed: 0x20ed, steps });
+}
+
+/// Zones of which 1,275 of 2,048 blocks can be written, on a volume that is nearly full.
+#[test]
+fn power_cuts_where_zones_have_less_capacity_than_size() {
+    let zones = layout_with_capacity(8, 24, 5100);
+    let steps = if deep() { 300 } else { 30 };
+    for options in ["cache=4M,gc_victim=data_first", "cache=4M"] {
+        search(&Work { zones, options, blocks: 2560, full: true, seed: 0xca9, steps });
+    }
 }
 
 /// A volume that is full but for what is reserved: logs have fewer free sections than they are when recovery moves them.
 #[test]
 fn recovery_finds_room_for_every_log_of_a_full_volume() {
     for options in ["cache=4M,gc_victim=data_first", "cache=4M,gc_victim=greedy", "cache=4M,gc_victim=adaptive"] {
-        search(&Work { options, blocks: 2900, full: true, seed: 0xada, steps: if deep() { 300 } else { 30 } });
+        let steps = if deep() { 300 } else { 30 };
+        search(&Work { zones: layout(2, 40), options, blocks: 2900, full: true, seed: 0xada, steps });
     }
 }

@@ -20,10 +20,15 @@ pub fn fsck_f2fs(image: &Path) -> Verdict {
     let output = command("fsck.f2fs").arg("--dry-run").arg(image).output().expect("fsck.f2fs starts");
     let text = transcript(&output);
     let status = match output.status.code().unwrap_or(-1) {
-        0 if ALARMS.iter().any(|alarm| text.contains(alarm)) => 4,
+        0 if f2fs_alarms(&text).next().is_some() => 4,
         status => status,
     };
     Verdict { status, output: text }
+}
+
+/// The lines in which fsck.f2fs says that something is wrong.
+pub fn f2fs_alarms(output: &str) -> impl Iterator<Item = &str> {
+    output.lines().filter(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
 }
 
 /// Asserts that fsck.f2fs finds nothing.
@@ -42,9 +47,19 @@ pub fn assert_f2fs_clean(image: &Path) {
 /// fsck.f2fs finds something, or there is no room for the copy that it looks at.
 #[track_caller]
 pub fn assert_f2fs_device_clean(device: &MemoryDevice) {
+    let verdict = fsck_f2fs_device(device);
+    assert!(verdict.is_clean(), "fsck.f2fs --dry-run: {}:\n{}", verdict.status, verdict.output);
+}
+
+/// [`fsck_f2fs`] of what a device holds.
+///
+/// # Panics
+/// There is no room for the copy that it looks at.
+#[must_use]
+pub fn fsck_f2fs_device(device: &MemoryDevice) -> Verdict {
     let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
     write_image(device, file.path()).expect("the device can be copied");
-    assert_f2fs_clean(file.path());
+    fsck_f2fs(file.path())
 }
 
 /// [`mkfs_f2fs`] in memory.
