@@ -31,5 +31,5 @@ pub use cairn_vfs::FileSystem;
 pub use error::{Cause, Class, Error, Result};
 pub use format::{Format, Info};
 pub use image::{ImageSpec, Part};
-pub use mkfs::{MkfsOptions, mkfs};
+pub use mkfs::{ImageZones, MkfsOptions, mkfs};
 pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

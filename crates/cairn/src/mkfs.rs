@@ -41,12 +41,25 @@ pub struct MkfsOptions {
     pub zoned: bool,
     /// F2FS on such devices: sections kept for cleaning.
     pub reserved_sections: Option<u32>,
-    /// Make the image one with zones of so many bytes, all empty.
-    pub zone_size: Option<u64>,
-    /// Of these, the ones that can be written anywhere; they come first.
-    pub conventional_zones: u32,
+    /// Make the image one with zones, all empty.
+    pub zones: Option<ImageZones>,
     /// F2FS: devices behind the first one, as the next mount shall find them.
     pub devices: Vec<PathBuf>,
+}
+
+/// The zones of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageZones {
+    /// Bytes of each.
+    pub size: u64,
+    /// Bytes of a sequential one that can be written; all of them if absent.
+    pub capacity: Option<u64>,
+    /// Those that can be written anywhere; they come first.
+    pub conventional: u32,
+    /// Zones that can be open at once; 0: any number.
+    pub max_open: u32,
+    /// Zones that can be neither empty nor full at once; 0: any number.
+    pub max_active: u32,
 }
 
 impl MkfsOptions {
@@ -66,8 +79,7 @@ impl MkfsOptions {
             large_nat_bitmap: false,
             zoned: false,
             reserved_sections: None,
-            zone_size: None,
-            conventional_zones: 0,
+            zones: None,
             devices: Vec::new(),
         }
     }
@@ -116,8 +128,8 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
         let hint = "--size sets the size of a whole image; a partition has the size its table says";
         return Err(error(Cause::Option(hint.into())));
     }
-    if let Some(zone_size) = options.zone_size {
-        return zoned_image(image, size, zone_size, options.conventional_zones).map_err(error);
+    if let Some(zones) = &options.zones {
+        return zoned_image(image, size, zones).map_err(error);
     }
     let options = FileOptions { write: true, lock: true, create_size: Some(size) };
     let device = FileDevice::open(&image.path, options).map_err(|source| error(source.into()))?;
@@ -125,11 +137,18 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
 }
 
 /// An image whose zones have `size` bytes together: a file that is made for it.
-fn zoned_image(image: &ImageSpec, size: u64, zone_size: u64, conventional: u32) -> Result<Arc<dyn BlockDevice>, Cause> {
-    let zones = size.checked_div(zone_size).and_then(|zones| u32::try_from(zones).ok()).filter(|zones| *zones > 0);
+fn zoned_image(image: &ImageSpec, size: u64, wanted: &ImageZones) -> Result<Arc<dyn BlockDevice>, Cause> {
+    let zones = size.checked_div(wanted.size).and_then(|zones| u32::try_from(zones).ok()).filter(|zones| *zones > 0);
     let zones =
         zones.ok_or_else(|| Cause::Option("the size must have room for zones, and for fewer than 2^32".into()))?;
-    let layout = ZoneLayout::new(zone_size, conventional, zones);
+    let layout = ZoneLayout {
+        capacity: wanted.capacity.unwrap_or(wanted.size),
+        max_open: wanted.max_open,
+        max_active: wanted.max_active,
+        ..ZoneLayout::new(wanted.size, wanted.conventional, zones)
+    };
+    // Before the file is touched.
+    layout.check()?;
     let options = FileOptions { write: true, lock: true, create_size: Some(layout.image_size()) };
     let device = FileDevice::open(&image.path, options)?;
     Ok(Arc::new(zoned::create_image(Arc::new(device), layout)?))

@@ -112,9 +112,11 @@ impl ZoneLayout {
         ZoneLimits { zone_size: self.zone_size, max_open: self.max_open, max_active: self.max_active }
     }
 
+    /// Can a device have such zones?
+    ///
     /// # Errors
     /// The numbers do not fit each other.
-    pub(super) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let wrong = |detail: &str| Err(Error::new(ErrorKind::Unsupported, "emulate zones", detail));
         if self.zone_size == 0 || !self.zone_size.is_multiple_of(BLOCK) || !self.capacity.is_multiple_of(BLOCK) {
             return wrong("the zone size and capacity must be multiples of 4096 bytes");

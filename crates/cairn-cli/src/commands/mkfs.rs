@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use cairn::{Format, ImageSpec, MkfsOptions};
+use cairn::{Format, ImageSpec, ImageZones, MkfsOptions};
 use uuid::Uuid;
 
 use crate::failure::Outcome;
@@ -64,6 +64,15 @@ pub struct Args {
     /// With --zone-size: conventional zones.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
     conventional_zones: u32,
+    /// With --zone-size: bytes of a zone that can be written; a whole zone if absent.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "zone_size")]
+    zone_capacity: Option<u64>,
+    /// With --zone-size: zones that can be open at once; 0: any number.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
+    max_open_zones: u32,
+    /// With --zone-size: zones that can be partly written at once; 0: any number.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
+    max_active_zones: u32,
     /// The image; a file is created if absent.
     image: OsString,
 }
@@ -96,8 +105,13 @@ pub fn run(args: &Args) -> Outcome {
         zoned: args.zoned,
         reserved_sections: args.reserved_sections,
         devices: args.devices.clone(),
-        zone_size: args.zone_size,
-        conventional_zones: args.conventional_zones,
+        zones: args.zone_size.map(|size| ImageZones {
+            size,
+            capacity: args.zone_capacity,
+            conventional: args.conventional_zones,
+            max_open: args.max_open_zones,
+            max_active: args.max_active_zones,
+        }),
     };
     cairn::mkfs(&ImageSpec::parse(&args.image)?, &options)?;
     Ok(())

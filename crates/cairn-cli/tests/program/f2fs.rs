@@ -238,3 +238,27 @@ fn help_has_an_example_for_f2fs() {
     assert!(works(&["mkfs", "--help"]).contains("cairn mkfs -t f2fs "));
     assert!(works(&["--help"]).contains("F2FS"));
 }
+
+#[test]
+fn images_with_zones_are_made_filled_and_changed() {
+    let (_dir, image) = in_dir("zones.img");
+    let zones = ["--zone-size", "8M", "--zone-capacity", "5100K", "--conventional-zones", "4"];
+    let limits = ["--max-open-zones", "8", "--max-active-zones", "14"];
+    let make =
+        |size| [&["mkfs", "-t", "f2fs", "-m", "-Z", "8", "--size", size][..], &zones, &limits, &[&image]].concat();
+    works(&make("320M"));
+    let contents = "twelve bytes".repeat(1 << 20);
+    let (_other, host) = in_dir("host");
+    std::fs::write(&host, &contents).unwrap();
+    for name in ["/one", "/two", "/one"] {
+        works(&["put", &image, &host, name]);
+    }
+    assert_eq!(works(&["cat", &image, "/one"]), contents);
+    works(&["rm", &image, "/one"]);
+    assert_eq!(works(&["cat", &image, "/two"]), contents);
+    assert_eq!(info(&image)["access"], "read-write");
+    let larger = ["mkfs", "-t", "f2fs", "-m", "--size", "320M", "--zone-size", "8M", "--zone-capacity", "9M"];
+    let refused = fails(&[&larger[..], &[&image]].concat(), 7);
+    assert!(refused.contains("the capacity must be at most the zone size"), "{refused}");
+    assert_eq!(works(&["cat", &image, "/two"]), contents, "it was not touched");
+}
