@@ -24,6 +24,8 @@ const CHUNK: u64 = 512;
 const MAGIC: u64 = u64::from_le_bytes(*b"CairnTag");
 /// Words before the filling.
 const HEAD: usize = 3;
+/// Words that are filled and compared together.
+const LANES: usize = 8;
 
 /// What a block of test data says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,49 +44,49 @@ impl Tag {
         crc32c(!0, words.as_flattened())
     }
 
-    fn head(self) -> [u64; HEAD] {
-        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        [MAGIC, pair(self.file, self.index), pair(self.version, self.sum())]
-    }
-
     /// Fills a block.
     ///
     /// # Panics
     /// It has not [`BLOCK`] bytes.
     pub fn fill(self, block: &mut [u8]) {
-        assert_eq!(block.len(), BLOCK, "a tag fills a block");
-        let head = self.head();
-        let (start, step) = filling(&head);
-        let words = block.as_chunks_mut::<8>().0;
-        for (word, value) in words.iter_mut().zip(head) {
-            *word = value.to_le_bytes();
-        }
-        for (number, word) in (0_u64..).zip(&mut words[HEAD..]) {
-            *word = start.wrapping_add(number.wrapping_mul(step)).to_le_bytes();
-        }
+        Kept::new(self).fill(block);
     }
 
     /// The tag that fills exactly this block, if one does.
     #[must_use]
     pub fn of(block: &[u8]) -> Option<Self> {
-        let words = block.as_chunks::<8>().0;
-        let head: [[u8; 8]; HEAD] = *words.first_chunk()?;
-        let head = head.map(u64::from_le_bytes);
-        if head[0] != MAGIC || block.len() != BLOCK {
-            return None;
-        }
-        let halves = |word: u64| (word as u32, (word >> 32) as u32);
-        let ((file, index), (version, sum)) = (halves(head[1]), halves(head[2]));
-        let tag = Self { file, index, version };
-        if tag.sum() != sum {
-            return None;
-        }
-        let (start, step) = filling(&head);
-        let differs = (0_u64..).zip(&words[HEAD..]).fold(0, |differs, (number, word)| {
-            differs | (u64::from_le_bytes(*word) ^ start.wrapping_add(number.wrapping_mul(step)))
-        });
-        (differs == 0).then_some(tag)
+        Kept::of(block)?.tag()
     }
+}
+
+/// What fills a block behind its head, in lines, each word greater by the same than the one before it. The first [`HEAD`] words
+/// of the first line are those that would come before.
+struct Filling {
+    line: [u64; LANES],
+    step: u64,
+}
+
+impl Filling {
+    fn new(head: &[u64; HEAD]) -> Self {
+        let (start, step) = filling(head);
+        let before = start.wrapping_sub((HEAD as u64).wrapping_mul(step));
+        Self { line: std::array::from_fn(|lane| before.wrapping_add((lane as u64).wrapping_mul(step))), step }
+    }
+
+    /// The next line. Additions alone: every processor has them for several words at once.
+    fn next(&mut self) -> [u64; LANES] {
+        let line = self.line;
+        let step = self.step.wrapping_mul(LANES as u64);
+        self.line = line.map(|word| word.wrapping_add(step));
+        line
+    }
+}
+
+type Line = [u8; 8 * LANES];
+
+fn words(line: &Line) -> [u64; LANES] {
+    let (words, _) = line.as_chunks::<8>();
+    std::array::from_fn(|lane| u64::from_le_bytes(words[lane]))
 }
 
 /// First word of the filling, and what each next one is greater by.
@@ -111,6 +113,50 @@ impl Kept {
         let [file, index, version] = self.tag;
         (self != Self::NONE).then_some(Tag { file, index, version })
     }
+
+    fn head(self) -> [u64; HEAD] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [file, index, version] = self.tag;
+        [MAGIC, pair(file, index), pair(version, self.sum)]
+    }
+
+    fn fill(self, block: &mut [u8]) {
+        assert_eq!(block.len(), BLOCK, "a tag fills a block");
+        let head = self.head();
+        let mut filling = Filling::new(&head);
+        for line in block.as_chunks_mut::<{ 8 * LANES }>().0 {
+            let (words, _) = line.as_chunks_mut::<8>();
+            words.iter_mut().zip(filling.next()).for_each(|(word, value)| *word = value.to_le_bytes());
+        }
+        let (words, _) = block.as_chunks_mut::<8>();
+        words.iter_mut().zip(head).for_each(|(word, value)| *word = value.to_le_bytes());
+    }
+
+    /// What fills exactly this block, if a tag does.
+    fn of(block: &[u8]) -> Option<Self> {
+        let (first, rest) = block.as_chunks::<{ 8 * LANES }>().0.split_first()?;
+        let first = words(first);
+        let head: [u64; HEAD] = *first.first_chunk()?;
+        if head[0] != MAGIC || block.len() != BLOCK {
+            return None;
+        }
+        let halves = |word: u64| (word as u32, (word >> 32) as u32);
+        let ((file, index), (version, sum)) = (halves(head[1]), halves(head[2]));
+        let tag = Tag { file, index, version };
+        if tag.sum() != sum {
+            return None;
+        }
+        let mut filling = Filling::new(&head);
+        let mut differs = [0; LANES];
+        for (differs, (word, value)) in differs.iter_mut().zip(first.into_iter().zip(filling.next())).skip(HEAD) {
+            *differs = word ^ value;
+        }
+        for line in rest {
+            let (words, values) = (words(line), filling.next());
+            differs = std::array::from_fn(|lane| differs[lane] | (words[lane] ^ values[lane]));
+        }
+        (differs == [0; LANES]).then_some(Self { tag: [file, index, version], sum })
+    }
 }
 
 #[derive(Default)]
@@ -121,21 +167,18 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn put(&mut self, block: u16, bytes: &[u8]) {
-        match Tag::of(bytes) {
-            Some(tag) => {
+    /// Keeps a block: of `bytes`, which are [`Kept`] as `kept` if a tag fills them.
+    fn put(&mut self, block: u16, kept: Option<Kept>, bytes: &[u8]) {
+        self.forget(block);
+        match kept {
+            Some(kept) => {
                 if self.tags.is_empty() {
                     self.tags = vec![Kept::NONE; CHUNK as usize];
                 }
-                self.tags[usize::from(block)] = Kept::new(tag);
-                self.whole.remove(&block);
+                self.tags[usize::from(block)] = kept;
             }
-            None => {
-                self.forget(block);
-                if bytes.iter().any(|byte| *byte != 0) {
-                    self.whole.insert(block, bytes.into());
-                }
-            }
+            None if bytes.iter().any(|byte| *byte != 0) => drop(self.whole.insert(block, bytes.into())),
+            None => {}
         }
     }
 
@@ -143,16 +186,20 @@ impl Chunk {
         if let Some(kept) = self.tags.get_mut(usize::from(block)) {
             *kept = Kept::NONE;
         }
-        self.whole.remove(&block);
+        if !self.whole.is_empty() {
+            self.whole.remove(&block);
+        }
     }
 
     fn get(&self, block: u16, bytes: &mut [u8]) -> Result<(), Kept> {
         let kept = self.tags.get(usize::from(block)).copied().unwrap_or_default();
-        match (kept.tag(), self.whole.get(&block)) {
-            (Some(tag), _) if tag.sum() != kept.sum => return Err(kept),
-            (Some(tag), _) => tag.fill(bytes),
-            (None, Some(whole)) => bytes.copy_from_slice(whole),
-            (None, None) => bytes.fill(0),
+        match kept.tag() {
+            Some(tag) if tag.sum() != kept.sum => return Err(kept),
+            Some(_) => kept.fill(bytes),
+            None => match self.whole.get(&block) {
+                Some(whole) => bytes.copy_from_slice(whole),
+                None => bytes.fill(0),
+            },
         }
         Ok(())
     }
@@ -202,13 +249,20 @@ impl TaggedMemory {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        for (block, bytes) in (offset / BLOCK_BYTES..).zip(buf.chunks_exact_mut(BLOCK)) {
-            let at = block * BLOCK_BYTES;
+        let (mut at, mut left) = (offset, buf);
+        while !left.is_empty() {
             let (chunk, within) = self.place(at);
-            chunk.lock().get(within, bytes).map_err(|kept| {
-                let detail = format!("the tag {:?} does not have the checksum {:#x}", kept.tag, kept.sum);
-                Error::new(ErrorKind::Io, "read", detail).at(at, BLOCK_BYTES)
-            })?;
+            let here = (usize::from(CHUNK as u16 - within) * BLOCK).min(left.len());
+            let (bytes, rest) = left.split_at_mut(here);
+            let chunk = chunk.lock();
+            for (block, bytes) in (within..).zip(bytes.chunks_exact_mut(BLOCK)) {
+                chunk.get(block, bytes).map_err(|kept| {
+                    let detail = format!("the tag {:?} does not have the checksum {:#x}", kept.tag, kept.sum);
+                    let at = at + u64::from(block - within) * BLOCK_BYTES;
+                    Error::new(ErrorKind::Io, "read", detail).at(at, BLOCK_BYTES)
+                })?;
+            }
+            (at, left) = (at + here as u64, rest);
         }
         Ok(())
     }
@@ -216,8 +270,9 @@ impl TaggedMemory {
     fn write(&self, offset: u64, bufs: &[bytes::Bytes]) {
         let mut at = offset;
         let mut put = |bytes: &[u8]| {
+            let kept = Kept::of(bytes);
             let (chunk, within) = self.place(at);
-            chunk.lock().put(within, bytes);
+            chunk.lock().put(within, kept, bytes);
             at += BLOCK_BYTES;
         };
         if bufs.iter().all(|buf| buf.len().is_multiple_of(BLOCK)) {
