@@ -84,15 +84,22 @@ impl Concat {
         let mut requests: Vec<Vec<Request>> = self.parts.iter().map(|_| Vec::new()).collect();
         // For every buffer that comes back: which read it belongs to, and where.
         let mut reads: Vec<Vec<(usize, usize)>> = self.parts.iter().map(|_| Vec::new()).collect();
-        let mut whole: Vec<usize> = Vec::new();
+        // The buffers of reads that lie on several devices; the others are lent to theirs.
+        let mut whole: Vec<Option<IoBuf>> = Vec::new();
         for request in batch.requests {
             match request {
                 Request::Read { offset, buf } => {
-                    for (part, from, before, len) in self.pieces(offset, buf.len() as u64) {
-                        requests[part].push(Request::Read { offset: from, buf: IoBuf::zeroed(len) });
-                        reads[part].push((whole.len(), before));
+                    let pieces = self.pieces(offset, buf.len() as u64);
+                    pieces.iter().for_each(|(part, _, before, _)| reads[*part].push((whole.len(), *before)));
+                    if let [(part, offset, ..)] = pieces[..] {
+                        requests[part].push(Request::Read { offset, buf });
+                        whole.push(None);
+                        continue;
                     }
-                    whole.push(buf.len());
+                    for (part, offset, _, len) in pieces {
+                        requests[part].push(Request::Read { offset, buf: IoBuf::zeroed(len) });
+                    }
+                    whole.push(Some(buf));
                 }
                 Request::Write { offset, bufs } => {
                     for (part, from, before, len) in self.pieces(offset, bounds::total_len(&bufs)) {
@@ -125,15 +132,13 @@ impl Concat {
         let places: Vec<(usize, usize)> = reads.into_iter().flatten().collect();
         Ok(join(parts.collect()).map(move |outcome| {
             let pieces = outcome?;
-            let mut bufs: Vec<IoBuf> = whole.into_iter().map(IoBuf::zeroed).collect();
             for (piece, (index, before)) in pieces.into_iter().zip(places) {
-                if piece.len() == bufs[index].len() {
-                    bufs[index] = piece;
-                } else {
-                    bufs[index][before..before + piece.len()].copy_from_slice(&piece);
+                match &mut whole[index] {
+                    Some(buf) => buf[before..before + piece.len()].copy_from_slice(&piece),
+                    lent => *lent = Some(piece),
                 }
             }
-            Ok(bufs)
+            Ok(whole.into_iter().map(|buf| buf.expect("a read request gives its buffer back")).collect())
         }))
     }
 
