@@ -4,6 +4,7 @@
 //! enforces their rules; [`HostZoned`] is a zoned block device of the host; [`ZoneOrder`] lets several threads write in one zone:
 //! it keeps what comes early until its turn.
 
+mod active;
 mod emulated;
 mod host;
 mod image;

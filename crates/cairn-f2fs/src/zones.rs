@@ -12,7 +12,7 @@ use cairn_block::zoned::{Zone, ZoneOrder};
 
 use crate::error::{Error, Result};
 use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
-use crate::format::{Features, Layout};
+use crate::format::{Features, Layout, Log};
 
 /// Why the volume can only be read on this device, if its zones are the reason.
 pub(crate) fn read_only_reason(features: Features, device: &dyn BlockDevice) -> Option<&'static str> {
@@ -21,8 +21,17 @@ pub(crate) fn read_only_reason(features: Features, device: &dyn BlockDevice) -> 
             Some("the volume was made for a zoned device (feature blkzoned), and this device has no zones")
         }
         (false, true) => Some("the device has zones, and the volume was not made for them (mkfs -m)"),
-        _ => None,
+        (true, true) => too_few_active(device),
+        (false, false) => None,
     }
+}
+
+/// What is wrong with a device that cannot have a zone active for each log.
+pub(crate) fn too_few_active(device: &dyn BlockDevice) -> Option<&'static str> {
+    let limits = device.as_zoned()?.limits();
+    (1..Log::COUNT as u32)
+        .contains(&limits.max_active)
+        .then_some("the device can have fewer than six zones active, and each of a volume's six logs is in one")
 }
 
 /// The device as a volume with zones writes it: in order. The layout learns how much of a section can be written.

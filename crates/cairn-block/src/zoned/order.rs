@@ -5,6 +5,8 @@
 //! One write of a zone is under way at a time. When a write fails, or a place is given up ([`ZoneOrder::give_up`]), everything behind it in
 //! its zone fails until the zone is reset or finished: the zone cannot be written there any more.
 //!
+//! A write to an empty zone also waits while the device has as many active zones as it can ([`super::active`]).
+//!
 //! Locking: a leaf lock around each zone's lane, not held while the device works.
 
 use std::collections::BTreeMap;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
+use super::active::ActiveZones;
 use super::{Zone, ZoneLimits, ZonedDevice};
 use crate::bounds::total_len;
 use crate::device::{Batch, BlockDevice, Completer, Completion, Durability, Geometry, Request};
@@ -33,7 +36,10 @@ struct Lanes {
     starts: Vec<u64>,
     /// The bytes behind them.
     ends: Vec<u64>,
+    /// The bytes behind what can be written of them.
+    writable_ends: Vec<u64>,
     lanes: Vec<Mutex<Lane>>,
+    active: ActiveZones,
 }
 
 /// What waits for its turn in one zone.
@@ -43,6 +49,8 @@ struct Lane {
     busy: bool,
     /// The zone is reset before its next write.
     stale: bool,
+    /// The zone counts as active.
+    active: bool,
     broken: Option<Error>,
     waiting: BTreeMap<u64, Waiting>,
 }
@@ -56,7 +64,8 @@ struct Waiting {
 
 impl Lane {
     fn new(zone: &Zone) -> Self {
-        Self { next: zone.write_pointer, busy: false, stale: false, broken: None, waiting: BTreeMap::new() }
+        let active = zone.written() > 0 && zone.write_pointer < zone.writable_end();
+        Self { next: zone.write_pointer, busy: false, stale: false, active, broken: None, waiting: BTreeMap::new() }
     }
 
     /// Nothing more is written: everything that waits fails.
@@ -64,6 +73,11 @@ impl Lane {
         let waiting = std::mem::take(&mut self.waiting);
         self.broken = Some(error.clone());
         waiting.into_values().map(|waiting| (waiting, error.clone())).collect()
+    }
+
+    /// The next write makes the zone an active one.
+    fn begins(&self) -> bool {
+        !self.active && !self.busy && self.broken.is_none() && self.waiting.contains_key(&self.next)
     }
 
     /// What has its turn, up to about [`MERGED`] bytes.
@@ -93,18 +107,22 @@ impl ZoneOrder {
             return Err(Error::new(ErrorKind::Unsupported, "order writes", "the device has no zones"));
         };
         let zones: Vec<Zone> = zoned.report(0, usize::MAX)?.into_iter().filter(Zone::is_sequential).collect();
+        let limit = zoned.limits().max_active;
         let starts = zones.iter().map(|zone| zone.start).collect();
         let ends = zones.iter().map(|zone| zone.start + zone.len).collect();
-        let lanes = zones.iter().map(|zone| Mutex::new(Rank::LEAF, Lane::new(zone))).collect();
-        Ok(Self { lanes: Arc::new(Lanes { inner, starts, ends, lanes }) })
+        let writable_ends = zones.iter().map(Zone::writable_end).collect();
+        let lanes: Vec<Lane> = zones.iter().map(Lane::new).collect();
+        let active = lanes.iter().filter(|lane| lane.active).count();
+        let active = ActiveZones::new(limit, u32::try_from(active).expect("zones have 32-bit numbers"));
+        let lanes = lanes.into_iter().map(|lane| Mutex::new(Rank::LEAF, lane)).collect();
+        Ok(Self { lanes: Arc::new(Lanes { inner, starts, ends, writable_ends, lanes, active }) })
     }
 
     /// The place at byte `offset` will never be written: whoever waits behind it in its zone, now or later, is told.
     pub fn give_up(&self, offset: u64) {
         let Some(lane) = self.lanes.find(offset) else { return };
         let error = Error::new(ErrorKind::Io, "write", "a write before it in the same zone was given up").at(offset, 0);
-        let failed = self.lanes.lanes[lane].lock().break_off(error);
-        failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+        self.lanes.break_off(lane, error);
     }
 
     /// Where the next write to the sequential zone with byte `offset` goes; `None` for conventional zones.
@@ -223,8 +241,50 @@ impl Lanes {
         completion
     }
 
+    /// Nothing more is written to the zone. It no longer counts: others need not wait for what will not happen.
+    fn break_off(self: &Arc<Self>, index: usize, error: Error) {
+        let failed = {
+            let mut lane = self.lanes[index].lock();
+            lane.busy = false;
+            lane.break_off(error)
+        };
+        failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+        self.end_active(index);
+    }
+
+    /// Sees to it that a zone that is about to be begun counts as active; false if it has to wait.
+    fn begin_active(self: &Arc<Self>, index: usize) -> bool {
+        if !self.lanes[index].lock().begins() {
+            return true;
+        }
+        if !self.active.begin(index) {
+            return false;
+        }
+        let begins = {
+            let mut lane = self.lanes[index].lock();
+            let begins = lane.begins();
+            lane.active |= begins;
+            begins
+        };
+        if !begins {
+            // Another thread was faster, or has broken it off.
+            self.active.end().into_iter().for_each(|waiting| self.pump(waiting));
+        }
+        true
+    }
+
+    /// The zone is full, empty or broken.
+    fn end_active(self: &Arc<Self>, index: usize) {
+        if std::mem::take(&mut self.lanes[index].lock().active) {
+            self.active.end().into_iter().for_each(|waiting| self.pump(waiting));
+        }
+    }
+
     /// Sends what has its turn.
     fn pump(self: &Arc<Self>, index: usize) {
+        if !self.begin_active(index) {
+            return;
+        }
         let (stale, taken) = {
             let mut lane = self.lanes[index].lock();
             (lane.stale, lane.take_ready())
@@ -234,13 +294,8 @@ impl Lanes {
             match self.zoned().reset(self.starts[index]) {
                 Ok(()) => self.lanes[index].lock().stale = false,
                 Err(error) => {
-                    let failed = {
-                        let mut lane = self.lanes[index].lock();
-                        lane.busy = false;
-                        lane.break_off(error.clone())
-                    };
                     ready.into_iter().for_each(|waiting| waiting.completer.complete(Err(error.clone())));
-                    failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+                    self.break_off(index, error);
                     return;
                 }
             }
@@ -253,21 +308,19 @@ impl Lanes {
         let lanes = self.clone();
         self.inner.submit(Batch { requests, durability: Durability { preflush: false, fua } }).then(move |outcome| {
             let outcome = outcome.map(drop);
-            let failed = {
-                let mut lane = lanes.lanes[index].lock();
-                lane.busy = false;
-                match &outcome {
-                    Ok(()) => {
-                        lane.next = offset + len;
-                        Vec::new()
-                    }
-                    Err(error) => lane.break_off(error.clone()),
+            match &outcome {
+                Ok(()) => {
+                    let mut lane = lanes.lanes[index].lock();
+                    (lane.busy, lane.next) = (false, offset + len);
                 }
-            };
+                Err(error) => lanes.break_off(index, error.clone()),
+            }
             for completer in completers {
                 completer.complete(outcome.clone().map(|()| Vec::new()));
             }
-            failed.into_iter().for_each(|(waiting, error)| waiting.completer.complete(Err(error)));
+            if outcome.is_ok() && offset + len == lanes.writable_ends[index] {
+                lanes.end_active(index);
+            }
             lanes.pump(index);
         });
     }
@@ -277,9 +330,11 @@ impl Lanes {
     }
 
     /// The zone is new: what was broken is mended.
-    fn renew(&self, start: u64) -> Result<()> {
+    fn renew(self: &Arc<Self>, start: u64) -> Result<()> {
         let Ok(index) = self.starts.binary_search(&start) else { return Ok(()) };
         if let Some(zone) = self.zoned().report(start, 1)?.first() {
+            // Empty or full: not active.
+            self.end_active(index);
             *self.lanes[index].lock() = Lane::new(zone);
         }
         Ok(())
@@ -302,6 +357,7 @@ impl PendingReset {
         let outcome = self.lanes.zoned().reset(self.lanes.starts[self.index]);
         if outcome.is_ok() {
             self.lanes.lanes[self.index].lock().stale = false;
+            self.lanes.end_active(self.index);
         }
         outcome
     }

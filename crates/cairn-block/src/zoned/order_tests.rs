@@ -53,6 +53,65 @@ fn a_batch_may_mix_everything() {
 }
 
 #[test]
+fn a_zone_is_begun_when_the_device_has_room_for_it() {
+    let layout = ZoneLayout { capacity: 4 * BLOCK, max_active: 2, ..ZoneLayout::new(ZONE, 1, 8) };
+    let stats =
+        Arc::new(Stats::new(Arc::new(Emulated::new(Arc::new(MemoryDevice::new(layout.size())), layout).unwrap())));
+    let device = ZoneOrder::new(stats.clone()).unwrap();
+    let zone = |zone: u64, block: u64| zone * ZONE + block * BLOCK;
+    (1..3).for_each(|number| drop(write(&device, zone(number, 0), 1).wait().unwrap()));
+    let mut waiting: Vec<_> = (3..6).map(|number| write(&device, zone(number, 0), 2)).collect();
+    assert_eq!(stats.snapshot().writes, 2);
+    // One ends by being full, one by its reset, one by being given up: then the device says what it thinks of one more.
+    (1..4).for_each(|block| drop(write(&device, zone(1, block), 1).wait().unwrap()));
+    waiting.remove(0).wait().unwrap();
+    device.begin_anew(zone(2, 0));
+    device.claim_reset(zone(2, 0)).unwrap().carry_out().unwrap();
+    waiting.remove(0).wait().unwrap();
+    device.give_up(zone(3, 1));
+    let refused = waiting.remove(0).wait().unwrap_err();
+    assert!(matches!(refused.kind, ErrorKind::ZoneRule(violation) if violation.rule == ZoneRule::ActiveLimit));
+    // What a new order finds active counts.
+    drop(device);
+    let device = ZoneOrder::new(stats.clone()).unwrap();
+    let before = stats.snapshot().writes;
+    let late = write(&device, zone(6, 0), 3);
+    assert_eq!(stats.snapshot().writes, before);
+    device.finish(zone(3, 0)).unwrap();
+    late.wait().unwrap();
+}
+
+/// Places are taken zone after zone; the last writes to a zone may come after the first ones to the next.
+#[test]
+fn threads_never_exceed_the_active_zones() {
+    let layout = ZoneLayout { max_active: 2, max_open: 1, ..ZoneLayout::new(64 * BLOCK, 0, 64) };
+    let emulated = Arc::new(Emulated::new(Arc::new(MemoryDevice::new(layout.size())), layout).unwrap());
+    let device = Arc::new(ZoneOrder::new(emulated).unwrap());
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (device, next) = (&device, &next);
+            scope.spawn(move || {
+                let mut sent = Vec::new();
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= 64 * 64 {
+                        break;
+                    }
+                    sent.push(write(&**device, at * BLOCK, at as u8));
+                    if at % 5 == thread {
+                        sent.drain(..).for_each(|completion| drop(completion.wait().unwrap()));
+                    }
+                }
+                sent.into_iter().for_each(|completion| drop(completion.wait().unwrap()));
+            });
+        }
+    });
+    let zones = device.as_zoned().unwrap().report(0, usize::MAX).unwrap();
+    assert!(zones.iter().all(|zone| zone.write_pointer == zone.writable_end()));
+}
+
+#[test]
 fn threads_share_a_zone() {
     let device = Arc::new(ZoneOrder::new(emulated()).unwrap());
     // Places are taken in order, writes are not sent in it: as logs are filled.

@@ -10,6 +10,7 @@ use cairn_block::wrap::Concat;
 use super::Error;
 use super::geometry::Geometry;
 use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
+use crate::zones::too_few_active;
 
 /// Bytes of a path in the superblock, with the zero behind it.
 const PATH_BYTES: usize = 64;
@@ -81,6 +82,9 @@ impl Medium {
 
 fn zones_of(index: usize, device: &dyn BlockDevice) -> Result<Option<MediumZones>, Error> {
     let Some(zoned) = device.as_zoned() else { return Ok(None) };
+    if let Some(reason) = too_few_active(device) {
+        return Err(Error::Option(reason.into()));
+    }
     let zones = zoned.report(0, usize::MAX)?;
     let Some(first) = zones.iter().find(|zone| zone.is_sequential()) else { return Ok(None) };
     let same = |zone: &cairn_block::zoned::Zone| {

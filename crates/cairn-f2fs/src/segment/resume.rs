@@ -31,10 +31,11 @@ impl Segments {
     /// roll-forward chain stands, nor on it. `nodes` are then written anew before anything becomes free.
     ///
     /// # Errors
-    /// A log finds no room; or a summary block cannot be read.
+    /// A log finds no room; a summary block cannot be read; or the device failed.
     pub fn resume(&self, nodes: usize) -> Result<()> {
         let keep = self.needed_for_recovery(nodes as u64);
-        Log::ALL.into_iter().try_for_each(|log| self.resume_log(log, keep))
+        Log::ALL.into_iter().try_for_each(|log| self.resume_log(log, keep))?;
+        self.leave_active_zones()
     }
 
     /// Free sections that recovery may take when so many nodes stand in the chain: it writes each of them anew.

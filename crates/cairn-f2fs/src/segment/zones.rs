@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_block::zoned::{PendingReset, ZoneOrder};
+use cairn_block::zoned::{PendingReset, Zone, ZoneOrder};
 
 use super::{CHECKPOINT_SECTIONS, Segments, State};
 use crate::error::{Error, Result};
@@ -72,7 +72,7 @@ impl Segments {
     }
 
     /// After a crash a zone may have been written further than its log knows: the log moves on. What was left half written is
-    /// finished, so that it counts as open no longer. Before anything is placed.
+    /// finished, so that it counts as active no longer. Before anything is placed.
     ///
     /// # Errors
     /// A log finds no room; or the device failed.
@@ -90,9 +90,34 @@ impl Segments {
         self.finish_left(zones)
     }
 
-    /// Zones that are neither empty nor full, and that no log is in.
+    /// What was left half written is finished.
     fn finish_left(&self, zones: &ZoneOrder) -> Result<()> {
-        let Some(view) = zones.as_zoned() else { return Ok(()) };
+        let left = self.left(zones)?;
+        left.iter().try_for_each(|zone| finish(zones, zone))
+    }
+
+    /// After a power cut logs have moved, and nothing has been written yet: sees to it that each finds its zone among those that the
+    /// device can have active. What was left half written is finished as far as that needs, the least room first: after
+    /// another power cut logs may go on there.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn leave_active_zones(&self) -> Result<()> {
+        let Some(zones) = self.zones.get() else { return Ok(()) };
+        let Some(limit) = zones.as_zoned().map(|view| view.limits().max_active).filter(|limit| *limit > 0) else {
+            return Ok(());
+        };
+        self.reset_free();
+        let mut left = self.left(zones)?;
+        left.sort_unstable_by_key(|zone| zone.writable_end() - zone.write_pointer);
+        let kept = (limit as usize).saturating_sub(Log::COUNT);
+        let over = left.len().saturating_sub(kept);
+        left[..over].iter().try_for_each(|zone| finish(zones, zone))
+    }
+
+    /// Zones that are neither empty nor full, and that no log is in.
+    fn left(&self, zones: &ZoneOrder) -> Result<Vec<Zone>> {
+        let Some(view) = zones.as_zoned() else { return Ok(Vec::new()) };
         let left: Vec<u64> = {
             let state = self.state.lock();
             let left = |section: &u32| {
@@ -101,15 +126,16 @@ impl Segments {
             };
             (0..self.layout.sections).filter(left).map(|section| self.section_start(section)).collect()
         };
-        for start in left {
-            if zones.next(start).is_none_or(|pointer| pointer == start) {
-                continue;
-            }
-            let zone = view.report(start, 1).map_err(Error::from)?;
-            if zone.first().is_some_and(|zone| zone.write_pointer < zone.writable_end()) {
-                view.finish(start).map_err(Error::from)?;
-            }
+        let written = left.into_iter().filter(|start| zones.next(*start).is_some_and(|pointer| pointer != *start));
+        let mut found = Vec::new();
+        for start in written {
+            found.extend(view.report(start, 1).map_err(Error::from)?);
         }
-        Ok(())
+        found.retain(|zone| zone.write_pointer < zone.writable_end());
+        Ok(found)
     }
+}
+
+fn finish(zones: &ZoneOrder, zone: &Zone) -> Result<()> {
+    zones.as_zoned().map_or(Ok(()), |view| Ok(view.finish(zone.start)?))
 }

@@ -122,4 +122,10 @@ fn what_does_not_fit_together_is_not_written() {
     let conventional = cairn_block::zoned::ZoneLayout::new(2 << 20, 60, 64);
     let zones = cairn_block::zoned::Emulated::new(plain, conventional).unwrap();
     assert!(reason(std::sync::Arc::new(zones)).contains("-m"));
+    // Where a log would wait for ever.
+    let few = ZoneLayout { max_active: 5, max_open: 5, ..layout(2, 40) };
+    let memory = std::sync::Arc::new(MemoryDevice::new(few.size()));
+    let zones = std::sync::Arc::new(cairn_block::zoned::Emulated::new(memory, few).unwrap());
+    let options = MkfsOptions { zoned: true, reserved_sections: Some(8), ..MkfsOptions::default() };
+    assert!(mkfs::make(zones, &options, &*runtime).unwrap_err().to_string().contains("six logs"));
 }

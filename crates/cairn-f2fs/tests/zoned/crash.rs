@@ -42,6 +42,10 @@ fn holds(fs: &F2fs, file: u32, promised: &Versions) -> Result<(), String> {
     Ok(())
 }
 
+fn all_hold(fs: &F2fs, promised: &BTreeMap<&u32, &Versions>) -> Result<(), String> {
+    (0..FILES).try_for_each(|file| promised.get(&file).map_or(Ok(()), |promised| holds(fs, file, promised)))
+}
+
 /// Files of `blocks` blocks, all of them written before if `full`.
 struct Work {
     zones: ZoneLayout,
@@ -114,12 +118,21 @@ fn search(work: &Work) {
     cuts.extend(log.random_cuts(random, seed));
     for (number, cut) in cuts.into_iter().enumerate() {
         let image = Arc::new(log.device(cut));
-        let fs = open(zoned(image.clone()), options);
-        for file in 0..FILES {
-            let promised = promises.at(cut.moment);
-            let Some(promised) = promised.get(&file) else { continue };
-            holds(&fs, file, promised).unwrap_or_else(|fault| panic!("{cut}: {fault}"));
+        let promised = promises.at(cut.moment);
+        if number % 5 == 1 || deep() {
+            // The power fails again while the volume recovers.
+            let recording = Recording::start(image.fork());
+            drop(open(zoned(recording.device()), options));
+            let again = recording.finish();
+            let cuts = again.barrier_cuts();
+            let step = if deep() { 1 } else { cuts.len().div_ceil(3).max(1) };
+            for second in cuts.into_iter().step_by(step) {
+                let fs = open(zoned(Arc::new(again.device(second))), options);
+                all_hold(&fs, &promised).unwrap_or_else(|fault| panic!("{cut}, then {second}: {fault}"));
+            }
         }
+        let fs = open(zoned(image.clone()), options);
+        all_hold(&fs, &promised).unwrap_or_else(|fault| panic!("{cut}: {fault}"));
         // It goes on from there.
         let ino = fs.lookup(fs.root(), name(0).as_bytes()).map(|found| found.ino);
         if let Ok(ino) = ino {

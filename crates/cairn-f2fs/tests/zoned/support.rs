@@ -24,7 +24,7 @@ pub const FREE_SEGMENTS: &str = "free segment_count matched";
 /// `zones` zones of `size` MiB: conventional ones for the metadata, then those in order.
 pub fn layout(size: u64, zones: u32) -> ZoneLayout {
     let conventional = u32::try_from((16 / size).max(4)).unwrap();
-    ZoneLayout { max_open: 8, max_active: 16, ..ZoneLayout::new(size * MIB, conventional, zones) }
+    ZoneLayout { max_open: 6, max_active: 6, ..ZoneLayout::new(size * MIB, conventional, zones) }
 }
 
 /// As [`layout`]; of each zone in order only `capacity` KiB can be written.
