@@ -9,6 +9,7 @@ pub mod contention;
 pub mod crash;
 pub mod judge;
 pub mod model;
+pub mod modes;
 pub mod mutate;
 pub mod oracle;
 pub mod suites;

@@ -2,9 +2,11 @@
 //! at any moment.
 
 use cairn_testkit::deep;
+use cairn_testkit::modes::MODES;
 use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::support::{judge, open, volume};
+use crate::support::judge;
+use crate::worn::Worn;
 
 const THREADS: u64 = 4;
 const WORDS: u64 = 512;
@@ -58,9 +60,9 @@ fn work(fs: &cairn_f2fs::F2fs, files: &[cairn_base::Ino], seed: u64, steps: u32)
     }
 }
 
-fn contend(options: &str, seed: u64) {
-    let device = volume(64 << 20, &[]);
-    let fs = open(device.clone(), options);
+fn contend(worn: &Worn, seed: u64) {
+    let device = worn.make();
+    let fs = worn.open(&device);
     let make = |number: u32| {
         let name = format!("file-{number}");
         fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
@@ -76,10 +78,12 @@ fn contend(options: &str, seed: u64) {
     fs.unmount().unwrap();
     drop(fs);
     judge(&device);
+    worn.check();
 }
 
 #[test]
 fn threads_share_files_on_a_nearly_full_volume() {
-    contend("cache=4M", 1);
-    contend("mode=lfs,cache=4M", 2);
+    for (seed, mode) in (1..).zip(&MODES) {
+        contend(&Worn::new(mode, 64 << 20), seed);
+    }
 }

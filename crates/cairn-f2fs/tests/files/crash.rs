@@ -9,10 +9,10 @@ use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{CrashLog, Cut, Promises, Recording, Volatile, write_image};
 use cairn_testkit::deep;
-use cairn_testkit::judge::{fsck_f2fs, mkfs_f2fs};
+use cairn_testkit::judge::fsck_f2fs;
 use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode, RenameMode, SetAttributes};
 
-use crate::support::{FEATURES, open};
+use crate::support::{FEATURES, ZONED, open, volume};
 
 const NAMES: u32 = 10;
 const BLOCK: u64 = 4096;
@@ -84,10 +84,8 @@ impl Sparse {
 
 impl Workload {
     fn new(args: &[&str], options: &str, seed: u64) -> Self {
-        let file = tempfile::NamedTempFile::new().unwrap();
         let megabytes = if args.contains(&"-s") { 192 } else { 64 };
-        mkfs_f2fs(file.path(), megabytes << 20, args);
-        Self::over(cairn_testkit::crash::read_image(file.path()).unwrap(), options, seed)
+        Self::over(volume(megabytes << 20, args).fork(), options, seed)
     }
 
     /// On a volume that is there.
@@ -275,9 +273,13 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     fs.shutdown(false).unwrap();
     drop(fs);
     let log: CrashLog = recording.finish();
-    let random = if deep() { 400 } else { 12 };
+    let barriers = barrier_cuts(&log);
+    // Zones have barriers of their own.
+    let (most, random) = if deep() { (barriers.len(), 400) } else { (40, 12) };
+    let every = barriers.len().div_ceil(most);
     let mut seen = 0;
-    for (number, cut) in barrier_cuts(&log).into_iter().chain(log.random_cuts(random, seed)).enumerate() {
+    let cuts = barriers.into_iter().step_by(every).chain(log.random_cuts(random, seed));
+    for (number, cut) in cuts.enumerate() {
         let device = log.device(cut);
         let kept = clean(&device, BEFORE)
             .and_then(|()| judge(device, &promises, cut.moment, options, number % 40 == 5))
@@ -291,9 +293,10 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
 fn what_was_fsynced_survives_power_cuts() {
     let (rounds, steps) = if deep() { (20, 300) } else { (1, 60) };
     for seed in 0..rounds {
-        search(&[], "", 4 * seed + 1, steps);
-        search(&[], "mode=lfs", 4 * seed + 2, steps);
-        search(FEATURES, "", 4 * seed + 3, steps);
-        search(&["-s", "2"], "cache=1M", 4 * seed + 4, steps);
+        search(&[], "", 5 * seed + 1, steps);
+        search(&[], "mode=lfs,gc_victim=data_first,gc_merge", 5 * seed + 2, steps);
+        search(FEATURES, "nocheckpoint_merge,gc_victim=greedy", 5 * seed + 3, steps);
+        search(&["-s", "2"], "cache=1M", 5 * seed + 4, steps);
+        search(ZONED, "", 5 * seed + 5, steps);
     }
 }

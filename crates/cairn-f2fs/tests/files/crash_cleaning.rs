@@ -1,16 +1,12 @@
 //! Power cuts while sections are cleaned: on a full volume every few writes make room. What was fsynced is there, whatever
 //! has moved meanwhile.
 
-use std::sync::Arc;
-
 use cairn_block::memory::MemoryDevice;
-use cairn_testkit::crash::read_image;
 use cairn_testkit::deep;
-use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use crate::crash::{BEFORE, Workload, barrier_cuts, clean, judge};
-use crate::support::open;
+use crate::support::{ZONED, open, volume};
 
 const BLOCK: u64 = 4096;
 /// Blocks left for the files that are checked.
@@ -21,9 +17,7 @@ const ADAPTIVE_CHURN: u32 = 4 * CHURN;
 
 /// A volume that one file fills, and the blocks of that file.
 fn filled(args: &[&str], options: &str) -> (MemoryDevice, u64) {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(file.path(), 64 << 20, args);
-    let device = Arc::new(read_image(file.path()).unwrap());
+    let device = volume(64 << 20, args);
     let fs = open(device.clone(), options);
     let ino = fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let mut blocks = 0;
@@ -73,8 +67,9 @@ fn search(args: &[&str], options: &str, churn: u32, seed: u64) {
 #[test]
 fn what_was_fsynced_survives_power_cuts_during_cleaning() {
     for seed in 0..if deep() { 5 } else { 1 } {
-        search(&[], "mode=lfs,cache=4M,gc_victim=data_first", CHURN, 4 * seed + 1);
-        search(&[], "mode=lfs,cache=4M,gc_victim=greedy", CHURN, 4 * seed + 2);
+        search(&[], "mode=lfs,cache=4M,gc_victim=data_first,gc_merge", CHURN, 4 * seed + 1);
+        search(&[], "mode=lfs,cache=4M,gc_victim=greedy,nocheckpoint_merge", CHURN, 4 * seed + 2);
         search(&[], "mode=lfs,cache=4M,gc_victim=adaptive", ADAPTIVE_CHURN, 4 * seed + 3);
+        search(ZONED, "cache=4M", ADAPTIVE_CHURN, 4 * seed + 4);
     }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::deep;
+use cairn_testkit::modes::MODES;
 use cairn_testkit::oracle::Subject;
 use cairn_testkit::oracle::fsx::{Shape, run};
 use cairn_vfs::FileSystem;
 
 use crate::support::{judge, open, volume};
+use crate::worn::Worn;
 
 /// One kind of run, on blocks of 4096 bytes.
 struct Run {
@@ -48,5 +50,34 @@ fn a_file_is_what_was_done_to_it() {
     let steps = if deep() { 300_000 } else { 6000 };
     for (seed, kind) in (1..).zip(RUNS) {
         run(kind, Shape { max: kind.max, block: 4096 }, seed, steps);
+    }
+}
+
+impl Subject for Worn {
+    fn name(&self) -> String {
+        format!("worn, {:?}", self.mode)
+    }
+
+    fn make(&self) -> Arc<MemoryDevice> {
+        Worn::make(self)
+    }
+
+    fn open(&self, device: &Arc<MemoryDevice>) -> Arc<dyn FileSystem> {
+        Worn::open(self, device)
+    }
+
+    fn judge(&self, device: &MemoryDevice) {
+        judge(device);
+    }
+}
+
+/// While sections are cleaned beside it.
+#[test]
+fn a_file_is_what_was_done_to_it_in_every_mode() {
+    let steps = if deep() { 300_000 } else { 4000 };
+    for (seed, mode) in (11..).zip(&MODES) {
+        let worn = Worn::new(mode, 64 << 20);
+        run(&worn, Shape { max: 8 << 20, block: 4096 }, seed, steps);
+        worn.check();
     }
 }

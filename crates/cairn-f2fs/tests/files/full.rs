@@ -9,12 +9,10 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::crash::read_image;
 use cairn_testkit::deep;
-use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
-use crate::support::{FEATURES, judge, open};
+use crate::support::{FEATURES, ZONED, judge, open, volume, with_zones};
 
 const SIZE: u64 = 64 << 20;
 const BLOCK: usize = 4096;
@@ -61,10 +59,8 @@ struct Full {
 
 impl Full {
     fn new(args: &[&str], options: &'static str, runtime: Arc<dyn Runtime>) -> Self {
-        let image = tempfile::NamedTempFile::new().unwrap();
-        mkfs_f2fs(image.path(), SIZE, args);
-        let device: Arc<MemoryDevice> = Arc::new(read_image(image.path()).unwrap());
-        let fs = F2fs::open(device.clone(), runtime, &MountOptions::parse(options).unwrap()).unwrap();
+        let device = volume(SIZE, args);
+        let fs = F2fs::open(with_zones(device.clone()), runtime, &MountOptions::parse(options).unwrap()).unwrap();
         let make = |number: usize| {
             let name = format!("file-{number}");
             fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
@@ -124,7 +120,7 @@ fn overwrite(args: &[&str], options: &'static str, seed: u64) {
         full.overwrite_one(&mut rng, round);
     }
     let sections = full.finish();
-    if options.contains("lfs") {
+    if options.contains("lfs") || args == ZONED {
         assert!(sections > 10, "{sections} sections were cleaned");
     }
 }
@@ -132,23 +128,26 @@ fn overwrite(args: &[&str], options: &'static str, seed: u64) {
 #[test]
 fn a_full_volume_is_overwritten_for_ever() {
     overwrite(&[], "cache=8M", 1);
-    overwrite(&[], "mode=lfs,cache=8M,gc_victim=data_first", 2);
-    overwrite(FEATURES, "mode=lfs,cache=4M,nobuffered_iomap,gc_victim=greedy", 3);
+    overwrite(&[], "mode=lfs,cache=8M,gc_victim=data_first,gc_merge", 2);
+    overwrite(FEATURES, "mode=lfs,cache=4M,nobuffered_iomap,gc_victim=greedy,nocheckpoint_merge", 3);
     overwrite(&[], "mode=lfs,cache=8M,gc_victim=adaptive", 4);
     overwrite(&[], "cache=8M,gc_victim=adaptive", 5);
+    overwrite(ZONED, "cache=8M", 6);
 }
 
 /// Each policy, with all daemons at work: the volume writes back, writes checkpoints and cleans as time passes.
 #[test]
 fn a_full_volume_is_overwritten_for_an_hour() {
-    for (seed, options) in [
-        (1, "mode=lfs,cache=8M,gc_victim=greedy"),
-        (2, "mode=lfs,cache=8M,gc_victim=data_first,gc_merge"),
-        (3, "mode=lfs,cache=8M,gc_victim=adaptive"),
-        (4, "cache=8M,gc_victim=adaptive,background_gc=sync"),
-    ] {
+    let kinds: [(&[&str], &str); 5] = [
+        (&[], "mode=lfs,cache=8M,gc_victim=greedy,nocheckpoint_merge"),
+        (&[], "mode=lfs,cache=8M,gc_victim=data_first,gc_merge"),
+        (&[], "mode=lfs,cache=8M,gc_victim=adaptive"),
+        (&[], "cache=8M,gc_victim=adaptive,background_gc=sync"),
+        (ZONED, "cache=8M"),
+    ];
+    for (seed, (args, options)) in (1..).zip(kinds) {
         let runtime = Simulated::new(seed);
-        let mut full = Full::new(&[], options, runtime.clone());
+        let mut full = Full::new(args, options, runtime.clone());
         let mut rng = fastrand::Rng::with_seed(seed);
         let a_second = if deep() { 64 } else { 2 };
         for round in 1..=3600 * a_second {

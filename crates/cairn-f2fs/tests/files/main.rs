@@ -17,3 +17,4 @@ mod merging;
 mod promises;
 mod shift;
 mod support;
+mod worn;

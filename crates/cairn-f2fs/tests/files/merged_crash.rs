@@ -10,11 +10,10 @@ use cairn_block::wrap::{Latency, LatencyProfile};
 use cairn_f2fs::F2fs;
 use cairn_testkit::crash::{Promises, Recording};
 use cairn_testkit::deep;
-use cairn_testkit::judge::mkfs_f2fs;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, RenameMode};
 
 use crate::crash::{barrier_cuts, clean};
-use crate::support::open;
+use crate::support::{ZONED, open, volume};
 
 const THREADS: u32 = 6;
 const NAMES: u32 = 5;
@@ -117,10 +116,8 @@ fn check(fs: &F2fs, promises: &Promises<String, Contents>, moment: u64) -> Resul
     Ok(promised.len())
 }
 
-fn search(options: &str, seed: u64, steps: u32) {
-    let image = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(image.path(), 64 << 20, &[]);
-    let recording = Recording::start(cairn_testkit::crash::read_image(image.path()).unwrap());
+fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
+    let recording = Recording::start(volume(64 << 20, args).fork());
     // Slow enough that others go on while a checkpoint is under way.
     let profile =
         LatencyProfile { write: Duration::from_micros(300), flush: Duration::from_micros(700), ..Default::default() };
@@ -164,8 +161,9 @@ fn search(options: &str, seed: u64, steps: u32) {
 fn names_that_were_fsynced_survive_power_cuts() {
     let (rounds, steps) = if deep() { (10, 120) } else { (1, 25) };
     for seed in 0..rounds {
-        search("", seed, steps);
-        search("mode=lfs,cache=1M", seed, steps);
-        search("nocheckpoint_merge", seed, steps);
+        search(&[], "", seed, steps);
+        search(&[], "mode=lfs,cache=1M,gc_victim=data_first,gc_merge", seed, steps);
+        search(&[], "nocheckpoint_merge,gc_victim=greedy", seed, steps);
+        search(ZONED, "", seed, steps);
     }
 }

@@ -4,24 +4,20 @@ use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
-use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
 pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
-use cairn_testkit::judge::f2fs_in_memory;
 
+#[path = "../common/volume.rs"]
+mod fresh;
 #[path = "../common/open.rs"]
 mod opened;
 
-pub use opened::open;
+pub use fresh::{ZONED, volume};
+pub use opened::{open, with_zones};
 
 /// Extra attributes, inode checksums and the rest of what mkfs.f2fs can switch on and Cairn maintains.
 pub const FEATURES: &[&str] =
     &["-O", "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,lost_found,sb_checksum"];
-
-/// A fresh volume.
-pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
-    Arc::new(f2fs_in_memory(size, args))
-}
 
 /// Opens a volume to be read only.
 #[track_caller]

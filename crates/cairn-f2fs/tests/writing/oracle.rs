@@ -8,7 +8,7 @@ use cairn_testkit::deep;
 use cairn_testkit::oracle::{Subject, run};
 use cairn_vfs::FileSystem;
 
-use crate::support::{EXTRA, judge, open, volume};
+use crate::support::{EXTRA, ZONED, judge, open, volume};
 
 /// A kind of volume with a way of mounting it.
 #[derive(Clone, Copy)]
@@ -36,10 +36,12 @@ impl Subject for Kind {
     }
 }
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 6] = [
     Kind { size: 96 << 20, args: &[], options: "" },
     Kind { size: 96 << 20, args: &["-O", EXTRA], options: "cache=1M" },
-    Kind { size: 256 << 20, args: &["-s", "2"], options: "mode=lfs,nobuffered_iomap" },
+    Kind { size: 256 << 20, args: &["-s", "2"], options: "mode=lfs,nobuffered_iomap,gc_victim=data_first,gc_merge" },
+    Kind { size: 64 << 20, args: &[], options: "nocheckpoint_merge,gc_victim=greedy" },
+    Kind { size: 96 << 20, args: ZONED, options: "cache=1M" },
     Kind { size: 96 << 20, args: &["-i"], options: "cache=1M,max_folio=64K,nodiscard" },
 ];
 

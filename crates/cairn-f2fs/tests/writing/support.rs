@@ -6,23 +6,21 @@ use cairn_base::Ino;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::F2fs;
 pub use cairn_testkit::judge::assert_f2fs_device_clean as judge;
-use cairn_testkit::judge::f2fs_in_memory;
 use cairn_testkit::tree::{Snapshot, SnapshotOptions, digest_volume};
 use cairn_vfs::{Attributes, Caller, FileSystem, NewInode, Result};
 
+#[path = "../common/volume.rs"]
+mod fresh;
 #[path = "../common/open.rs"]
 mod opened;
+
+pub use fresh::{ZONED, volume};
 
 /// Features of inodes that are not there by default.
 pub const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
 /// Arguments of mkfs of every kind of volume that is tried.
 pub const KINDS: [&[&str]; 2] = [&[], &["-O", EXTRA]];
-
-/// A fresh volume made by mkfs.f2fs.
-pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
-    Arc::new(f2fs_in_memory(size, args))
-}
 
 /// Opens a volume that must be writable.
 #[track_caller]

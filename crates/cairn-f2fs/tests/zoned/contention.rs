@@ -8,7 +8,7 @@ use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
 use cairn_testkit::deep;
 
-use crate::support::{judge, layout, layout_with_capacity, open, volume, zoned};
+use crate::support::{judge, layout, layout_with_capacity, open, volume};
 
 const THREADS: u64 = 4;
 const BLOCKS: u64 = 4000;
@@ -60,7 +60,7 @@ fn contend(layout: ZoneLayout, seed: u64) {
     let image = volume(layout);
     let steps = if deep() { 40_000 } else { 4000 };
     for round in 0..2 {
-        let fs = open(zoned(image.clone()), "cache=4M");
+        let fs = open(image.clone(), "cache=4M");
         let files: Vec<Ino> = (0..3)
             .map(|number| {
                 let name = format!("file-{number}");
@@ -85,7 +85,7 @@ fn contend(layout: ZoneLayout, seed: u64) {
         assert!(round == 0 || resets > 0, "sections were cleaned, and their zones reset");
         fs.unmount().unwrap();
         drop(fs);
-        judge(&*zoned(image.clone()));
+        judge(&image);
     }
 }
 

@@ -11,7 +11,7 @@ use cairn_testkit::crash::{Promises, Recording};
 use cairn_testkit::deep;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
-use crate::support::{judge, layout, layout_with_capacity, open, volume, zoned};
+use crate::support::{judge, layout, layout_with_capacity, open, volume};
 
 const FILES: u32 = 4;
 
@@ -59,7 +59,7 @@ struct Work {
 /// The volume with its files, and what these hold.
 fn begin(work: &Work) -> (Arc<MemoryDevice>, Vec<Versions>) {
     let device = volume(work.zones);
-    let fs = open(zoned(device.clone()), work.options);
+    let fs = open(device.clone(), work.options);
     let written = if work.full { 0..work.blocks } else { 0..0 };
     for file in 0..FILES {
         let ino = fs.create(fs.root(), name(file).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
@@ -78,7 +78,7 @@ fn run(work: &Work) -> (Promises<u32, Versions>, cairn_testkit::crash::CrashLog)
     let Work { options, blocks, seed, steps, .. } = *work;
     let (device, mut versions) = begin(work);
     let recording = Recording::start(device.fork());
-    let fs = open(zoned(recording.device()), options);
+    let fs = open(recording.device(), options);
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut promises = Promises::new();
     for step in 0..steps {
@@ -122,16 +122,16 @@ fn search(work: &Work) {
         if number % 5 == 1 || deep() {
             // The power fails again while the volume recovers.
             let recording = Recording::start(image.fork());
-            drop(open(zoned(recording.device()), options));
+            drop(open(recording.device(), options));
             let again = recording.finish();
             let cuts = again.barrier_cuts();
             let step = if deep() { 1 } else { cuts.len().div_ceil(3).max(1) };
             for second in cuts.into_iter().step_by(step) {
-                let fs = open(zoned(Arc::new(again.device(second))), options);
+                let fs = open(Arc::new(again.device(second)), options);
                 all_hold(&fs, &promised).unwrap_or_else(|fault| panic!("{cut}, then {second}: {fault}"));
             }
         }
-        let fs = open(zoned(image.clone()), options);
+        let fs = open(image.clone(), options);
         all_hold(&fs, &promised).unwrap_or_else(|fault| panic!("{cut}: {fault}"));
         // It goes on from there.
         let ino = fs.lookup(fs.root(), name(0).as_bytes()).map(|found| found.ino);
@@ -145,7 +145,7 @@ fn search(work: &Work) {
         fs.unmount().unwrap_or_else(|error| panic!("{cut}: {error}"));
         drop(fs);
         if number % 4 == 0 || deep() {
-            judge(&*zoned(image));
+            judge(&image);
         }
     }
 }

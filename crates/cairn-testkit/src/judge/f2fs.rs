@@ -1,9 +1,16 @@
 //! mkfs.f2fs, fsck.f2fs, dump.f2fs and sload.f2fs.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use cairn_block::BlockDevice;
+use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::memory::MemoryDevice;
+use cairn_block::zoned::open_image;
+use tempfile::NamedTempFile;
 
 use crate::crash::{read_image, write_image};
 
@@ -13,9 +20,19 @@ use super::{Verdict, command, run, transcript};
 /// says so, and exits with 0.
 const ALARMS: [&str; 5] = ["[ASSERT]", "[FIX]", "[Fail]", "Invalid CP", "Corrupted"];
 
-/// `fsck.f2fs --dry-run`: the whole check, nothing is written. The status is 0 only if the text raises no alarm either.
+/// Where the feature bits are in both superblocks, and the one of zoned volumes.
+const FEATURES: [u64; 2] = [1024 + 2180, 4096 + 1024 + 2180];
+const BLKZONED: u8 = 2;
+
+/// `fsck.f2fs --dry-run`: the whole check, nothing is written. The status is 0 only if the text raises no alarm either. Of an
+/// image with zones it sees a copy without: it would ask the kernel for them.
+///
+/// # Panics
+/// fsck.f2fs cannot be started, or there is no room for the copy.
 #[must_use]
 pub fn fsck_f2fs(image: &Path) -> Verdict {
+    let plain = without_zones(image);
+    let image = plain.as_ref().map_or(image, |plain| plain.path());
     // Its standard input is empty: it asks questions about volumes with lost files, and takes the end for an error.
     let output = command("fsck.f2fs").arg("--dry-run").arg(image).output().expect("fsck.f2fs starts");
     let text = transcript(&output);
@@ -29,6 +46,26 @@ pub fn fsck_f2fs(image: &Path) -> Verdict {
 /// The lines in which fsck.f2fs says that something is wrong.
 pub fn f2fs_alarms(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter(|line| ALARMS.iter().any(|alarm| line.contains(alarm)))
+}
+
+/// A copy of an image with zones that has none: neither their table nor the feature.
+fn without_zones(image: &Path) -> Option<NamedTempFile> {
+    // A daemon that has unmounted it may still be ending.
+    let options = OpenOptions { lock: false, ..OpenOptions::read() };
+    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image, options).expect("the image opens"));
+    let zoned = open_image(&device).expect("the table of zones is whole")?;
+    let plain = NamedTempFile::new_in(image.parent()?).expect("a temporary file can be made");
+    // It keeps holes.
+    run("cp", [image, plain.path()]);
+    let file = File::options().read(true).write(true).open(plain.path()).expect("the copy opens");
+    file.set_len(zoned.geometry().size).expect("the copy is cut");
+    for at in FEATURES {
+        let mut features = [0];
+        file.read_exact_at(&mut features, at).expect("the superblock is read");
+        assert_eq!(features[0] & BLKZONED, BLKZONED, "a volume on zones says so");
+        file.write_all_at(&[features[0] & !BLKZONED], at).expect("the superblock is written");
+    }
+    Some(plain)
 }
 
 /// Asserts that fsck.f2fs finds nothing.

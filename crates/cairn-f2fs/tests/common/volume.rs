@@ -1,0 +1,26 @@
+//! Fresh volumes in memory.
+
+use std::sync::Arc;
+
+use cairn_block::memory::MemoryDevice;
+use cairn_testkit::judge::f2fs_in_memory;
+
+#[path = "zoned.rs"]
+mod zoned;
+
+use zoned::{in_zones, layout};
+
+/// Arguments that stand for an image with zones, made by Cairn; mkfs.f2fs would need a device of the kernel's.
+pub const ZONED: &[&str] = &["-m"];
+/// MiB of its zones, and the fewest of them that leave room for files.
+const ZONE: u64 = 2;
+const ZONES: u64 = 40;
+
+/// A fresh volume made by mkfs.f2fs, or [`ZONED`].
+pub fn volume(size: u64, args: &[&str]) -> Arc<MemoryDevice> {
+    if args == ZONED {
+        let zones = (size >> 20).div_ceil(ZONE).max(ZONES);
+        return in_zones(layout(ZONE, u32::try_from(zones).unwrap()));
+    }
+    Arc::new(f2fs_in_memory(size, args))
+}

@@ -1,0 +1,34 @@
+//! Ways to mount F2FS that every judge meets.
+//!
+//! They are few: together they have every way to write checkpoints and every way to clean, and not all combinations of them.
+
+/// A kind of volume, and how it is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// On zones: a section is a zone, and `mode=lfs` goes without saying.
+    pub zoned: bool,
+    /// Mount options.
+    pub options: &'static str,
+}
+
+impl Mode {
+    /// Nothing is written in place or into slack: who needs room has sections cleaned.
+    #[must_use]
+    pub fn is_lfs(&self) -> bool {
+        self.zoned || self.options.contains("mode=lfs")
+    }
+
+    /// Checkpoints are merged.
+    #[must_use]
+    pub fn merges(&self) -> bool {
+        !self.options.contains("nocheckpoint_merge")
+    }
+}
+
+/// The defaults (`checkpoint_merge`, `gc_victim=adaptive`, `mode=adaptive`, cleaning by whoever needs room) and what differs.
+pub const MODES: [Mode; 4] = [
+    Mode { zoned: false, options: "" },
+    Mode { zoned: false, options: "nocheckpoint_merge,gc_victim=greedy" },
+    Mode { zoned: false, options: "mode=lfs,gc_victim=data_first,gc_merge" },
+    Mode { zoned: true, options: "" },
+];
