@@ -1,15 +1,22 @@
 //! An image in memory, mounted by a daemon of its own.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cairn_testkit::judge;
+use cairn_testkit::modes::Mode;
+use rustix::fs::{FallocateFlags, fallocate};
+use serde_json::Value;
 
 /// The program under test.
 pub const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
+
+/// A hole of a worn volume.
+const PIECE: u64 = 64 << 10;
 
 /// How long a daemon may take to mount an image of this size on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,14 +27,18 @@ pub struct Volume {
     daemon: Option<Child>,
     /// The format's own checker.
     assert_clean: fn(&Path),
+    /// How a test mounts it again.
+    options: String,
+    /// Of a worn volume: its mode, and what its mounts did.
+    mode: Option<Mode>,
+    cleaned: u64,
+    filled: u64,
 }
 
 impl Volume {
     /// An unmounted volume made by mke2fs.
     pub fn make(size: u64, arguments: &[&str]) -> Self {
-        require_mounting();
-        let volume = Self { dir: directory(), daemon: None, assert_clean: judge::assert_clean };
-        fs::create_dir(volume.root()).unwrap();
+        let volume = Self::none(judge::assert_clean, "");
         let arguments = [&["-t", "ext4"], arguments].concat();
         judge::mke2fs(&volume.image(), size, &arguments);
         volume
@@ -35,17 +46,84 @@ impl Volume {
 
     /// A mounted F2FS volume made by mkfs.f2fs.
     pub fn f2fs(size: u64, options: &str) -> Self {
-        require_mounting();
-        let mut volume = Self { dir: directory(), daemon: None, assert_clean: judge::assert_f2fs_clean };
-        fs::create_dir(volume.root()).unwrap();
+        let mut volume = Self::none(judge::assert_f2fs_clean, options);
         judge::mkfs_f2fs(&volume.image(), size, &[]);
         volume.mount(options);
         volume
     }
 
+    /// F2FS, mounted in this mode, with so many MiB free or some more. Its sections are half valid, so that whoever needs room has
+    /// them cleaned: a file that filled it has holes, half of the volume in all.
+    pub fn worn(room: u64, mode: &Mode) -> Self {
+        Self::worn_with(room, mode, mode.options)
+    }
+
+    /// The same with more options.
+    pub fn worn_with(room: u64, mode: &Mode, options: &str) -> Self {
+        let mut volume = Self::none(judge::assert_f2fs_clean, options);
+        // What is kept for metadata and for cleaning, and as much again as is free.
+        let size = 2 * room + room / 4 + if mode.zoned { 40 } else { 84 };
+        if mode.zoned {
+            let size = format!("{size}M");
+            let zones = ["-m", "--zone-size", "2M", "--conventional-zones", "10", "-Z", "8", "--size", &size];
+            judge::run(CAIRN, ["mkfs", "-t", "f2fs"].into_iter().chain(zones).map(Path::new).chain([&*volume.image()]));
+        } else {
+            judge::mkfs_f2fs(&volume.image(), size << 20, &[]);
+        }
+        volume.mount("mode=lfs,nowriteback_cache");
+        let mut filler = File::create(volume.path("worn")).unwrap();
+        while filler.write_all(&[0xf1; PIECE as usize]).is_ok() {}
+        filler.sync_all().unwrap();
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for at in (0..filler.metadata().unwrap().len()).step_by(2 * PIECE as usize) {
+            fallocate(&filler, hole, at, PIECE).unwrap();
+        }
+        drop(filler);
+        assert!(volume.free().0 >= room << 8, "{} blocks are free of {size} MiB, {mode:?}", volume.free().0);
+        volume.unmount();
+        volume.mode = Some(*mode);
+        volume.mount(options);
+        volume
+    }
+
+    fn none(assert_clean: fn(&Path), options: &str) -> Self {
+        require_mounting();
+        let (dir, options) = (directory(), options.to_owned());
+        let volume = Self { dir, daemon: None, assert_clean, options, mode: None, cleaned: 0, filled: 0 };
+        fs::create_dir(volume.root()).unwrap();
+        volume
+    }
+
+    /// `cairn stats --json`.
+    pub fn stats(&self) -> Value {
+        let output = Command::new(CAIRN).args(["stats", "--json"]).arg(self.root()).output().unwrap();
+        assert!(output.status.success(), "cairn stats: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Adds what this mount did to the volume's room.
+    fn count(&mut self) {
+        let Some(mode) = self.mode else { return };
+        let stats = self.stats();
+        let count =
+            |path: &str| stats.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {stats}"));
+        self.cleaned += count("/gc/data_sections");
+        self.filled += count("/store/segments/taken_for_holes");
+        assert_eq!(stats["store"]["ckpt"]["merging"], mode.merges(), "{mode:?}");
+    }
+
+    /// A worn volume that has been unmounted had sections cleaned or holes filled, as its mode has it.
+    #[track_caller]
+    pub fn assert_reused(&self) {
+        let mode = self.mode.expect("it was made worn");
+        let used = if mode.is_lfs() { self.cleaned } else { self.cleaned + self.filled };
+        assert!(used > 0, "{mode:?}: {} sections cleaned, {} segments filled", self.cleaned, self.filled);
+    }
+
     /// Made and mounted with these options (`-o`; empty for none).
     pub fn mounted(size: u64, options: &str) -> Self {
         let mut volume = Self::make(size, &[]);
+        options.clone_into(&mut volume.options);
         volume.mount(options);
         volume
     }
@@ -89,6 +167,18 @@ impl Volume {
         self.daemon = Some(daemon);
     }
 
+    /// Unmounts and mounts as before.
+    pub fn remount(&mut self) {
+        self.unmount();
+        self.mount_again();
+    }
+
+    /// Mounts as before.
+    pub fn mount_again(&mut self) {
+        let options = self.options.clone();
+        self.mount(&options);
+    }
+
     /// What the daemon said.
     pub fn log(&self) -> String {
         fs::read_to_string(self.outside("log")).unwrap_or_default()
@@ -97,6 +187,7 @@ impl Volume {
     /// Unmounts; when that returns, the checker must find nothing, although the daemon's process may still be ending.
     pub fn unmount(&mut self) {
         assert!(self.daemon.is_some(), "it is not mounted");
+        self.count();
         self.detach();
         (self.assert_clean)(&self.image());
         let status = self.daemon.take().expect("asserted above").wait().unwrap();
@@ -121,6 +212,7 @@ impl Volume {
 
     /// Kills the daemon as a crash would, and clears its dead mount away.
     pub fn kill(&mut self) {
+        self.count();
         let mut daemon = self.daemon.take().expect("it is mounted");
         daemon.kill().unwrap();
         daemon.wait().unwrap();

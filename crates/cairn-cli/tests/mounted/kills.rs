@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cairn_testkit::judge;
+use cairn_testkit::modes::MODES;
+use cairn_testkit::{deep, judge};
 
 use crate::fixture::Volume;
 
@@ -146,15 +147,20 @@ impl Writer {
 
 #[test]
 fn synced_files_survive_killed_daemons() {
-    survive(Volume::mounted(256 << 20, ""), KILLS);
+    survive(&mut Volume::mounted(256 << 20, ""), KILLS);
 }
 
 #[test]
 fn synced_files_of_f2fs_survive_killed_daemons() {
-    survive(Volume::f2fs(256 << 20, ""), KILLS);
+    let (room, kills) = if deep() { (320, 4 * KILLS) } else { (48, KILLS / 2) };
+    for mode in &MODES {
+        let mut volume = Volume::worn(room, mode);
+        survive(&mut volume, kills);
+        volume.assert_reused();
+    }
 }
 
-fn survive(mut volume: Volume, kills: u64) {
+fn survive(volume: &mut Volume, kills: u64) {
     let mut random = fastrand::Rng::with_seed(1);
     let mut writers: Vec<_> = (0..WRITERS).map(|seed| Writer::new(&volume.root(), seed)).collect();
     let mut total = 0;
@@ -181,10 +187,9 @@ fn survive(mut volume: Volume, kills: u64) {
         });
         total += done.load(Ordering::Relaxed);
         volume.clear();
-        volume.mount("");
+        volume.mount_again();
         writers.iter_mut().for_each(Writer::check);
-        volume.unmount();
-        volume.mount("");
+        volume.remount();
     }
     assert!(total > kills * 20, "{total} operations");
     volume.unmount();

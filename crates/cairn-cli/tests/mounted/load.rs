@@ -4,23 +4,29 @@ use std::path::Path;
 
 use cairn_testkit::deep;
 use cairn_testkit::judge;
+use cairn_testkit::modes::MODES;
 
 use crate::fixture::Volume;
 
 #[test]
 fn fio_verifies_what_it_wrote() {
-    fio_verifies(Volume::mounted(512 << 20, ""));
+    fio_verifies(&mut Volume::mounted(512 << 20, ""), if deep() { "64M" } else { "16M" });
 }
 
 #[test]
 fn fio_verifies_what_it_wrote_on_f2fs() {
-    fio_verifies(Volume::f2fs(512 << 20, ""));
+    let (room, file) = if deep() { (280, "64M") } else { (40, "8M") };
+    for mode in &MODES {
+        let mut volume = Volume::worn(room, mode);
+        fio_verifies(&mut volume, file);
+        volume.assert_reused();
+    }
 }
 
 /// Four jobs write and read back: small and unaligned, large, and through memory maps.
-fn fio_verifies(mut volume: Volume) {
+fn fio_verifies(volume: &mut Volume, size: &str) {
     let directory = format!("--directory={}", volume.root().display());
-    let size = if deep() { "--size=64M" } else { "--size=16M" };
+    let size = &*format!("--size={size}");
     let common = [
         "--verify=crc32c",
         "--verify_state_save=0",
@@ -36,30 +42,33 @@ fn fio_verifies(mut volume: Volume) {
         ["--name=mapped", "--ioengine=mmap", "--bsrange=4k-64k"],
         ["--name=mapped-small", "--ioengine=mmap", "--bsrange=512-4k"],
     ];
-    let words = [&directory, size].into_iter().chain(common).chain(jobs.into_iter().flatten());
+    let words = [&*directory, size].into_iter().chain(common).chain(jobs.into_iter().flatten());
     judge::run("fio", words);
     // Once more from the image.
-    volume.unmount();
-    volume.mount("");
+    volume.remount();
     let words =
-        [&directory, size].into_iter().chain(common).chain(["--verify_only=1"]).chain(jobs.into_iter().flatten());
+        [&*directory, size].into_iter().chain(common).chain(["--verify_only=1"]).chain(jobs.into_iter().flatten());
     judge::run("fio", words);
     volume.unmount();
 }
 
 #[test]
 fn memory_maps_of_processes_agree() {
-    maps_agree(Volume::mounted(256 << 20, ""));
+    maps_agree(&mut Volume::mounted(256 << 20, ""));
 }
 
 #[test]
 fn memory_maps_of_processes_agree_on_f2fs() {
-    maps_agree(Volume::f2fs(256 << 20, ""));
+    for mode in &MODES {
+        let mut volume = Volume::worn(32, mode);
+        maps_agree(&mut volume);
+        volume.assert_reused();
+    }
 }
 
 /// One process writes a file through a map, others read it through their own and through system calls; then the other way
 /// round. Nothing is synced between them.
-fn maps_agree(mut volume: Volume) {
+fn maps_agree(volume: &mut Volume) {
     let file = format!("--filename={}", volume.path("shared").display());
     let common = [&file, "--size=24M", "--bs=4k", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"];
     for (writer, seed) in [("mmap", "--randseed=1"), ("psync", "--randseed=2"), ("mmap", "--randseed=3")] {
@@ -73,8 +82,7 @@ fn maps_agree(mut volume: Volume) {
         judge::run("fio", common.into_iter().chain([seed]).chain(words));
     }
     let before = std::fs::read(volume.path("shared")).unwrap();
-    volume.unmount();
-    volume.mount("");
+    volume.remount();
     assert!(std::fs::read(volume.path("shared")).unwrap() == before, "maps reached the disk otherwise");
     volume.unmount();
 }
@@ -101,16 +109,20 @@ fn fs_mark_runs() {
 
 #[test]
 fn stress_ng_runs() {
-    stress(Volume::mounted(512 << 20, ""));
+    stress(&mut Volume::mounted(512 << 20, ""), if deep() { "60s" } else { "20s" });
 }
 
 #[test]
 fn stress_ng_runs_on_f2fs() {
-    stress(Volume::f2fs(512 << 20, ""));
+    for mode in &MODES {
+        let mut volume = Volume::worn(128, mode);
+        stress(&mut volume, if deep() { "60s" } else { "5s" });
+        volume.assert_reused();
+    }
 }
 
-fn stress(mut volume: Volume) {
-    let (root, seconds) = (volume.root(), if deep() { "60s" } else { "20s" });
+fn stress(volume: &mut Volume, seconds: &str) {
+    let root = volume.root();
     let words = ["--verify", "--hdd-bytes", "64m", "--timeout", seconds, "--temp-path"];
     let kinds = ["hdd", "dentry", "rename", "link", "symlink", "dir"].map(|kind| [format!("--{kind}"), "1".to_owned()]);
     let words = words.into_iter().chain([root.to_str().unwrap()]).chain(kinds.iter().flatten().map(String::as_str));

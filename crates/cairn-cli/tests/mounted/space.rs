@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::time::{Duration, Instant};
 
+use cairn_testkit::modes::MODES;
+
 use crate::fixture::Volume;
 
 /// The kernel gives its references on removed inodes back in its own time; soon the counts must be these.
@@ -71,16 +73,22 @@ fn a_full_volume_says_so_and_loses_nothing_acknowledged() {
 
 #[test]
 fn a_write_that_fits_in_part_says_how_much() {
-    short_write(Volume::mounted(48 << 20, "nowriteback_cache"));
+    short_write(&mut Volume::mounted(48 << 20, "nowriteback_cache"));
 }
 
 #[test]
 fn a_write_that_fits_in_part_says_how_much_on_f2fs() {
-    short_write(Volume::f2fs(64 << 20, "nowriteback_cache"));
+    short_write(&mut Volume::f2fs(64 << 20, "nowriteback_cache"));
+    for mode in &MODES {
+        let options = ["nowriteback_cache", mode.options].join(",");
+        let mut volume = Volume::worn_with(16, mode, options.trim_end_matches(','));
+        short_write(&mut volume);
+        volume.assert_reused();
+    }
 }
 
 /// The kernel passes such a write on as it is: it gets what there was room for, the next gets the error.
-fn short_write(mut volume: Volume) {
+fn short_write(volume: &mut Volume) {
     const WHOLE: usize = 1 << 20;
     let mut filler = File::create(volume.path("filler")).unwrap();
     for piece in [64 << 10, 4 << 10] {
@@ -106,8 +114,7 @@ fn short_write(mut volume: Volume) {
     file.sync_all().unwrap();
     let len = file.metadata().unwrap().len() as usize;
     drop((file, filler));
-    volume.unmount();
-    volume.mount("");
+    volume.remount();
     assert!(len >= written && fs::read(volume.path("short")).unwrap() == bytes[..len], "{len} bytes, {written} told");
     volume.unmount();
 }

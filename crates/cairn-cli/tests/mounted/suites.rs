@@ -2,6 +2,7 @@
 
 use cairn_testkit::deep;
 use cairn_testkit::judge::KernelMount;
+use cairn_testkit::modes::MODES;
 use cairn_testkit::suites::{fsx, pjdfstest, worse};
 
 use crate::fixture::Volume;
@@ -25,11 +26,25 @@ fn pjdfstest_finds_nothing_on_f2fs_that_the_kernels_ext4_does_not_fail() {
     let kernel = KernelMount::new(&judged.image(), "");
     let expected = pjdfstest(kernel.path());
     kernel.unmount();
-    let mut volume = Volume::f2fs(256 << 20, "");
-    let found = pjdfstest(&volume.root());
-    volume.unmount();
-    let worse = worse(&expected, &found);
-    assert!(worse.is_empty(), "pass on the kernel's ext4, not here: {worse:#?}");
+    for mode in &MODES {
+        let mut volume = Volume::worn(16, mode);
+        let found = pjdfstest(&volume.root());
+        volume.unmount();
+        let worse = worse(&expected, &found);
+        assert!(worse.is_empty(), "pass on the kernel's ext4, not here ({mode:?}): {worse:#?}");
+    }
+}
+
+/// While sections are cleaned beside it.
+#[test]
+fn fsx_finds_no_difference_on_f2fs_in_any_mode() {
+    let operations = if deep() { 500_000 } else { 8_000 };
+    for (seed, mode) in (11..).zip(&MODES) {
+        let mut volume = Volume::worn(8, mode);
+        fsx(&volume.path("fsx"), operations, seed);
+        volume.unmount();
+        volume.assert_reused();
+    }
 }
 
 #[test]
