@@ -46,6 +46,24 @@ impl IoBuf {
         Self { memory, len }
     }
 
+    /// Bytes that it can be long.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        match &self.memory {
+            Memory::Pages(pages) => pages.len() * ALIGNMENT,
+            Memory::Mapped(pages) => pages.len(),
+        }
+    }
+
+    /// Makes it `len` bytes long, where it is. Bytes that come into view are what they were when it was as long as that last.
+    ///
+    /// # Panics
+    /// Its memory is shorter.
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.capacity(), "{len} bytes in a buffer of {}", self.capacity());
+        self.len = len;
+    }
+
     /// A copy of `data`.
     #[must_use]
     pub fn copy_from(data: &[u8]) -> Self {
@@ -127,6 +145,26 @@ mod tests {
             buf.fill(7);
             assert_eq!(buf.into_bytes(), vec![7; len]);
         }
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_at_other_lengths() {
+        for len in [5000, MAPPED + 5000] {
+            let mut buf = IoBuf::zeroed(len);
+            let whole = buf.capacity();
+            assert!(whole >= len && whole.is_multiple_of(ALIGNMENT));
+            buf.fill(7);
+            buf.set_len(4096);
+            assert_eq!((buf.len(), buf.capacity()), (4096, whole));
+            buf.set_len(whole);
+            assert!(buf[..len].iter().all(|byte| *byte == 7) && buf[len..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "8193 bytes in a buffer of 8192")]
+    fn a_buffer_does_not_grow() {
+        IoBuf::zeroed(5000).set_len(8193);
     }
 
     #[test]

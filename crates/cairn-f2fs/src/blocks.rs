@@ -1,5 +1,9 @@
 //! Whole blocks from and to the device, many in one batch.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
 use cairn_base::Pba;
 use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Bytes, Durability, IoBuf, Request};
 
@@ -20,12 +24,66 @@ pub fn read(device: &dyn BlockDevice, start: Pba, count: usize) -> Result<IoBuf>
     Ok(device.read_at(start.get().saturating_mul(BLOCK_BYTES), count * BLOCK_SIZE)?)
 }
 
+/// Buffers to be read into again: their memory is there, and often still in the processor's caches.
+#[derive(Debug, Default)]
+pub struct Spare {
+    /// By capacity, powers of two.
+    bufs: BTreeMap<usize, Vec<IoBuf>>,
+    bytes: usize,
+}
+
+impl Spare {
+    /// Bytes kept.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A buffer of this length; what it holds is arbitrary.
+    fn take(&mut self, len: usize) -> IoBuf {
+        let capacity = len.next_power_of_two();
+        let mut buf = match self.bufs.get_mut(&capacity).and_then(Vec::pop) {
+            Some(buf) => {
+                self.bytes -= capacity;
+                buf
+            }
+            None => IoBuf::zeroed(capacity),
+        };
+        buf.set_len(len);
+        buf
+    }
+
+    /// Keeps a buffer. Where that would be more than `most` bytes the others go: sizes that nobody asks for any more do not stay.
+    fn keep(&mut self, buf: IoBuf, most: usize) {
+        let capacity = buf.capacity();
+        if self.bytes + capacity > most {
+            *self = Self::default();
+        }
+        if capacity <= most {
+            self.bytes += capacity;
+            self.bufs.entry(capacity).or_default().push(buf);
+        }
+    }
+}
+
 /// Blocks that were read together: see [`read_many`].
 #[derive(Debug)]
 pub struct Blocks {
     /// First block and contents of each run, in order.
-    runs: Vec<(BlockAddr, Bytes)>,
+    runs: Vec<(BlockAddr, Arc<IoBuf>)>,
     addrs: Vec<BlockAddr>,
+}
+
+/// A part of a run.
+struct Piece {
+    run: Arc<IoBuf>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.run[self.range.clone()]
+    }
 }
 
 /// Reads blocks (in rising order of their addresses) in one batch; neighbours, and those with but a few blocks between them,
@@ -34,6 +92,14 @@ pub struct Blocks {
 /// # Errors
 /// The device's.
 pub fn read_many(device: &dyn BlockDevice, addrs: &[BlockAddr]) -> Result<Blocks> {
+    read_many_into(device, addrs, &mut Spare::default())
+}
+
+/// As [`read_many`], into buffers that were used before: see [`Blocks::recycle`].
+///
+/// # Errors
+/// As [`read_many`].
+pub fn read_many_into(device: &dyn BlockDevice, addrs: &[BlockAddr], spare: &mut Spare) -> Result<Blocks> {
     debug_assert!(addrs.is_sorted());
     let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
     for addr in addrs {
@@ -46,11 +112,11 @@ pub fn read_many(device: &dyn BlockDevice, addrs: &[BlockAddr]) -> Result<Blocks
     }
     let request = |(start, len): &(BlockAddr, u32)| Request::Read {
         offset: start.bytes(),
-        buf: IoBuf::zeroed(*len as usize * BLOCK_SIZE),
+        buf: spare.take(*len as usize * BLOCK_SIZE),
     };
     let batch = Batch { requests: runs.iter().map(request).collect(), durability: Durability::default() };
     let bufs = device.submit(batch).wait()?;
-    let runs = runs.into_iter().zip(bufs).map(|((start, _), buf)| (start, buf.into_bytes())).collect();
+    let runs = runs.into_iter().zip(bufs).map(|((start, _), buf)| (start, Arc::new(buf))).collect();
     Ok(Blocks { runs, addrs: addrs.to_vec() })
 }
 
@@ -77,12 +143,17 @@ impl Blocks {
             while end < bytes.len() && addrs.next_if(|next| next.get() == last + 1).is_some() {
                 (end, last) = (end + BLOCK_SIZE, last + 1);
             }
-            pieces.push(bytes.slice(from..end));
+            pieces.push(Bytes::from_owner(Piece { run: bytes.clone(), range: from..end }));
         }
         pieces
     }
 
-    fn find(&self, addr: BlockAddr) -> (&Bytes, usize) {
+    /// Gives the buffers back that nobody has a piece of any more, to keep `most` bytes in all.
+    pub fn recycle(self, spare: &mut Spare, most: usize) {
+        self.runs.into_iter().filter_map(|(_, run)| Arc::into_inner(run)).for_each(|buf| spare.keep(buf, most));
+    }
+
+    fn find(&self, addr: BlockAddr) -> (&Arc<IoBuf>, usize) {
         let index = self.runs.partition_point(|(start, _)| *start <= addr);
         let (start, bytes) = &self.runs[index.checked_sub(1).expect("a block that was read")];
         (bytes, (addr.get() - start.get()) as usize * BLOCK_SIZE)
@@ -187,6 +258,39 @@ mod tests {
         let pieces = blocks.pieces([31_u32, 3, 4, 5, 9, 63].map(BlockAddr).into_iter());
         let found: Vec<_> = pieces.iter().map(|piece| (piece.len() / BLOCK_SIZE, piece[0])).collect();
         assert_eq!(found, [(1, 31), (3, 3), (1, 9), (1, 63)]);
+    }
+
+    #[test]
+    fn buffers_are_read_into_again_once_nobody_has_them() {
+        let device = MemoryDevice::new(64 * BLOCK_BYTES);
+        device.write_at(0, vec![7; 64 * BLOCK_SIZE]).unwrap();
+        let mut spare = Spare::default();
+        let read = |addrs: &[u32], spare: &mut Spare| {
+            let addrs: Vec<BlockAddr> = addrs.iter().copied().map(BlockAddr).collect();
+            let blocks = read_many_into(&device, &addrs, spare).unwrap();
+            assert!(blocks.iter().all(|block| *block == [7; BLOCK_SIZE]));
+            blocks
+        };
+        let all = 16 * BLOCK_SIZE;
+        // A run of three blocks has room for four.
+        let first = read(&[3, 4, 5, 30], &mut spare);
+        let places: Vec<_> = first.iter().map(<[u8]>::as_ptr).collect();
+        first.recycle(&mut spare, all);
+        assert_eq!(spare.bytes(), 5 * BLOCK_SIZE);
+        let second = read(&[8, 40, 41, 42, 43], &mut spare);
+        assert_eq!(spare.bytes(), 0);
+        assert_eq!(
+            [second.iter().next(), second.iter().nth(1)].map(|block| block.unwrap().as_ptr()),
+            [places[3], places[0]]
+        );
+        // What somebody still has does not come back; nor more than is wanted.
+        let piece = second.pieces([BlockAddr(40)].into_iter());
+        second.recycle(&mut spare, all);
+        assert_eq!((spare.bytes(), &piece[0][..]), (BLOCK_SIZE, &[7; BLOCK_SIZE][..]));
+        read(&(0..16).collect::<Vec<u32>>(), &mut spare).recycle(&mut spare, all);
+        assert_eq!(spare.bytes(), all);
+        read(&(0..17).collect::<Vec<u32>>(), &mut spare).recycle(&mut spare, all);
+        assert_eq!(spare.bytes(), 0);
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub mod victim;
 use std::collections::BTreeSet;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_cache::budget::Charge;
 
+use crate::blocks::Spare;
 use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
@@ -51,6 +53,8 @@ const MOST_GROUP: u64 = 16_384;
 pub struct Collector {
     /// Held by whoever cleans.
     working: Mutex<Working>,
+    /// What moved blocks are read into, while nobody cleans; it counts as part of the cache.
+    spare: Mutex<Option<(Spare, Charge)>>,
     /// Requests that the daemon serves.
     pub merged: Merged,
     /// Counters.
@@ -86,7 +90,23 @@ impl Working {
 
 impl Default for Collector {
     fn default() -> Self {
-        Self { working: Mutex::new(CLEANER, Working::default()), merged: Merged::default(), stats: GcStats::default() }
+        Self {
+            working: Mutex::new(CLEANER, Working::default()),
+            spare: Mutex::new(Rank::LEAF, None),
+            merged: Merged::default(),
+            stats: GcStats::default(),
+        }
+    }
+}
+
+impl Collector {
+    fn take_spare(&self) -> Spare {
+        self.spare.lock().take().map_or_else(Spare::default, |(spare, _)| spare)
+    }
+
+    fn keep_spare(&self, store: &Store, spare: Spare) {
+        let charge = store.budget.hold(spare.bytes() as u64);
+        *self.spare.lock() = Some((spare, charge));
     }
 }
 

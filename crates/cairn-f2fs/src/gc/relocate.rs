@@ -5,8 +5,9 @@
 //! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, nobody overwrites its blocks in place.
 //! 2. The gate is closed once, for a moment: every write that had chosen its place in the section by then has ended, that of a
 //!    checkpoint under way too, so every valid block has its pointer and is on the device.
-//! 3. Inside [`Gate::data`], which a checkpoint waits for, a piece of the blocks is placed, written, and only then pointed to,
-//!    each pointer only if it still says where the block was: whoever overwrote or freed it meanwhile has won.
+//! 3. Inside [`Gate::data`], which a checkpoint waits for, a piece of the blocks is read, as far as it is still pointed to, placed,
+//!    written, and only then pointed to, each pointer only if it still says where the block was: whoever overwrote or freed it
+//!    meanwhile has won. As no checkpoint is cut in between, what was read is still there.
 //! 4. Before `data` is left, all who read by old addresses have ended. So no checkpoint can free an old block that is read.
 //!
 //! A power cut finds the old or the new pointer, and both blocks: the old one is not written again before the checkpoint
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use cairn_block::{Batch, Durability, Request};
 
 use super::Collector;
-use crate::blocks;
+use crate::blocks::{self, Spare};
 use crate::error::{Error, Result};
 use crate::format::inode::Inode as Record;
 use crate::format::path::NodeKind;
@@ -35,8 +36,10 @@ use crate::segment::{Owner, Remains, SectionInfo, Segments};
 use crate::store::Store;
 use crate::volume::Volume;
 
-/// Data blocks moved at once: what a checkpoint may have to wait for.
+/// Data blocks moved at once: what a checkpoint may have to wait for, and what is in memory at a time.
 const PIECE: usize = 1024;
+/// Bytes of buffers kept for the next piece at most: their capacities are up to twice what is read into them.
+const MOST_SPARE: usize = 4 * PIECE * BLOCK_SIZE;
 /// Node logs in the order they are written: indirect nodes, directories, files.
 const NODE_LOGS: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
 
@@ -104,8 +107,8 @@ pub(super) fn clean_section(volume: &Volume, store: &Store, victim: &SectionInfo
     clean_sections(volume, store, std::slice::from_ref(victim), Manner::Direct)
 }
 
-/// Moves everything valid out of sections. Outside the gate, by one thread at a time. How much is held in memory follows from
-/// the number of victims.
+/// Moves everything valid out of sections. Outside the gate, by one thread at a time. How much is known of blocks at a time follows
+/// from the number of victims.
 ///
 /// # Errors
 /// As [`clean_section`].
@@ -227,24 +230,30 @@ fn move_data(
     if live.is_empty() {
         return Ok(true);
     }
-    let mut addrs: Vec<BlockAddr> = live.iter().map(|block| block.addr).collect();
-    addrs.sort_unstable();
-    let images = blocks::read_many(&*store.device, &addrs)?;
     if manner == Manner::Sorted {
         live.sort_unstable_by_key(|block| (block.node.ino(), block.node.offset(), block.owner.ofs_in_node));
     }
+    let mut spare = volume.gc.take_spare();
+    let mut outcome = Ok(true);
     for piece in live.chunks(PIECE) {
-        if !copy(volume, store, piece, &images)? {
-            return Ok(false);
+        outcome = copy(volume, store, piece, &mut spare);
+        if !matches!(outcome, Ok(true)) {
+            break;
         }
     }
-    Ok(true)
+    volume.gc.keep_spare(store, spare);
+    outcome
 }
 
-/// Copies blocks (at most [`PIECE`]) that were read. False if the log had no room for all.
-fn copy(volume: &Volume, store: &Store, live: &[Live], images: &blocks::Blocks) -> Result<bool> {
+/// Copies blocks (at most [`PIECE`]), as far as they are still pointed to. False if the log had no room for all.
+fn copy(volume: &Volume, store: &Store, live: &[Live], spare: &mut Spare) -> Result<bool> {
     let _inside = store.gate.data()?;
-    drop_hints(volume, store, live)?;
+    let live: Vec<&Live> = live.iter().filter(|block| block.node.says(block.at, block.addr)).collect();
+    if live.is_empty() {
+        return Ok(true);
+    }
+    drop_hints(volume, store, &live)?;
+    let images = read(store, &live, spare)?;
     let owners: Vec<Owner> = live.iter().map(|block| block.owner).collect();
     let (mut requests, mut targets) = (Vec::new(), Vec::with_capacity(live.len()));
     while targets.len() < live.len() {
@@ -267,12 +276,25 @@ fn copy(volume: &Volume, store: &Store, live: &[Live], images: &blocks::Blocks) 
         let _ = store.segments.invalidate_all(&mut targets);
         return Err(error.into());
     }
+    images.recycle(spare, most_spare(store));
     point(volume, store, &live[..targets.len()], &targets)?;
     Ok(targets.len() == live.len())
 }
 
+/// Reads blocks in the order of their addresses.
+fn read(store: &Store, live: &[&Live], spare: &mut Spare) -> Result<blocks::Blocks> {
+    let mut addrs: Vec<BlockAddr> = live.iter().map(|block| block.addr).collect();
+    addrs.sort_unstable();
+    blocks::read_many_into(&*store.device, &addrs, spare)
+}
+
+/// Bytes of buffers that are kept to be read into again.
+fn most_spare(store: &Store) -> usize {
+    usize::try_from(store.budget.limit() / 4).unwrap_or(MOST_SPARE).min(MOST_SPARE)
+}
+
 /// The blocks have been written to their targets: makes the pointers follow. Inside [`crate::gate::Gate::data`].
-fn point(volume: &Volume, store: &Store, live: &[Live], targets: &[BlockAddr]) -> Result<()> {
+fn point(volume: &Volume, store: &Store, live: &[&Live], targets: &[BlockAddr]) -> Result<()> {
     let mut freed = Vec::with_capacity(targets.len());
     let mut moved = 0;
     for (block, target) in live.iter().zip(targets) {
@@ -290,7 +312,7 @@ fn point(volume: &Volume, store: &Store, live: &[Live], targets: &[BlockAddr]) -
 }
 
 /// The hint of the largest extent goes before a pointer of the file changes. Inside [`crate::gate::Gate::data`].
-fn drop_hints(volume: &Volume, store: &Store, live: &[Live]) -> Result<()> {
+fn drop_hints(volume: &Volume, store: &Store, live: &[&Live]) -> Result<()> {
     let mut inos: Vec<Nid> = live.iter().map(|block| block.node.ino()).collect();
     inos.dedup();
     inos.sort_unstable();

@@ -153,13 +153,18 @@ impl Node {
         NodeGuard { image }
     }
 
+    /// Does the word at a byte of the node, a data pointer, say this?
+    #[must_use]
+    pub fn says(&self, at: usize, addr: BlockAddr) -> bool {
+        word(&self.image.read(), at) == Some(&addr.get().to_le_bytes())
+    }
+
     /// Makes the word at a byte of the node, a data pointer, say `new` if it says `old` now. False if it does not, or if
     /// the node was removed. The caller is inside the gate.
     #[must_use]
     pub fn replace(self: &Arc<Self>, at: usize, old: BlockAddr, new: BlockAddr) -> bool {
         let mut image = self.image.write();
-        let word = image.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
-        if self.is_retired() || word != Some(&old.get().to_le_bytes()) {
+        if self.is_retired() || word(&image, at) != Some(&old.get().to_le_bytes()) {
             return false;
         }
         self.mark_dirty();
@@ -200,6 +205,10 @@ impl Node {
         self.dirty.store(false, Relaxed);
         NodeGuard { image }
     }
+}
+
+fn word(image: &[u8], at: usize) -> Option<&[u8; 4]> {
+    image.get(at..at + 4)?.first_chunk()
 }
 
 impl NodeGuard<'_> {
