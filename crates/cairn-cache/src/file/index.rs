@@ -121,6 +121,22 @@ impl FileState {
         at_or_after(&self.index.read().dirty, block).cloned()
     }
 
+    /// The folio with dirty or in-flight blocks that holds `block`, or else the next one. There may be many clean ones between.
+    fn find_unstable_from(&self, block: u64) -> Option<Arc<Folio>> {
+        let dirty = self.find_dirty_from(block);
+        let written = self.in_flight_from(block).and_then(|start| self.find(start));
+        // What has failed to be written between the two looks is dirty again.
+        let again = written.is_none().then(|| self.find_dirty_from(block)).flatten();
+        [dirty, written, again].into_iter().flatten().min_by_key(|folio| folio.start)
+    }
+
+    /// The first block from `block` on that is being written.
+    fn in_flight_from(&self, block: u64) -> Option<u64> {
+        let in_flight = self.in_flight.lock();
+        let holds = in_flight.range(..=block).next_back().filter(|(start, len)| **start + **len > block);
+        holds.map(|_| block).or_else(|| in_flight.range(block..).next().map(|(start, _)| *start))
+    }
+
     /// Blocks of the folio that ends exactly where `block` begins.
     pub(crate) fn blocks_of_previous(&self, block: u64) -> Option<u32> {
         let folio = self.find(block.checked_sub(1)?)?;
@@ -246,7 +262,7 @@ impl FileState {
     pub(crate) fn unstable_runs(&self, blocks: Range<u64>) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut cursor = blocks.start;
-        while let Some(folio) = self.find_from(cursor).filter(|folio| folio.start < blocks.end) {
+        while let Some(folio) = self.find_unstable_from(cursor).filter(|folio| folio.start < blocks.end) {
             cursor = folio.end();
             let state = folio.state.lock();
             for bit in folio.part(&blocks) {

@@ -87,6 +87,26 @@ fn per_block_mode_asks_for_each_block_and_keeps_pages() {
 }
 
 #[test]
+fn runs_that_become_neighbours_on_the_device_go_out_together() {
+    let rig = Rig::new(4096, 64 << 20, 1 << 20, 12);
+    let (data, size) = (pattern(4096, 12), 600 * 8 * 4096);
+    let places = || (0..600).map(|run| run * 8 * 4096);
+    for at in places() {
+        rig.file.write(&rig.mapper, size, at, &data).expect("room");
+    }
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, size, Sync).expect("promised");
+    let counters = rig.pages.counters();
+    assert_eq!((counters.map_places.get(), rig.mapper.delayed()), (600, 0));
+    // The model leaves a gap behind about every second one.
+    let batches = counters.writeback_batches.get();
+    assert!((200..400).contains(&batches), "{batches} batches");
+    rig.file.invalidate(0..u64::MAX);
+    let read = read_all(&rig, size);
+    assert!(places().all(|at| read[at as usize..][..4096] == data[..]));
+    assert_eq!(read.iter().filter(|byte| **byte == 0).count(), 600 * 7 * 4096);
+}
+
+#[test]
 fn the_largest_folio_follows_the_options_while_mounted() {
     let rig = Rig::new(4096, 256 << 20, 1 << 20, 8);
     let folios = |order: usize| rig.pages.counters().folios_by_order[order].get();

@@ -1,4 +1,4 @@
-//! Submitting: place a run, send a batch for each placed extent, complete tickets in order.
+//! Submitting: place runs, send a batch for those that are neighbours on the device, complete tickets in order.
 //!
 //! A few extents are on their way at once. Their tickets are completed by the calling thread, never by the device's.
 
@@ -17,6 +17,8 @@ use crate::mapper::{FileMapper, MapError, Run, WriteTicket};
 
 /// Batches that are on their way at once.
 const DEPTH: usize = 8;
+/// Bytes from which on no other run of the file is put into the same batch.
+const MERGED: u64 = 1 << 20;
 
 /// A placed run with its data.
 struct Placed {
@@ -26,6 +28,13 @@ struct Placed {
     ticket: Box<dyn WriteTicket>,
 }
 
+impl Placed {
+    /// The block behind it on the device.
+    fn end(&self) -> u64 {
+        self.start.get() + self.run.len
+    }
+}
+
 /// A placed run whose data is on its way to the device.
 struct Sent {
     pieces: Vec<(Arc<Folio>, Range<u32>)>,
@@ -33,7 +42,7 @@ struct Sent {
     ticket: Box<dyn WriteTicket>,
 }
 
-/// One batch: runs that are neighbours in the file and on the device.
+/// One batch: runs that are neighbours on the device, wherever in the file they are.
 struct InFlight {
     sent: Vec<Sent>,
     completion: Completion,
@@ -44,6 +53,8 @@ struct Round<'a> {
     file: &'a Arc<FileState>,
     mapper: &'a dyn FileMapper,
     size: u64,
+    /// Placed one behind the other, and not sent yet.
+    group: Vec<Placed>,
     on_the_way: VecDeque<InFlight>,
     error: Option<CacheError>,
     /// The mapper refused: asking on would only repeat it.
@@ -85,8 +96,8 @@ impl FileCache {
 
     fn write_back_round(&self, mapper: &dyn FileMapper, blocks: Range<u64>, size: u64) -> Result<(), CacheError> {
         let file = &self.state;
-        let (on_the_way, error) = (VecDeque::new(), None);
-        let mut round = Round { file, mapper, size, on_the_way, error, refused: false };
+        let (group, on_the_way, error) = (Vec::new(), VecDeque::new(), None);
+        let mut round = Round { file, mapper, size, group, on_the_way, error, refused: false };
         let mut cursor = blocks.start;
         while !round.refused {
             let pieces = file.collect(cursor..blocks.end);
@@ -94,15 +105,20 @@ impl FileCache {
             cursor = last.start() + last.len();
             round.write_run(pieces.into());
         }
+        round.submit();
         while round.finish_one() {}
         round.error.map_or(Ok(()), Err)
     }
 }
 
 impl Round<'_> {
-    /// Places and submits a collected run, extent by extent.
+    /// Places a collected run, extent by extent, and submits what does not go on where that ends.
     fn write_run(&mut self, mut pieces: VecDeque<Piece>) {
-        let mut group: Vec<Placed> = Vec::new();
+        if let (Some(first), Some(last)) = (self.group.first(), self.group.last())
+            && last.end() - first.start.get() >= MERGED >> self.file.shift
+        {
+            self.submit();
+        }
         while let Some(first) = pieces.front() {
             let len = pieces.iter().map(Piece::len).sum();
             let asked = Run { start: FileBlock(first.start()), len };
@@ -110,19 +126,17 @@ impl Round<'_> {
                 Ok(placed) => placed,
                 Err(error) => {
                     self.refused = true;
-                    self.submit(group);
+                    self.submit();
                     let pieces = pieces.into_iter().map(|piece| (piece.folio, piece.blocks)).collect();
                     return self.end(pieces, asked, Err(error.into()));
                 }
             };
-            let continues = group.last().is_some_and(|last| last.start.get() + last.run.len == placed.start.get());
-            if !continues {
-                self.submit(std::mem::take(&mut group));
+            if self.group.last().is_some_and(|last| last.end() != placed.start.get()) {
+                self.submit();
             }
             let pieces = self.take(&mut pieces, placed.run.len);
-            group.push(Placed { pieces, run: placed.run, start: placed.start, ticket: placed.ticket });
+            self.group.push(Placed { pieces, run: placed.run, start: placed.start, ticket: placed.ticket });
         }
-        self.submit(group);
     }
 
     /// Takes the first `len` blocks off the pieces.
@@ -146,8 +160,9 @@ impl Round<'_> {
         taken
     }
 
-    /// Sends neighbouring runs as one request.
-    fn submit(&mut self, group: Vec<Placed>) {
+    /// Sends the group as one request.
+    fn submit(&mut self) {
+        let group = std::mem::take(&mut self.group);
         let Some(first) = group.first() else { return };
         let offset = first.start.get() << self.file.shift;
         while self.on_the_way.len() >= DEPTH {
