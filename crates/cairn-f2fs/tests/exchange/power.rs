@@ -16,8 +16,12 @@ use crate::support::{Kind, disk, judge, line, open, promise, promised, snapshot}
 
 const EXTRA: &str = "extra_attr,inode_checksum,sb_checksum,flexible_inline_xattr,inode_crtime,lost_found";
 
-/// Tried always.
-const COMMON: [Kind; 2] = [Kind::new("default", 128, &[]), Kind::new("extra attributes", 128, &["-O", EXTRA])];
+/// Tried always: between them in every mode of a volume without zones.
+const COMMON: [Kind; 3] = [
+    Kind::new("default", 128, &[]),
+    Kind { ours: "nocheckpoint_merge,gc_victim=greedy", ..Kind::new("extra attributes", 128, &["-O", EXTRA]) },
+    Kind { linux: "mode=lfs", ours: "mode=lfs,gc_victim=data_first,gc_merge", ..Kind::new("in order", 128, &[]) },
+];
 
 /// Tried in long runs as well.
 const RARE: [Kind; 9] = [

@@ -12,11 +12,13 @@ use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::crash::write_image;
 use cairn_testkit::deep;
 use cairn_testkit::judge::fsck_f2fs;
+use cairn_testkit::modes::MODES;
 use cairn_vfs::{
     AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, OpenMode, RenameMode, Result, SetAttributes,
 };
 
-use crate::support::{judge, volume};
+use crate::support::{judge, volume, with_zones};
+use crate::worn::Worn;
 
 const KEPT: &[u8] = b"kept";
 const LEN: usize = 20_480;
@@ -24,7 +26,7 @@ const LEN: usize = 20_480;
 fn open(device: Arc<dyn BlockDevice>, options: &str) -> (Arc<F2fs>, Arc<Simulated>) {
     let simulated = Simulated::new(1);
     let options = MountOptions::parse(options).unwrap();
-    (F2fs::open(device, simulated.clone(), &options).unwrap(), simulated)
+    (F2fs::open(with_zones(device), simulated.clone(), &options).unwrap(), simulated)
 }
 
 fn create(fs: &F2fs, name: &str) -> Result<Ino> {
@@ -37,7 +39,10 @@ fn kept() -> Vec<u8> {
 
 /// A volume with one synced file.
 fn prepared() -> Arc<MemoryDevice> {
-    let device = volume(64 << 20, &[]);
+    with_kept(volume(64 << 20, &[]))
+}
+
+fn with_kept(device: Arc<MemoryDevice>) -> Arc<MemoryDevice> {
     let (fs, _) = open(device.clone(), "");
     let ino = create(&fs, "kept").unwrap();
     assert_eq!(fs.write(ino, 0, &kept(), IoFlags::empty()).unwrap(), LEN);
@@ -143,11 +148,10 @@ fn run_with(before: &MemoryDevice, options: &str, operation: Operation, nth: u64
     came
 }
 
-fn every_fault(operation: Operation, step: u64, options: &str) -> u64 {
-    let before = prepared();
+fn every_fault(before: &MemoryDevice, operation: Operation, step: u64, options: &str) -> u64 {
     let (mut nth, mut runs) = (1, 0);
-    while run_with(&before, options, operation, nth, Lasting::Once) {
-        run_with(&before, options, operation, nth, Lasting::Forever);
+    while run_with(before, options, operation, nth, Lasting::Once) {
+        run_with(before, options, operation, nth, Lasting::Forever);
         nth += step;
         runs += 2;
     }
@@ -157,10 +161,31 @@ fn every_fault(operation: Operation, step: u64, options: &str) -> u64 {
 #[test]
 fn every_write_and_flush_of_a_run_may_fail() {
     let step = if deep() { 1 } else { 5 };
-    assert!(every_fault(Operation::Write, step, "") > 10);
-    assert!(every_fault(Operation::Flush, step.min(2), "") > 4);
-    assert!(every_fault(Operation::Write, step + 2, "mode=lfs,cache=1M") > 8);
-    every_fault(Operation::Read, step.min(3), "cache=1M");
+    let before = prepared();
+    assert!(every_fault(&before, Operation::Write, step, "") > 10);
+    assert!(every_fault(&before, Operation::Flush, step.min(2), "") > 4);
+    assert!(every_fault(&before, Operation::Write, step + 2, "mode=lfs,cache=1M") > 8);
+    every_fault(&before, Operation::Read, step.min(3), "cache=1M");
+}
+
+/// Where sections are cleaned meanwhile.
+#[test]
+fn every_mode_tells_of_what_fails() {
+    let step = if deep() { 1 } else { 13 };
+    for mode in &MODES {
+        let before = with_kept(Worn::new(mode, 64 << 20).make());
+        let options = ["cache=1M", mode.options].join(",");
+        let options = options.trim_end_matches(',');
+        let (fs, simulated) = open(Arc::new(before.fork()), options);
+        workload(&fs, &simulated).unwrap();
+        let cleaned = fs.volume().gc.stats.data_sections.get();
+        assert!(cleaned > 0 || !mode.is_lfs(), "{mode:?}: nothing was cleaned");
+        fs.unmount().unwrap();
+        drop(fs);
+        assert!(every_fault(&before, Operation::Write, step, options) > 4, "{mode:?}");
+        assert!(every_fault(&before, Operation::Flush, step.div_ceil(3), options) > 2, "{mode:?}");
+        every_fault(&before, Operation::Read, step.div_ceil(2), options);
+    }
 }
 
 /// A write that nobody waited for: each handle that was open hears of it once.
