@@ -170,7 +170,7 @@ impl FileSystem for F2fs {
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        attributes::set(&self.volume, &inode, set)?;
+        self.volume.observe(attributes::set(&self.volume, &inode, set))?;
         Ok(self.attributes(&inode))
     }
 
@@ -233,7 +233,7 @@ impl FileSystem for F2fs {
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
         let _open = self.enter();
-        Ok(preallocate::allocate(&self.volume, &self.inode(ino)?, mode, offset, len)?)
+        Ok(self.volume.observe(preallocate::allocate(&self.volume, &self.inode(ino)?, mode, offset, len))?)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
@@ -254,7 +254,7 @@ impl FileSystem for F2fs {
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        Ok(write::copy_range(&self.volume, &from, from_offset, &to, to_offset, len)?)
+        Ok(self.volume.observe(write::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))?)
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

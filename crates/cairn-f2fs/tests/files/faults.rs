@@ -82,7 +82,7 @@ fn is_told(error: &Error) -> bool {
 
 /// Once stopped, a volume says why it takes no more, and what is on it can still be read.
 fn check_stopped(fs: &F2fs, named: &str) {
-    let error = create(fs, "later").expect_err("a stopped volume takes no change");
+    let Err(error) = create(fs, "later") else { panic!("{named}: a stopped volume takes a change") };
     assert!(matches!(error, Error::ReadOnly(_)), "{named}: a later change failed with {error:?}");
     assert!(error.to_string().contains("injected fault"), "{named}: the reason is not told: {error}");
     let reason = format!("{:?}", fs.report().get("state.read_only_reason"));
@@ -185,6 +185,35 @@ fn every_mode_tells_of_what_fails() {
         assert!(every_fault(&before, Operation::Write, step, options) > 4, "{mode:?}");
         assert!(every_fault(&before, Operation::Flush, step.div_ceil(3), options) > 2, "{mode:?}");
         every_fault(&before, Operation::Read, step.div_ceil(2), options);
+    }
+}
+
+/// Whoever cuts or moves a file writes some of it first: that this failed stops the volume, as it does in an fsync.
+#[test]
+fn a_change_that_cannot_write_stops_the_volume() {
+    let before = prepared();
+    let cut = |fs: &F2fs, ino| {
+        let set = SetAttributes { size: Some(30_001), ..SetAttributes::default() };
+        fs.setattr(ino, &set).map(drop)
+    };
+    let shift = |fs: &F2fs, ino| fs.allocate(ino, AllocateMode::InsertRange, 4096, 8192);
+    type Change<'a> = &'a dyn Fn(&F2fs, Ino) -> Result<()>;
+    let changes: [(&str, Change<'_>); 2] = [("cut", &cut), ("shift", &shift)];
+    for (named, change) in changes {
+        let memory = Arc::new(before.fork());
+        let fault = Arc::new(Fault::new(memory.clone()));
+        let (fs, _) = open(fault.clone(), "");
+        let ino = create(&fs, "file").unwrap();
+        fs.write(ino, 0, &[1; 40_960], IoFlags::empty()).unwrap();
+        fs.fsync(ino, 0, false).unwrap();
+        fault.fail(Operation::Write, fault.count(Operation::Write) + 1, Lasting::Once);
+        let error = change(&fs, ino).expect_err("the device takes nothing");
+        assert!(is_told(&error), "{named}: told as {error}");
+        check_stopped(&fs, named);
+        assert!(fs.unmount().is_err(), "{named}");
+        drop(fs);
+        fault.clear();
+        check_again(&memory, named);
     }
 }
 
