@@ -96,9 +96,7 @@ impl Volume {
 
     /// `cairn stats --json`.
     pub fn stats(&self) -> Value {
-        let output = Command::new(CAIRN).args(["stats", "--json"]).arg(self.root()).output().unwrap();
-        assert!(output.status.success(), "cairn stats: {}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+        stats(&self.root())
     }
 
     /// Adds what this mount did to the volume's room.
@@ -262,6 +260,14 @@ fn directory() -> tempfile::TempDir {
     let dir = tempfile::Builder::new().prefix("cairn-").tempdir_in(parent).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     dir
+}
+
+/// `cairn stats --json` of a mount.
+#[track_caller]
+pub fn stats(point: &Path) -> Value {
+    let output = Command::new(CAIRN).args(["stats", "--json"]).arg(point).output().unwrap();
+    assert!(output.status.success(), "cairn stats: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Fails where nothing can be mounted.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cairn_testkit::judge;
 use serde_json::Value;
 
-use crate::fixture::{CAIRN, Volume};
+use crate::fixture::{CAIRN, Volume, stats};
 
 const SIZE: u64 = 128 << 20;
 
@@ -24,13 +24,6 @@ fn refused(output: &Output, words: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.lines().count() == 1, "{}: {said}", output.status);
     assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
-}
-
-#[track_caller]
-fn stats(point: &Path) -> Value {
-    let output = cairn(&["stats", "--json"], point);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn remount(options: &str, point: &Path) -> Output {
@@ -97,6 +90,56 @@ fn stats_have_the_documented_shape() {
     assert_eq!(found.pointer("/options/mount/allow_other").unwrap(), true);
     let table = String::from_utf8(cairn(&["stats"], &volume.root()).stdout).unwrap();
     assert!(table.contains("\njournal\n") && table.contains("  commit                 9 s\n"), "{table}");
+    volume.unmount();
+}
+
+#[test]
+fn stats_of_f2fs_have_the_documented_shape() {
+    let mut volume = Volume::f2fs(SIZE, "");
+    fs::write(volume.path("file"), vec![1; 100_000]).unwrap();
+    for _ in 0..3 {
+        File::open(volume.root()).unwrap().sync_all().unwrap();
+        File::create_new(volume.path(&format!("new {}", volume.free().1))).unwrap();
+    }
+    let found = volume.stats();
+    let number = |path: &str| found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {found}"));
+    for path in [
+        "/state/checkpoint_version",
+        "/state/free_segments",
+        "/store/space/free_blocks",
+        "/store/space/reserved_sections",
+        "/store/ckpt/queued",
+        "/store/ckpt/issued",
+        "/store/ckpt/total",
+        "/store/ckpt/cur_ms",
+        "/store/ckpt/peak_ms",
+        "/store/ckpt/wait_ns/p50",
+        "/store/ckpt/wait_ns/p99",
+        "/store/ckpt/wait_ns/max",
+        "/store/ckpt/written/fsync",
+        "/store/ckpt/closed_ns/p99",
+        "/store/segments/free_sections",
+        "/store/segments/taken_whole",
+        "/store/segments/taken_for_holes",
+        "/store/nodes/dirty",
+        "/store/nat/blocks_written",
+        "/checkpoint/unusable_blocks",
+        "/fsync/by_nodes",
+        "/fsync/by_checkpoint",
+        "/gc/calls_fg",
+        "/gc/data_sections",
+        "/gc/data_blocks_moved",
+        "/gc/written/user",
+    ] {
+        number(path);
+    }
+    let merged = number("/store/ckpt/total");
+    assert!(merged >= 3 && number("/store/ckpt/wait_ns/count") == merged, "{merged} requests: {found}");
+    assert!((1..=merged).contains(&number("/store/ckpt/issued")) && number("/store/ckpt/queued") == 0, "{found}");
+    let table = String::from_utf8(cairn(&["stats"], &volume.root()).stdout).unwrap();
+    for word in ["queued", "issued", "total", "cur", "peak", "wait", "p50", "p99", "max", "unusable_blocks"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
     volume.unmount();
 }
 
