@@ -14,6 +14,7 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::modes::{MODES, Mode};
 
 use crate::process::Search;
 use crate::target::target;
@@ -26,16 +27,26 @@ fn open(device: Arc<MemoryDevice>, options: &str) -> cairn_f2fs::Result<Arc<F2fs
     F2fs::open(device, Threads::new(), &options)
 }
 
+/// Of so many seeds one has a worn volume, if its mode is `lfs`.
+const WORN: u64 = 10;
+
+/// The mode that a seed is written in; without zones, because the target is not on any.
+fn mode(seed: u64) -> &'static Mode {
+    let mut plain = MODES.iter().filter(|mode| !mode.zoned).cycle();
+    plain.nth((seed % MODES.len() as u64) as usize).unwrap()
+}
+
 /// Opens damaged volumes and uses them; what a process of a [`Search`] does.
 fn search(arguments: &[&str], writing: bool, seeds: Range<u64>) {
     let target = target(arguments);
-    let (mut opened, mut refused, mut written) = (0, 0, 0);
+    let (mut opened, mut refused, mut written, mut cleaned) = (0, 0, 0, 0);
     for seed in seeds {
         println!("seed {seed}");
         let device = target.mutate(seed);
-        match open(device.clone(), if writing { "" } else { "ro" }) {
+        match open(device.clone(), if writing { mode(seed).options } else { "ro" }) {
             Ok(volume) if writing => {
-                written += work::upon(&volume, seed);
+                written += work::upon(&volume, seed, mode(seed).is_lfs() && seed.is_multiple_of(WORN));
+                cleaned += volume.volume().gc.stats.data_sections.get();
                 // Whatever is left is met again.
                 if let Ok(again) = open(device, "ro") {
                     opened += usize::from(tour::of(&again) > 0);
@@ -49,7 +60,7 @@ fn search(arguments: &[&str], writing: bool, seeds: Range<u64>) {
         }
     }
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
-    assert!(!writing || written > 0, "nothing could be written");
+    assert!(!writing || written > 0 && cleaned > 0, "{written} calls succeeded, {cleaned} sections were cleaned");
 }
 
 /// What runs in the small process.

@@ -8,12 +8,18 @@ use cairn_vfs::{
 
 use crate::tour;
 
+/// Blocks of the whole volume: a damaged one may tell of any number.
+const MOST: u64 = 1 << 15;
 /// Inodes that are worked on.
 const INODES: usize = 60;
 
-/// Changes the volume, brings it to the disk as well as it can be, closes it. Returns how many calls succeeded.
-pub fn upon(fs: &F2fs, seed: u64) -> usize {
+/// Changes the volume, brings it to the disk as well as it can be, closes it. Returns how many calls succeeded. With `worn` all
+/// that is free is written and half of it overwritten first, so that sections are cleaned.
+pub fn upon(fs: &F2fs, seed: u64, worn: bool) -> usize {
     let mut worker = Worker { fs, rng: fastrand::Rng::with_seed(seed), done: 0 };
+    if worn {
+        worker.wear();
+    }
     let mut found = Vec::new();
     tour::inodes(fs, INODES, &mut |ino| found.push(ino));
     worker.rng.shuffle(&mut found);
@@ -59,6 +65,21 @@ impl Worker<'_> {
         let made = self.count(self.fs.create(parent, name, new, 0o755, &Caller::ROOT))?;
         self.fs.forget(made.ino, 1);
         Some(made.ino)
+    }
+
+    fn wear(&mut self) {
+        let fs = self.fs;
+        let Some(free) = self.count(fs.statfs()).map(|found| found.free_blocks.min(MOST) << 12) else { return };
+        let Some(ino) = self.make(fs.root(), b"worn", NewInode::Regular) else { return };
+        // The other half of each piece comes last, between what is overwritten.
+        for offset in [0, 1 << 16, 0] {
+            for at in (offset..free.saturating_sub(1 << 20)).step_by(1 << 17) {
+                if self.count(fs.write(ino, at, &[7; 1 << 16], IoFlags::empty())).is_none() {
+                    return;
+                }
+            }
+            self.count(fs.sync());
+        }
     }
 
     fn attributes(&mut self, ino: Ino) {
