@@ -65,7 +65,9 @@ impl Volume {
         let size = 2 * room + room / 4 + if mode.zoned { 40 } else { 84 };
         if mode.zoned {
             let size = format!("{size}M");
-            let zones = ["-m", "--zone-size", "2M", "--conventional-zones", "10", "-Z", "8", "--size", &size];
+            // Metadata can be written anywhere, and grows with the volume.
+            let anywhere = (10 + room / 128).to_string();
+            let zones = ["-m", "--zone-size", "2M", "--conventional-zones", &anywhere, "-Z", "8", "--size", &size];
             judge::run(CAIRN, ["mkfs", "-t", "f2fs"].into_iter().chain(zones).map(Path::new).chain([&*volume.image()]));
         } else {
             judge::mkfs_f2fs(&volume.image(), size << 20, &[]);
