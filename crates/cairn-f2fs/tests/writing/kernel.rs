@@ -8,6 +8,7 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::judge::{assert_f2fs_clean, mkfs_f2fs};
+use cairn_testkit::modes::{MODES, Mode};
 use cairn_testkit::tree::{Snapshot, TreeSpec, VolumeTarget, build, plan};
 use cairn_testkit::vm::{Job, Vm, serve};
 use cairn_vfs::acl::{self, Acl, Entry, Tag};
@@ -21,9 +22,9 @@ fn in_the_machine() {
     serve();
 }
 
-fn open(image: &Path) -> Arc<F2fs> {
+fn open(image: &Path, options: &str) -> Arc<F2fs> {
     let device = Arc::new(FileDevice::open(image, OpenOptions::write()).unwrap());
-    let fs = F2fs::open(device, Threads::new(), &MountOptions::default()).unwrap();
+    let fs = F2fs::open(device, Threads::new(), &MountOptions::parse(options).unwrap()).unwrap();
     assert_eq!(fs.read_only_reason(), None);
     fs
 }
@@ -67,10 +68,11 @@ const CHANGES: &str = "cd /mnt/many\nfor i in $(seq 500); do : > linux_$i; done\
 fn linux_reads_and_changes_what_we_wrote() {
     let directory = tempfile::tempdir().unwrap();
     let (mut vm, mut script, mut ours) = (Vm::new().agent(), String::new(), Vec::new());
-    for (index, args) in KINDS.into_iter().enumerate() {
+    let modes: Vec<&Mode> = MODES.iter().filter(|mode| !mode.zoned).collect();
+    for (index, (mode, args)) in modes.iter().zip(KINDS.into_iter().cycle()).enumerate() {
         let image = directory.path().join(index.to_string());
         mkfs_f2fs(&image, 256 << 20, args);
-        let fs = open(&image);
+        let fs = open(&image, mode.options);
         build(&VolumeTarget::new(&*fs), &plan(&TreeSpec::small(70 + index as u64)));
         extremes(&fs);
         ours.push(snapshot(&fs));
@@ -86,12 +88,12 @@ fn linux_reads_and_changes_what_we_wrote() {
     }
     let text = vm.check(&script);
     let theirs: Vec<Snapshot> = Job::snapshots(&text);
-    assert_eq!(theirs.len(), 2 * KINDS.len(), "{text}");
+    assert_eq!(theirs.len(), 2 * modes.len(), "{text}");
     for (index, pair) in theirs.chunks_exact(2).enumerate() {
         let image = directory.path().join(index.to_string());
         assert_eq!(ours[index].diff(&pair[0]), "", "what Linux reads of volume {index}");
         assert_f2fs_clean(&image);
-        let fs = open(&image);
+        let fs = open(&image, modes[index].options);
         assert_eq!(pair[1].diff(&snapshot(&fs)), "", "what Linux made of volume {index}");
         let made = fs.create(fs.root(), b"after Linux", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
         make(&fs, made.ino, b"file", NewInode::Regular).unwrap();
