@@ -262,3 +262,38 @@ fn images_with_zones_are_made_filled_and_changed() {
     assert!(refused.contains("the capacity must be at most the zone size"), "{refused}");
     assert_eq!(works(&["cat", &image, "/two"]), contents, "it was not touched");
 }
+
+/// The second device is in the superblock of the first, by its path.
+#[test]
+fn a_volume_has_a_second_device_with_or_without_zones() {
+    let (_dir, image) = in_dir("first.img");
+    let (_other, second) = in_dir("second.img");
+    let (_third, host) = in_dir("host");
+    // More than fits on the first.
+    let contents = "sixteen bytes...".repeat(4 << 20);
+    std::fs::write(&host, &contents).unwrap();
+    for zoned in [false, true] {
+        if zoned {
+            let zones = ["--size", "128M", "--zone-size", "2M", "--conventional-zones", "10"];
+            works(&[&["mkfs", "-t", "f2fs", "-m"][..], &zones, &[&second]].concat());
+            works(&["mkfs", "-t", "f2fs", "-m", "-Z", "8", "-c", &second, "--size", "64M", &image]);
+        } else {
+            std::fs::File::create(&second).unwrap().set_len(128 << 20).unwrap();
+            works(&["mkfs", "-t", "f2fs", "-c", &second, "--size", "64M", &image]);
+            assert_f2fs_clean(Path::new(&image));
+        }
+        for _ in 0..2 {
+            works(&["put", &image, &host, "/file"]);
+        }
+        assert_eq!(works(&["cat", &image, "/file"]), contents);
+        if !zoned {
+            assert_f2fs_clean(Path::new(&image));
+        }
+        let away = second.clone() + ".away";
+        std::fs::rename(&second, &away).unwrap();
+        let refused = fails(&["ls", &image, "/"], 3);
+        assert!(refused.contains(&second), "{refused}");
+        std::fs::rename(&away, &second).unwrap();
+        assert_eq!(works(&["cat", &image, "/file"]), contents);
+    }
+}
