@@ -121,8 +121,9 @@ impl Segments {
         let left: Vec<u64> = {
             let state = self.state.lock();
             let left = |section: &u32| {
+                // Its last segments may well be free.
                 let mut segments = Self::segments_of(&self.layout, *section);
-                segments.all(|segno| !state.table.is_current(segno) && !state.table.free.is_free(segno))
+                !state.table.free.is_section_free(*section) && segments.all(|segno| !state.table.is_current(segno))
             };
             (0..self.layout.sections).filter(left).map(|section| self.section_start(section)).collect()
         };

@@ -136,7 +136,8 @@ fn search(work: &Work) {
         // It goes on from there.
         let ino = fs.lookup(fs.root(), name(0).as_bytes()).map(|found| found.ino);
         if let Ok(ino) = ino {
-            for index in 0..300 {
+            // Long enough for every log to need a zone more.
+            for index in (0..work.blocks).chain(0..work.blocks) {
                 let tag = Tag { file: 0, index, version: u32::MAX };
                 fs.write(ino, u64::from(index) * BLOCK as u64, &filled(tag), IoFlags::empty()).unwrap();
             }

@@ -2,5 +2,6 @@
 
 mod contention;
 mod crash;
+mod host;
 mod kernel;
 mod support;
