@@ -179,13 +179,14 @@ fn read_whole_blocks(inode: &Inode, stop: &AtomicBool, seed: u64, blocks: u64) {
 fn promises_are_taken_back_under_a_writer() {
     let inode = Inode::new(40 << 8);
     let daemon = inode.rig.pages.start_writeback();
-    let stop = AtomicBool::new(false);
+    let (stop, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let takers = [0, 1].map(|id| {
-            let (inode, stop) = (&inode, &stop);
+            let (inode, stop, turns) = (&inode, &stop, &turns);
             scope.spawn(move || {
                 let mut had = 0;
                 while !stop.load(Ordering::Relaxed) {
+                    turns.fetch_add(1, Ordering::Relaxed);
                     had += u64::from(inode.rig.pages.give_back_promises());
                     if id == 0 {
                         inode.rig.file.give_back(&inode.rig.mapper);
@@ -196,8 +197,13 @@ fn promises_are_taken_back_under_a_writer() {
             })
         });
         let piece = vec![9; 12 << 10];
-        for at in (0..20_u64 << 20).step_by(piece.len()) {
+        for (number, at) in (0..20_u64 << 20).step_by(piece.len()).enumerate() {
             inode.write(at, &piece);
+            let before = turns.load(Ordering::Relaxed);
+            // Now and then somebody takes something, however few processors there are.
+            while number % 7 == 0 && turns.load(Ordering::Relaxed) < before + 3 {
+                std::thread::yield_now();
+            }
         }
         stop.store(true, Ordering::Relaxed);
         let had: u64 = takers.into_iter().map(|taker| taker.join().expect("no panic")).sum();
