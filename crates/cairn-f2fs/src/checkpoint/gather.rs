@@ -2,9 +2,10 @@
 //!
 //! A client that asks again as soon as it has its answer comes back just after a checkpoint has begun for those who came
 //! during the last one: N such clients are served in batches of 1, N - 1, 1, N - 1. So after a checkpoint as many requests
-//! are expected as it answered and as had come while it ran, and the next one waits for them: at most for half of the last
-//! checkpoint's time, and no longer than an eighth of it after the last arrival. If nobody came the next few are not waited
-//! for, longer each time; and a lone client expects nobody.
+//! are expected as it answered and as had come while it ran, and the next one waits for them, at most for the last checkpoint's
+//! time: that is what one more would cost. It ends when nobody has come for twice as long as lay between any two of the last batch (an
+//! eighth of a checkpoint's time at least, half of it at most). If nobody came the next few are not waited for, longer each time; and a
+//! lone client expects nobody.
 
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub struct Gather {
     expected: usize,
     /// How long the last checkpoint took.
     cost: Duration,
+    /// The longest time between two of the last batch that followed each other.
+    gap: Duration,
     round: Option<Round>,
     /// Batches that are not waited for, and how many it will be the next time.
     skip: u32,
@@ -46,14 +49,19 @@ impl Gather {
         if waiting > round.seen {
             (round.seen, round.last_arrival) = (waiting, now);
         }
-        let end = (round.begun + self.cost / 2).min(round.last_arrival + self.cost / 8);
+        let gap = (2 * self.gap).clamp(self.cost / 8, self.cost / 2);
+        let end = (round.begun + self.cost).min(round.last_arrival + gap);
         end.checked_sub(now).filter(|left| !left.is_zero())
     }
 
-    /// A checkpoint has served `batch` requests in the time `cost`, and `waiting` came meanwhile. True if it had been waited
-    /// with.
-    pub fn served(&mut self, batch: usize, waiting: usize, cost: Duration) -> bool {
-        let waited = self.round.is_some();
+    /// A checkpoint has served the requests that came at these moments in the time `cost`, and `waiting` came meanwhile. True if it
+    /// had been waited with.
+    pub fn served(&mut self, arrivals: &mut [Duration], waiting: usize, cost: Duration) -> bool {
+        let (waited, batch) = (self.round.is_some(), arrivals.len());
+        arrivals.sort_unstable();
+        let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
+        // One alone says nothing about the others.
+        self.gap = gaps.max().unwrap_or(self.gap);
         match self.round.take() {
             Some(round) if batch <= round.first => {
                 self.next_skip = (2 * self.next_skip).clamp(1, MOST_SKIPPED);
@@ -77,12 +85,17 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    /// Requests that all came at the same time.
+    fn served(gather: &mut Gather, batch: usize, waiting: usize, cost: Duration) -> bool {
+        gather.served(&mut vec![Duration::ZERO; batch], waiting, cost)
+    }
+
     #[test]
     fn a_lone_client_is_not_waited_with() {
         let mut gather = Gather::default();
         for round in 0..100 {
             assert_eq!(gather.patience(1, COST * round), None);
-            gather.served(1, 0, COST);
+            served(&mut gather, 1, 0, COST);
         }
     }
 
@@ -90,29 +103,42 @@ mod tests {
     fn all_who_were_there_are_waited_for() {
         let mut gather = Gather::default();
         assert_eq!(gather.patience(1, millis(0)), None);
-        gather.served(1, 3, COST);
+        served(&mut gather, 1, 3, COST);
         assert_eq!(gather.patience(3, millis(8)), Some(millis(1)), "the one that was answered is still to come");
         assert_eq!(gather.patience(4, millis(8)), None);
-        gather.served(4, 0, COST);
+        served(&mut gather, 4, 0, COST);
         assert_eq!(gather.patience(1, millis(17)), Some(millis(1)));
         assert_eq!(gather.patience(2, millis(18)), Some(millis(1)), "they keep coming");
         assert_eq!(gather.patience(3, millis(19)), Some(millis(1)));
         assert_eq!(gather.patience(3, millis(20)), None, "the last one does not come");
-        gather.served(3, 0, COST);
+        served(&mut gather, 3, 0, COST);
         assert_eq!(gather.patience(3, millis(30)), None, "nor is it expected again");
     }
 
     #[test]
     fn waiting_ends_although_they_keep_coming() {
         let mut gather = Gather::default();
-        gather.served(50, 50, COST);
+        served(&mut gather, 50, 50, COST);
         let mut now = millis(0);
         let mut waiting = 1;
         while gather.patience(waiting, now).is_some() {
             now += Duration::from_micros(500);
             waiting += 1;
         }
-        assert_eq!(now, COST / 2);
+        assert_eq!(now, COST);
+    }
+
+    #[test]
+    fn clients_that_take_their_time_are_given_it() {
+        let mut gather = Gather::default();
+        // They come two milliseconds after each other.
+        gather.served(&mut [millis(5), millis(1), millis(3)], 1, COST);
+        assert_eq!(gather.patience(1, millis(10)), Some(millis(4)));
+        assert_eq!(gather.patience(2, millis(13)), Some(millis(4)));
+        assert_eq!(gather.patience(3, millis(16)), Some(millis(2)), "one more checkpoint would be done by then");
+        // A slow one is not waited for longer than half a checkpoint.
+        gather.served(&mut [millis(1), millis(900)], 1, COST);
+        assert_eq!(gather.patience(1, millis(1000)), Some(COST / 2));
     }
 
     #[test]
@@ -124,7 +150,7 @@ mod tests {
             let waits = gather.patience(1, begun).is_some();
             waited += u32::from(waits);
             assert_eq!(gather.patience(1, begun + millis(1)), None);
-            gather.served(1, 1, COST);
+            served(&mut gather, 1, 1, COST);
         }
         assert!((10..=65).contains(&waited), "waited {waited} times");
     }
@@ -132,7 +158,7 @@ mod tests {
     #[test]
     fn fast_checkpoints_are_not_waited_with() {
         let mut gather = Gather::default();
-        gather.served(10, 10, FASTEST / 2);
+        served(&mut gather, 10, 10, FASTEST / 2);
         assert_eq!(gather.patience(1, millis(0)), None);
     }
 }

@@ -178,7 +178,8 @@ impl Checkpoints {
         let outcome = self.write(if for_all { Reason::Sync } else { Reason::Fsync });
         let end = runtime.monotonic();
         let waiting = self.merge.queue.waiting();
-        let gathered = self.merge.gather.lock().served(batch.len(), waiting, end.saturating_sub(begin));
+        let mut arrivals: Vec<_> = batch.iter().map(|ticket| ticket.question.since).collect();
+        let gathered = self.merge.gather.lock().served(&mut arrivals, waiting, end.saturating_sub(begin));
         let waits: Vec<_> = batch.iter().map(|ticket| end.saturating_sub(ticket.question.since)).collect();
         let stats = &self.merge.stats;
         stats.gathered.add(gathered.into());
