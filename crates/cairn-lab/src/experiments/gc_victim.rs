@@ -94,9 +94,9 @@ fn loads(scale: Scale) -> Vec<(&'static str, &'static str, Load, Option<f64>)> {
     ]
 }
 
-/// Other work than the proposal's is measured on a sixteenth at most: at full size it would take a day.
-fn scale_of(section: &str, scale: Scale) -> Scale {
-    if section == OTHERS && scale == Scale::Full { Scale::Default } else { scale }
+/// Other work than the proposal's is measured on a sixteenth at most: at full size it would take hours.
+fn scale_of(row: &str, scale: Scale) -> Scale {
+    if row != BUFFERED && scale == Scale::Full { Scale::Default } else { scale }
 }
 
 fn run(context: &Context) -> Result<Findings> {
@@ -104,9 +104,7 @@ fn run(context: &Context) -> Result<Findings> {
     let policies: Vec<&str> = POLICIES.into_iter().filter(|policy| setting::knows(policy)).collect();
     let mut jobs = Vec::new();
     // The work is seeded and nothing runs beside it: a repetition would find the same.
-    let all = [PROPOSAL, OTHERS].map(|section| (section, loads(scale_of(section, context.scale))));
-    let all = all.into_iter().flat_map(|(wanted, loads)| loads.into_iter().filter(move |load| load.0 == wanted));
-    for (section, row, load, fill) in all {
+    for (section, row, load, fill) in loads(context.scale) {
         jobs.extend(policies.iter().map(|policy| Job { section, row, policy, load, fill }));
     }
     context.progress.expect(jobs.len());
@@ -122,8 +120,8 @@ fn run(context: &Context) -> Result<Findings> {
     let sections: Vec<_> = builders.into_iter().map(Builder::finish).collect();
     let goals = goals::all(&sections);
     let mut notes = notes(&setting);
-    if scale_of(OTHERS, context.scale) != context.scale {
-        notes.push(format!("Other work: {}", Setting::of(scale_of(OTHERS, context.scale)).describe()));
+    if scale_of(DIRECT, context.scale) != context.scale {
+        notes.push(format!("All rows but the first: {}", Setting::of(scale_of(DIRECT, context.scale)).describe()));
     }
     Ok(Findings { goals, sections, notes })
 }
@@ -138,7 +136,7 @@ fn measure_all(context: &Context, jobs: Vec<Job>) -> Result<Vec<(Job, Figures)>>
         loop {
             let Some((index, job)) = queue.lock().next() else { return };
             context.progress.show(&format!("{}, {}", job.row, job.policy));
-            let setting = Setting::of(scale_of(job.section, context.scale));
+            let setting = Setting::of(scale_of(job.row, context.scale));
             let figures = run::measure(&setting, job.policy, job.load, job.fill);
             let failed = figures.is_err();
             found.lock().push((index, job, figures));
