@@ -157,6 +157,14 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     };
     let per_section = narrow(usable.div_ceil(sections));
     let space = Space::new(main, usable, per_section, segs_per_sec, options)?;
+    if let Some(zones) = &medium.zones {
+        // Where zones end within a segment there is less than whole segments promise.
+        let writable = sections * (zones.capacity / BLOCK_BYTES);
+        if writable <= space.overprovision * BPS {
+            let text = "the zones hold too little: all of it would be kept for cleaning";
+            return Err(never(&format!("{text}; take more zones, or give -Z 8 and -o")));
+        }
+    }
     Ok(Geometry {
         block_count: bytes / BLOCK_BYTES,
         segs_per_sec,
