@@ -127,9 +127,9 @@ impl Volume {
     /// # Errors
     /// As [`Volume::inode`].
     pub fn acquire(&self, ino: cairn_base::Ino) -> Result<Arc<Inode>> {
-        // Whoever holds the value keeps it in the table until the reference counts.
-        self.inode(ino).inspect(|_| {
-            self.inodes.acquire(ino);
-        })
+        let inode = self.inode(ino)?;
+        // Whoever holds the value keeps it in the table, unless it is deleted.
+        self.inodes.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
+        Ok(inode)
     }
 }

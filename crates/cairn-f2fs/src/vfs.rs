@@ -11,9 +11,7 @@ use cairn_vfs::{
     Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
-use crate::corrupt::Corrupt;
-use crate::dir::{lookup, readdir};
-use crate::format::units::Nid;
+use crate::dir::readdir;
 use crate::inode::mapper::InodeMapper;
 use crate::inode::{Inode, attributes, data, preallocate, symlink, write};
 use crate::{F2fs, fsync, namespace, remount, xattr};
@@ -47,33 +45,6 @@ impl F2fs {
             tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
         }
     }
-
-    /// Takes a reference on an inode.
-    fn acquire(&self, ino: Ino) -> Result<Arc<Inode>> {
-        let inode = self.inode(ino)?;
-        self.volume.inodes.acquire(ino);
-        Ok(inode)
-    }
-
-    fn find(&self, parent: &Inode, name: &[u8]) -> crate::Result<Nid> {
-        if name == b"." {
-            return Ok(parent.nid);
-        }
-        let _namespace = parent.namespace.read();
-        Ok(lookup::find(&self.volume, parent, name)?.ok_or(Error::NotFound)?.0)
-    }
-}
-
-/// A number that an entry leads to must be in use.
-fn dangling(parent: Nid, child: Nid) -> impl FnOnce(Error) -> Error {
-    move |error| match error {
-        Error::Stale => {
-            let what = "an entry leads to an inode that does not exist";
-            let (block, slot, value) = (0, 0, child.get().into());
-            Error::Corrupt(Arc::new(Corrupt::Directory { ino: parent, block, slot, what, value }))
-        }
-        other => other,
-    }
 }
 
 impl FileSystem for F2fs {
@@ -83,8 +54,7 @@ impl FileSystem for F2fs {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let parent = self.inode(parent)?;
-        let child = self.find(&parent, name)?;
-        let inode = self.acquire(child.ino()).map_err(dangling(parent.nid, child))?;
+        let inode = namespace::lookup(&self.volume, &parent, name)?;
         Ok(self.attributes(&inode))
     }
 
@@ -116,7 +86,7 @@ impl FileSystem for F2fs {
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let _open = self.enter();
-        let inode = self.acquire(ino)?;
+        let inode = self.volume.acquire(ino)?;
         let linked = self
             .inode(parent)
             .and_then(|parent| Ok(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name))?));
@@ -178,7 +148,7 @@ impl FileSystem for F2fs {
         if mode.write {
             self.volume.check_writable()?;
         }
-        let inode = self.acquire(ino)?;
+        let inode = self.volume.acquire(ino)?;
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         inode.cache.errors().open(handle);
         Ok(handle)

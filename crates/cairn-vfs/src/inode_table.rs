@@ -100,15 +100,13 @@ impl<T> InodeTable<T> {
         Ok(value)
     }
 
-    /// Takes one reference; returns how many there are now. The caller holds the value, so the entry is there.
-    ///
-    /// # Panics
-    /// If the entry is not in the table.
-    pub fn acquire(&self, ino: Ino) -> u64 {
+    /// Takes one reference; returns how many there are now. The caller holds the value, so the entry is there unless it was taken
+    /// out ([`InodeTable::remove`]).
+    pub fn acquire(&self, ino: Ino) -> Option<u64> {
         let mut slots = self.shard(ino).slots.lock();
-        let entry = slots.entries.get_mut(&ino).expect("a referenced inode is in the table");
+        let entry = slots.entries.get_mut(&ino)?;
         entry.references += 1;
-        entry.references
+        Some(entry.references)
     }
 
     /// Drops `count` references; returns how many remain. An unknown number has none.
@@ -295,12 +293,12 @@ mod tests {
     fn references_count_and_saturate() {
         let table = InodeTable::new(10, |_: &u64| true);
         let _held = load(&table, 7);
-        assert_eq!(table.acquire(Ino(7)), 1);
-        assert_eq!(table.acquire(Ino(7)), 2);
+        assert_eq!(table.acquire(Ino(7)), Some(1));
+        assert_eq!(table.acquire(Ino(7)), Some(2));
         assert_eq!(table.release(Ino(7), 1), 1);
         assert_eq!(table.references(Ino(7)), 1);
         assert_eq!(table.release(Ino(7), 9), 0);
-        assert_eq!(table.release(Ino(8), 1), 0);
+        assert_eq!((table.release(Ino(8), 1), table.acquire(Ino(8))), (0, None));
         assert!(table.remove(Ino(7)).is_some() && table.is_empty());
     }
 

@@ -105,10 +105,10 @@ impl Volume {
 
     /// The inode, with a reference for the caller's front-end.
     pub fn acquire(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
-        // Whoever holds the value keeps it in the table until the reference counts.
-        self.inode(ino).inspect(|_| {
-            self.inodes.acquire(ino);
-        })
+        let inode = self.inode(ino)?;
+        // Whoever holds the value keeps it in the table, unless it is deleted.
+        self.inodes.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
+        Ok(inode)
     }
 
     /// Takes in an inode that was just made, with a reference.

@@ -9,8 +9,9 @@ use cairn_vfs::namespace::{self, check_parent};
 use cairn_vfs::new_inode::Ownership;
 use cairn_vfs::{Caller, FileKind, NewInode, RenameMode};
 
-use crate::dir::edit;
-use crate::error::Result;
+use crate::corrupt::Corrupt;
+use crate::dir::{edit, lookup};
+use crate::error::{Error, Result};
 use crate::format::Nid;
 use crate::format::inode::Advise;
 use crate::inode::{Inode, attributes};
@@ -20,6 +21,27 @@ use crate::volume::Volume;
 mod make;
 mod names;
 mod rename;
+
+/// What a name leads to. Takes a reference while the name stands: it cannot go away in between.
+///
+/// # Errors
+/// There is no such name; the entry leads to nothing, the volume is damaged, or the device failed.
+pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+    let _names = parent.namespace.read();
+    let child = match name {
+        b"." => parent.nid,
+        _ => lookup::find(volume, parent, name)?.ok_or(cairn_vfs::Error::NotFound)?.0,
+    };
+    volume.acquire(child.ino()).map_err(|error| match error {
+        // Above a directory that was removed there may be nothing any more.
+        Error::Vfs(cairn_vfs::Error::Stale) if name != b".." => {
+            let what = "an entry leads to an inode that does not exist";
+            let (block, slot, value) = (0, 0, child.get().into());
+            Corrupt::Directory { ino: parent.nid, block, slot, what, value }.into()
+        }
+        other => other,
+    })
+}
 
 /// Makes an entry of any kind. Takes a reference.
 ///

@@ -1,11 +1,14 @@
 //! Threads that write, cut and fsync the same few files on a volume that is nearly full, so that checkpoints and cleaning come
 //! at any moment.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use cairn_testkit::deep;
 use cairn_testkit::modes::MODES;
 use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
 
-use crate::support::judge;
+use crate::support::{judge, open, volume};
 use crate::worn::Worn;
 
 const THREADS: u64 = 4;
@@ -85,5 +88,44 @@ fn contend(worn: &Worn, seed: u64) {
 fn threads_share_files_on_a_nearly_full_volume() {
     for (seed, mode) in (1..).zip(&MODES) {
         contend(&Worn::new(mode, 64 << 20), seed);
+    }
+}
+
+/// Names come and go while others look them up: whoever finds one gets its inode, or is told that there is none.
+#[test]
+fn a_name_that_goes_away_is_no_damage() {
+    let device = volume(64 << 20, &[]);
+    let fs = open(device.clone(), "");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (fs, over) = (&fs, &over);
+        for _ in 0..3 {
+            scope.spawn(move || {
+                while !over.load(Relaxed) {
+                    match fs.lookup(fs.root(), b"name") {
+                        Ok(found) => fs.forget(found.ino, 1),
+                        Err(error) => assert!(matches!(error, Error::NotFound), "{error}"),
+                    }
+                }
+            });
+        }
+        let _over = Over(over);
+        for _ in 0..if deep() { 200_000 } else { 10_000 } {
+            let made = fs.create(fs.root(), b"name", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+            fs.forget(made.ino, 1);
+            fs.unlink(fs.root(), b"name").unwrap();
+        }
+    });
+    fs.unmount().unwrap();
+    drop(fs);
+    judge(&device);
+}
+
+/// The readers end, too, if the writer fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
