@@ -148,7 +148,7 @@ fn zoned_image(image: &ImageSpec, size: u64, wanted: &ImageZones) -> Result<Arc<
         ..ZoneLayout::new(wanted.size, wanted.conventional, zones)
     };
     // Before the file is touched.
-    layout.check()?;
+    layout.check().map_err(|error| Cause::Option(format!("zones cannot be like that: {}", error.detail)))?;
     let options = FileOptions { write: true, lock: true, create_size: Some(layout.image_size()) };
     let device = FileDevice::open(&image.path, options)?;
     Ok(Arc::new(zoned::create_image(Arc::new(device), layout)?))
