@@ -7,10 +7,8 @@
 //! nothing wrong reaches the disk, and the session lives on to be unmounted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::Ino;
 use cairn_vfs::namespace::NAME_MAX;
@@ -21,15 +19,11 @@ use rustix::io::Errno;
 use crate::convert;
 use crate::counters::{Counters, Operation};
 use crate::options::MountOptions;
+use crate::removals::Removals;
 use crate::wire::abi::{Attr, EntryOut};
 
 /// FUSE's number of the root.
 const ROOT_NODE: u64 = 1;
-
-/// So long after a name was removed, what it took may still be on its way back.
-const REMOVED_LATELY: Duration = Duration::from_millis(100);
-/// Longest wait for that.
-const FORGET_WAIT: Duration = Duration::from_millis(20);
 
 /// Shared by all threads.
 pub(crate) struct Core {
@@ -40,9 +34,7 @@ pub(crate) struct Core {
     writeback_cache: bool,
     notifier: OnceLock<Notifier>,
     pub(crate) counters: Arc<Counters>,
-    started: Instant,
-    /// When a name was removed last: milliseconds after `started`.
-    removed_ms: AtomicU64,
+    pub(crate) removals: Removals,
 }
 
 impl Core {
@@ -55,8 +47,7 @@ impl Core {
             writeback_cache: options.writeback_cache,
             notifier: OnceLock::new(),
             counters: Arc::default(),
-            started: Instant::now(),
-            removed_ms: AtomicU64::new(0),
+            removals: Removals::new(),
         }
     }
 
@@ -89,40 +80,13 @@ impl Core {
         }
     }
 
-    /// As [`Core::run`], for what takes space. A removed inode is deleted only when the kernel forgets it, which it tells after it
-    /// has answered whoever removed the name: right after that, "no space" is not believed before those have been heard.
+    /// As [`Core::run`], for what takes space: "no space" is not believed while removed inodes are on their way out.
     pub(crate) fn run_taking_space<T>(
         &self,
         what: Operation,
         mut operation: impl FnMut(&dyn FileSystem) -> Result<T>,
     ) -> Result<T, Errno> {
-        let mut give_up = None;
-        loop {
-            let forgotten = self.counters.forgotten.get();
-            match self.run(what, &mut operation) {
-                Err(Errno::NOSPC) if self.has_removed_lately() => {
-                    let give_up = *give_up.get_or_insert_with(|| Instant::now() + FORGET_WAIT);
-                    while self.counters.forgotten.get() == forgotten {
-                        if Instant::now() >= give_up {
-                            return Err(Errno::NOSPC);
-                        }
-                        thread::sleep(Duration::from_millis(1));
-                    }
-                }
-                done => return done,
-            }
-        }
-    }
-
-    /// A name was removed, and perhaps the last one of an inode.
-    pub(crate) fn note_removal(&self) {
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.removed_ms.store(now.max(1), Ordering::Relaxed);
-    }
-
-    fn has_removed_lately(&self) -> bool {
-        let removed = self.removed_ms.load(Ordering::Relaxed);
-        removed != 0 && self.started.elapsed() < Duration::from_millis(removed) + REMOVED_LATELY
+        self.removals.taking_space(|| self.run(what, &mut operation))
     }
 
     pub(crate) fn set_notifier(&self, notifier: Notifier) {

@@ -12,6 +12,7 @@
 //! | `convert` | attributes, times, modes between the two worlds |
 //! | `counters` | requests by operation, bytes, queue depth |
 //! | [`control`] | the socket through which a live mount is asked and changed |
+//! | `removals` | "no space" waits for removed inodes that are on their way out |
 //! | `directory`, `ioctl` | the requests that take more than a line |
 //! | `handshake`, `transport` | what is agreed with the kernel at first, and how requests arrive: `/dev/fuse` now |
 //! | `mounts`, `options`, `session`, `remount`, `error` | mounting |
@@ -30,6 +31,7 @@ mod mounts;
 mod operations;
 mod options;
 mod remount;
+mod removals;
 mod servers;
 mod session;
 mod transport;

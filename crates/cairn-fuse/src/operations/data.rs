@@ -149,8 +149,9 @@ impl Operations {
         // The answer has 32 bits; a caller goes on from a short count.
         let len = asked.len.min(u64::from(u32::MAX) & !0xfff);
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.nodeid_out));
-        let copied =
-            self.core.run(Operation::CopyFileRange, |fs| fs.copy_range(from, asked.off_in, to, asked.off_out, len))?;
+        let copied = self.core.run_taking_space(Operation::CopyFileRange, |fs| {
+            fs.copy_range(from, asked.off_in, to, asked.off_out, len)
+        })?;
         Ok(WriteOut { size: copied as u32, padding: 0 })
     }
 }

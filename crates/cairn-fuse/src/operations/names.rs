@@ -31,9 +31,9 @@ impl Operations {
     fn entry(
         &self,
         what: Operation,
-        make: impl FnOnce(&dyn FileSystem) -> Result<Attributes>,
+        make: impl FnMut(&dyn FileSystem) -> Result<Attributes>,
     ) -> Result<EntryOut, Errno> {
-        self.core.run(what, make).map(|made| self.core.entry(&made))
+        self.core.run_taking_space(what, make).map(|made| self.core.entry(&made))
     }
 
     pub(super) fn lookup(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
@@ -57,14 +57,16 @@ impl Operations {
             let ones = (0..batch.count).map_while(|_| request.take::<ForgetOne>().ok());
             forgotten.extend(ones.map(|one| (one.nodeid, one.nlookup)));
         }
-        for (node, count) in forgotten {
-            self.core.counters.forgotten.add(count);
-            // There is nobody to tell of an error.
-            let _ = self.core.run(Operation::Forget, |fs| {
-                fs.forget(self.core.ino(node), count);
-                Ok(())
-            });
-        }
+        self.core.removals.forgetting(|| {
+            for (node, count) in forgotten {
+                self.core.counters.forgotten.add(count);
+                // There is nobody to tell of an error.
+                let _ = self.core.run(Operation::Forget, |fs| {
+                    fs.forget(self.core.ino(node), count);
+                    Ok(())
+                });
+            }
+        });
     }
 
     fn attributes(&self, found: &Attributes) -> AttrOut {
@@ -142,14 +144,14 @@ impl Operations {
     pub(super) fn unlink(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
         let done = self.core.run(Operation::Unlink, |fs| fs.unlink(parent, checked_name(name)?));
-        self.core.note_removal();
+        self.core.removals.note();
         done
     }
 
     pub(super) fn rmdir(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let (parent, name) = (self.core.ino(request.header.nodeid), request.name()?);
         let done = self.core.run(Operation::RmDir, |fs| fs.rmdir(parent, checked_name(name)?));
-        self.core.note_removal();
+        self.core.removals.note();
         done
     }
 
@@ -165,7 +167,7 @@ impl Operations {
             let mode = convert::rename_mode(asked.flags)?;
             fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
         });
-        self.core.note_removal();
+        self.core.removals.note();
         done
     }
 

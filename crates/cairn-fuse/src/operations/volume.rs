@@ -54,7 +54,7 @@ impl Operations {
         let name = request.name()?;
         let value = request.bytes(asked.size)?;
         let ino = self.core.ino(request.header.nodeid);
-        self.core.run(Operation::SetXattr, |fs| {
+        self.core.run_taking_space(Operation::SetXattr, |fs| {
             let mode = match asked.flags {
                 0 => XattrMode::Set,
                 XATTR_CREATE => XattrMode::Create,
