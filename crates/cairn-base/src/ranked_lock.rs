@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct Rank(pub u16);
 
 impl Rank {
-    /// Held shared by each call that may change the volume, exclusively while it turns read-only or back.
+    /// Write access to a volume: shared by each call that may change it, alone while it turns read-only or back, or freezes.
     pub const VOLUME: Self = Self(50);
     /// Directory and rename locks.
     pub const NAMESPACE: Self = Self(100);

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    cat, chmod, chown, generate, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, remount, rm, serve_nothing, stat,
-    stats, umount,
+    cat, chmod, chown, freeze, generate, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, remount, rm,
+    serve_nothing, stat, stats, umount,
 };
 use crate::failure::Outcome;
 
@@ -36,6 +36,10 @@ pub enum Command {
     Umount(umount::Args),
     /// Change options of a live mount.
     Remount(remount::Args),
+    /// Bring a live mount to its image and hold it there, for a copy.
+    Freeze(freeze::FreezeArgs),
+    /// Let a frozen mount go on.
+    Thaw(freeze::ThawArgs),
     /// Show counters, state and options of a live mount.
     Stats(stats::Args),
     /// Write manual pages and shell completions (for `make install`).
@@ -83,6 +87,8 @@ impl Command {
             Self::Mount(args) => mount::run(args),
             Self::Umount(args) => umount::run(args),
             Self::Remount(args) => remount::run(args),
+            Self::Freeze(args) => freeze::freeze(args),
+            Self::Thaw(args) => freeze::thaw(args),
             Self::Stats(args) => stats::run(args),
             Self::Generate(args) => generate::run(args),
             Self::Info(args) => info::run(args),

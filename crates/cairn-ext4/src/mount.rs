@@ -217,7 +217,9 @@ impl Ext4 {
     /// Writes everything, marks the volume clean, stops its daemons.
     pub(crate) fn close(&self) -> Result<()> {
         let volume = &self.volume;
-        let _alone = volume.gate.write();
+        // What is unlinked but open goes with the mount. What fails now fails again below.
+        let _ = crate::remount::thaw(volume);
+        let _alone = volume.access.alone();
         if volume.is_read_only() {
             stop_daemons(volume);
             // Nobody may make it writable any more.

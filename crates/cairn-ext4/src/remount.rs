@@ -3,14 +3,17 @@
 //! Everything is parsed and checked before anything is applied, so that a refused list changes nothing. Turning
 //! read-only or writable can fail on the device; it comes before the settings, which cannot fail.
 //!
-//! **Read-only and back.** Calls that may change the volume hold its gate shared. The one that turns it holds the gate alone:
-//! what began before is over, what comes after finds the new state. Turned read-only, the volume is on the disk as after an
-//! unmount (inodes that are unlinked but open stay recorded as orphans). Turned writable, it gets a new journal object over the
-//! same, empty log; transaction numbers go on.
+//! **Read-only and back.** Calls that may change the volume have [write access](cairn_vfs::write_access). The one that turns it has
+//! the access alone: what began before is over, what comes after finds the new state. Turned read-only, the volume is on the disk
+//! as after an unmount (inodes that are unlinked but open stay recorded as orphans). Turned writable, it gets a new journal object
+//! over the same, empty log; transaction numbers go on.
+//!
+//! **Frozen**, a volume is turned read-only in the same way, and calls that would change it wait.
 
 use std::sync::Arc;
 
 use cairn_jbd2::JournalArea;
+use cairn_vfs::write_access::Before;
 
 use crate::error::{Error, Result};
 use crate::fsync;
@@ -26,6 +29,7 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     let _changing = volume.options.changing.lock();
     let old = volume.options.get();
     let new = old.changed(list)?;
+    volume.access.check()?;
     check_stopped(volume, &old, list)?;
     check(volume, &old, &new)?;
     if new.read_only && !old.read_only {
@@ -49,6 +53,7 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
 /// What [`remount`] would refuse.
 pub(crate) fn check_list(volume: &Volume, list: &str) -> Result<()> {
     let old = volume.options.get();
+    volume.access.check()?;
     check_stopped(volume, &old, list)?;
     check(volume, &old, &old.changed(list)?)
 }
@@ -110,14 +115,48 @@ fn make_read_only(volume: &Arc<Volume>) -> Result<()> {
     }
     // Most of the writing, while others still work.
     fsync::sync(volume)?;
-    let _alone = volume.gate.write();
+    let _alone = volume.access.alone();
+    quiesce(volume, "remounted with ro")
+}
+
+/// Brings everything to the disk and ends writing, with the access held alone.
+fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
     volume.runtime.drain_deferred();
     fsync::sync(volume)?;
     mount::stop_daemons(volume);
-    volume.set_writable(false);
+    volume.set_read_only(Some(reason));
     let closed = finish(volume);
     volume.daemons.lock().push(volume.pages.start_readahead());
     closed.inspect_err(|error| volume.stop(&format!("stopped after an error: {error}")))
+}
+
+/// [`cairn_vfs::FileSystem::freeze`].
+pub(crate) fn freeze(volume: &Arc<Volume>) -> Result<()> {
+    let _changing = volume.options.changing.lock();
+    volume.access.check()?;
+    volume.check_readable()?;
+    // Most of the writing, while others still work.
+    fsync::sync(volume)?;
+    let alone = volume.access.alone();
+    if volume.stop_cause().is_some() {
+        alone.freeze(Before::ReadOnly);
+        return Ok(());
+    }
+    quiesce(volume, "frozen")?;
+    alone.freeze(Before::Writable);
+    Ok(())
+}
+
+/// [`cairn_vfs::FileSystem::thaw`].
+pub(crate) fn thaw(volume: &Arc<Volume>) -> Result<()> {
+    let _changing = volume.options.changing.lock();
+    let alone = volume.access.alone();
+    let resumed = match alone.before()? {
+        Before::Writable => resume(volume, &volume.options.get()),
+        Before::ReadOnly => Ok(()),
+    };
+    alone.thaw();
+    resumed
 }
 
 fn finish(volume: &Volume) -> Result<()> {
@@ -129,7 +168,12 @@ fn finish(volume: &Volume) -> Result<()> {
 }
 
 fn make_writable(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
-    let _alone = volume.gate.write();
+    let _alone = volume.access.alone();
+    resume(volume, options)
+}
+
+/// Begins to write again, with the access held alone.
+fn resume(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
     // Once more: it may have been stopped since.
     check_may_write(volume)?;
     let area = journal_area(volume)?;
@@ -137,7 +181,7 @@ fn make_writable(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
     mount::keep_journal_error(volume, area.as_ref())?;
     volume.set_txn(mount::open_txn(volume, area, options)?);
     volume.daemons.lock().push(volume.pages.start_writeback());
-    volume.set_writable(true);
+    volume.set_read_only(None);
     let unfinished = volume.unfinished.lock().take();
     if let Some(slots) = unfinished {
         recovery::finish_orphans(volume, slots)?;

@@ -23,6 +23,7 @@ fn state(volume: &Volume) -> Report {
         Some(reason) => state.set("mode", "ro").set("read_only_reason", &*reason),
         None => state.set("mode", "rw"),
     };
+    state.set("frozen", volume.access.is_frozen());
     if let Some(reason) = volume.journal().and_then(|journal| journal.aborted()) {
         state.set("journal_aborted", &*reason);
     }

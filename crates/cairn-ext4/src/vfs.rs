@@ -23,7 +23,12 @@ impl Ext4 {
 
     /// Every call that may change the volume holds this: see [`crate::remount`].
     fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        self.volume.gate.read()
+        self.volume.access.get()
+    }
+
+    /// As [`Ext4::enter`], for what changes nothing while nothing can be written, and goes on while the volume is frozen.
+    fn pass(&self) -> RwLockReadGuard<'_, ()> {
+        self.volume.access.pass()
     }
 
     fn drop_references(&self, ino: Ino, count: u64) {
@@ -56,7 +61,7 @@ impl FileSystem for Ext4 {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        let _open = self.enter();
+        let _open = self.pass();
         self.drop_references(ino, count);
     }
 
@@ -140,7 +145,8 @@ impl FileSystem for Ext4 {
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
         let inode = self.inode(ino)?;
-        if mode.write {
+        // To be open changes nothing: the first write will wait.
+        if mode.write && !self.is_frozen() {
             self.done(self.volume.check_writable())?;
         }
         self.volume.acquire(ino)?;
@@ -150,7 +156,7 @@ impl FileSystem for Ext4 {
     }
 
     fn release(&self, ino: Ino, handle: u64) {
-        let _open = self.enter();
+        let _open = self.pass();
         if let Ok(inode) = self.inode(ino) {
             inode.cache.errors().close(handle);
             inode.cache.give_back(&InodeMapper::new(&self.volume, &inode));
@@ -159,7 +165,7 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-        let _open = self.enter();
+        let _open = self.pass();
         let inode = self.inode(ino)?;
         self.done(data::read(&self.volume, &inode, offset, buf, flags))
     }
@@ -172,7 +178,7 @@ impl FileSystem for Ext4 {
         flags: IoFlags,
         take: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<bool> {
-        let _open = self.enter();
+        let _open = self.pass();
         let inode = self.inode(ino)?;
         self.done(data::read_shared(&self.volume, &inode, offset, len, flags, take))
     }
@@ -184,7 +190,7 @@ impl FileSystem for Ext4 {
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.pass();
         let inode = self.inode(ino)?;
         let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
@@ -200,7 +206,7 @@ impl FileSystem for Ext4 {
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        let _open = self.enter();
+        let _open = self.pass();
         let inode = self.inode(ino)?;
         self.done(data::seek(&self.volume, &inode, offset, what))
     }
@@ -213,7 +219,7 @@ impl FileSystem for Ext4 {
         sync: bool,
         emit: &mut dyn FnMut(FileExtent) -> bool,
     ) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.pass();
         let inode = self.inode(ino)?;
         self.done(data::extents(&self.volume, &inode, offset, len, sync, emit))
     }
@@ -251,7 +257,7 @@ impl FileSystem for Ext4 {
     }
 
     fn sync(&self) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.pass();
         self.done(fsync::sync(&self.volume))
     }
 
@@ -282,6 +288,18 @@ impl FileSystem for Ext4 {
 
     fn check_remount(&self, options: &str) -> Result<()> {
         Ok(remount::check_list(&self.volume, options)?)
+    }
+
+    fn freeze(&self) -> Result<()> {
+        self.done(remount::freeze(&self.volume))
+    }
+
+    fn thaw(&self) -> Result<()> {
+        self.done(remount::thaw(&self.volume))
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.volume.access.is_frozen()
     }
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {

@@ -15,7 +15,7 @@ use cairn_cache::file::PageCache;
 use cairn_cache::mapper::Run;
 use cairn_jbd2::Journal;
 use cairn_vfs::inode_table::InodeTable;
-use cairn_vfs::{Error as VfsError, VolumeStats};
+use cairn_vfs::{Error as VfsError, VolumeStats, WriteAccess};
 
 use crate::alloc::{Claim, Space};
 use crate::corrupt::Corrupt;
@@ -122,8 +122,8 @@ pub struct Volume {
     pub pages: Arc<PageCache>,
     /// Where metadata changes go; replaced when the volume turns read-only or writable.
     txn: RwLock<Txn>,
-    /// Held shared by calls that may change the volume; see [`crate::remount`].
-    pub(crate) gate: RwLock<()>,
+    /// See [`crate::remount`].
+    pub(crate) access: WriteAccess,
     /// Orphans that recovery is to finish, while the volume has been read-only from the start.
     pub(crate) unfinished: Mutex<Option<FoundSlots>>,
     /// Block and inode allocation.
@@ -172,7 +172,7 @@ impl Volume {
             parts,
             pages,
             txn: RwLock::new(Rank::LEAF, txn),
-            gate: RwLock::new(Rank::VOLUME, ()),
+            access: WriteAccess::default(),
             unfinished: Mutex::new(Rank::LEAF, None),
             space,
             inodes: InodeTable::new(crate::INODES_IN_MEMORY, crate::inode::load::can_evict),
@@ -441,11 +441,11 @@ impl Volume {
         self.stopped.lock().as_ref().map(|stopped| stopped.cause)
     }
 
-    /// Turns writing off or on, at a moment when nobody writes. What ended for good stays ended.
-    pub(crate) fn set_writable(&self, writable: bool) {
+    /// Turns writing off, for a reason, or on, at a moment when nobody writes. What ended for good stays ended.
+    pub(crate) fn set_read_only(&self, reason: Option<&str>) {
         let mut stopped = self.stopped.lock();
         if stopped.as_ref().is_none_or(|stopped| stopped.cause != StopCause::Ended) {
-            *stopped = (!writable).then(|| Stopped { reason: "remounted with ro".into(), cause: StopCause::Asked });
+            *stopped = reason.map(|reason| Stopped { reason: reason.into(), cause: StopCause::Asked });
         }
     }
 

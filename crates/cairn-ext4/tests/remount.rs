@@ -8,7 +8,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{assert_clean, mke2fs};
-use cairn_testkit::times;
+use cairn_testkit::{freezing, times};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, OpenMode};
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -246,6 +246,36 @@ fn work(volume: &Ext4, thread: u64, round: u64) -> Result<(), Error> {
     })();
     volume.forget(ino, 1);
     worked
+}
+
+#[test]
+fn frozen_it_is_clean_on_disk_and_readable() {
+    for arguments in [&["-t", "ext4"][..], &["-t", "ext2"], &["-t", "ext4", "-O", "^orphan_file"]] {
+        let device = device(arguments);
+        freezing::in_order(&*open(&device, ""), &device, &judge_as_found);
+        judge(&device);
+    }
+}
+
+#[test]
+fn shut_down_while_it_is_frozen() {
+    freezing::shut_down(&*open(&device(&["-t", "ext4"]), ""));
+}
+
+/// Neither a journal to be replayed nor anything that changes.
+#[test]
+fn frozen_and_thawed_under_load() {
+    let device = device(&["-t", "ext4", "-J", "size=4"]);
+    let volume = open(&device, "cache=16M,commit=1");
+    freezing::under_load(&*volume, &device, &|device| {
+        let copy = Arc::new(device.fork());
+        let found = open(&copy, "ro");
+        assert_eq!(found.report().text("state.read_only_reason"), Some("mounted with ro"));
+        drop(found);
+        judge_as_found(device);
+    });
+    volume.unmount().unwrap();
+    judge(&device);
 }
 
 #[test]

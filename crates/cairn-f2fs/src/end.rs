@@ -51,6 +51,8 @@ impl Volume {
         if self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
+        // What is unlinked but open goes with the mount. What fails now fails again below.
+        let _ = crate::remount::thaw(self);
         self.runtime.drain_deferred();
         self.gc.merged.serve(false);
         let daemons = std::mem::take(&mut *self.daemons.lock());

@@ -127,13 +127,16 @@ impl Fsyncs {
     }
 }
 
-/// `fsync` and `fdatasync` of one inode.
+/// `fsync` and `fdatasync` of one inode. Nothing to do on a volume that is read-only by wish.
 ///
 /// # Errors
 /// A write failed, also one in the background since the last fsync; or the volume has stopped.
 pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     let Some(store) = &volume.store else { return Ok(()) };
     store.gate.check()?;
+    if volume.read_only.lock().is_some() {
+        return Ok(());
+    }
     volume.fsyncs.stats.calls.add(1);
     if inode.kind == FileKind::Regular {
         let _data = inode.data.read();

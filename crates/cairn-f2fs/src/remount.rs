@@ -2,9 +2,12 @@
 //!
 //! Everything is parsed and checked before anything is applied, so that a refused list changes nothing. Turned read-only, the
 //! volume is on the disk as after an unmount (inodes that are unlinked but open stay among the orphans); turned writable, it
-//! goes on from there.
+//! goes on from there. Frozen, it is turned read-only in the same way, and calls that would change it
+//! [wait](cairn_vfs::write_access).
 
 use std::sync::Arc;
+
+use cairn_vfs::write_access::Before;
 
 use crate::checkpoint::Reason;
 use crate::error::{Error, Result};
@@ -17,7 +20,8 @@ use crate::volume::Volume;
 /// # Errors
 /// An option is unknown, malformed or cannot be changed now; or a write failed.
 pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
-    let _alone = volume.turning.write();
+    let _alone = volume.access.alone();
+    volume.access.check()?;
     let old = volume.options();
     let new = old.changed(list)?;
     check_stopped(volume, &old, list)?;
@@ -27,7 +31,7 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
         volume.enable_checkpoints()?;
     }
     if new.read_only && !old.read_only {
-        make_read_only(volume)?;
+        make_read_only(volume, "remounted with ro")?;
     }
     let turns_writable = old.read_only && !new.read_only;
     if turns_writable {
@@ -37,7 +41,7 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
         && let Err(refused) = volume.disable_checkpoints(cap)
     {
         if turns_writable {
-            make_read_only(volume)?;
+            make_read_only(volume, "remounted with ro")?;
         }
         volume.switch_merging();
         return Err(refused);
@@ -55,6 +59,7 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
 /// # Errors
 /// That.
 pub fn check_list(volume: &Volume, list: &str) -> Result<()> {
+    volume.access.check()?;
     let old = volume.options();
     check_stopped(volume, &old, list)?;
     check(volume, &old, &old.changed(list)?)
@@ -102,19 +107,68 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
 }
 
 /// Nobody else changes the volume.
-fn make_read_only(volume: &Volume) -> Result<()> {
+fn make_read_only(volume: &Volume, reason: &str) -> Result<()> {
     if volume.read_only_reason().is_some() {
         return Ok(());
     }
     volume.write_data()?;
     volume.store()?.checkpoints.stop_merging();
     volume.checkpoint(Reason::Umount)?;
-    *volume.read_only.lock() = Some("remounted with ro".into());
+    *volume.read_only.lock() = Some(reason.into());
     Ok(())
+}
+
+/// [`cairn_vfs::FileSystem::freeze`].
+///
+/// # Errors
+/// It is frozen, or has stopped; checkpoints are disabled; a write failed.
+pub fn freeze(volume: &Volume) -> Result<()> {
+    // Most of the writing, while others still work.
+    volume.sync()?;
+    let alone = volume.access.alone();
+    volume.access.check()?;
+    if let Some(store) = &volume.store {
+        store.gate.check()?;
+        if store.checkpoints.is_disabled() {
+            return Err(Error::Option(
+                "checkpoints are disabled, so nothing can be brought to the disk: remount with checkpoint=enable first"
+                    .into(),
+            ));
+        }
+    }
+    if volume.read_only_reason().is_some() {
+        alone.freeze(Before::ReadOnly);
+        return Ok(());
+    }
+    if let Err(error) = make_read_only(volume, "frozen") {
+        volume.switch_merging();
+        return Err(error);
+    }
+    alone.freeze(Before::Writable);
+    Ok(())
+}
+
+/// [`cairn_vfs::FileSystem::thaw`].
+///
+/// # Errors
+/// It is not frozen, has been stopped since, or a write failed.
+pub fn thaw(volume: &Volume) -> Result<()> {
+    let alone = volume.access.alone();
+    let resumed = match alone.before()? {
+        Before::Writable => {
+            let resumed = make_writable(volume);
+            volume.switch_merging();
+            resumed
+        }
+        Before::ReadOnly => Ok(()),
+    };
+    alone.thaw();
+    resumed
 }
 
 /// Nobody else changes the volume. What lost its last user meanwhile goes now.
 fn make_writable(volume: &Volume) -> Result<()> {
+    volume.store()?.gate.check()?;
     *volume.read_only.lock() = None;
     for orphan in volume.store()?.checkpoints.orphans.list() {
         if volume.inodes.references(orphan.ino()) == 0 {

@@ -29,13 +29,18 @@ impl F2fs {
 
     /// Every call that may change the volume holds this: see [`crate::remount`].
     fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        self.volume.turning.read()
+        self.volume.access.get()
+    }
+
+    /// As [`F2fs::enter`], for what changes nothing while nothing can be written, and goes on while the volume is frozen.
+    fn pass(&self) -> RwLockReadGuard<'_, ()> {
+        self.volume.access.pass()
     }
 
     /// The contents were read; nothing that all readers share is locked unless the time is due.
     fn accessed(&self, inode: &Arc<Inode>) {
         if attributes::is_access_due(&self.volume, inode) {
-            let _open = self.enter();
+            let _open = self.pass();
             attributes::touch_access(&self.volume, inode);
         }
     }
@@ -59,7 +64,7 @@ impl FileSystem for F2fs {
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        let _open = self.enter();
+        let _open = self.pass();
         self.drop_references(ino, count);
     }
 
@@ -145,7 +150,8 @@ impl FileSystem for F2fs {
     }
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
-        if mode.write {
+        // To be open changes nothing: the first write will wait.
+        if mode.write && !self.is_frozen() {
             self.volume.check_writable()?;
         }
         let inode = self.volume.acquire(ino)?;
@@ -155,7 +161,7 @@ impl FileSystem for F2fs {
     }
 
     fn release(&self, ino: Ino, handle: u64) {
-        let _open = self.enter();
+        let _open = self.pass();
         if let Ok(inode) = self.inode(ino) {
             inode.cache.errors().close(handle);
             inode.cache.give_back(&InodeMapper::new(&self.volume, &inode));
@@ -192,7 +198,7 @@ impl FileSystem for F2fs {
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.pass();
         let inode = self.inode(ino)?;
         let synced = self.volume.observe(fsync::fsync(&self.volume, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
@@ -252,11 +258,12 @@ impl FileSystem for F2fs {
     }
 
     fn sync(&self) -> Result<()> {
-        let _open = self.enter();
+        let _open = self.pass();
         Ok(self.volume.sync()?)
     }
 
     fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
+        let _open = self.enter();
         Ok(self.volume.trim(offset, len, minimum)?)
     }
 
@@ -280,6 +287,18 @@ impl FileSystem for F2fs {
 
     fn check_remount(&self, options: &str) -> Result<()> {
         Ok(remount::check_list(&self.volume, options)?)
+    }
+
+    fn freeze(&self) -> Result<()> {
+        Ok(remount::freeze(&self.volume)?)
+    }
+
+    fn thaw(&self) -> Result<()> {
+        Ok(remount::thaw(&self.volume)?)
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.volume.access.is_frozen()
     }
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {

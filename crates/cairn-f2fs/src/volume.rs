@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::Ino;
-use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
+use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::file::PageCache;
-use cairn_vfs::VolumeStats;
 use cairn_vfs::inode_table::InodeTable;
+use cairn_vfs::{VolumeStats, WriteAccess};
 
 use crate::blocks::Writes;
 use crate::checkpoint::Loaded;
@@ -44,8 +44,8 @@ pub struct Volume {
     pub runtime: Arc<dyn Runtime>,
     /// Mount options in force: see [`Volume::options`].
     pub(crate) options: Mutex<Arc<MountOptions>>,
-    /// Held shared by each call that may change the volume, alone while it turns read-only or back.
-    pub(crate) turning: RwLock<()>,
+    /// See [`crate::remount`].
+    pub(crate) access: WriteAccess,
     /// The superblock as it was read, but for [`Volume::label`].
     pub superblock: Superblock,
     /// Held while it is written.
@@ -112,7 +112,7 @@ impl Volume {
             device: parts.device,
             runtime: parts.runtime,
             options: Mutex::new(Rank::LEAF, Arc::new(options)),
-            turning: RwLock::new(Rank::VOLUME, ()),
+            access: WriteAccess::default(),
             label: Mutex::new(Rank::BUFFER, parts.superblock.label()),
             superblock: parts.superblock,
             layout: parts.layout,
@@ -224,6 +224,7 @@ impl Volume {
             None => state.set("mode", "rw"),
         };
         let state = state
+            .with("frozen", self.access.is_frozen())
             .with("checkpoint_version", self.version())
             .with("valid_blocks", counts.valid_blocks)
             .with("valid_nodes", u64::from(counts.valid_nodes))

@@ -51,6 +51,10 @@ impl Core {
         }
     }
 
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.fs.is_frozen()
+    }
+
     /// Runs one operation: its error becomes an errno, its panic EIO.
     pub(crate) fn run<T>(
         &self,

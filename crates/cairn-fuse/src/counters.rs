@@ -5,7 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cairn_base::stats::{Counter, Histogram, Report};
 
@@ -121,6 +122,8 @@ pub(crate) struct Load {
     pub(crate) threads: usize,
     /// Of these, with no request.
     pub(crate) idle: usize,
+    /// A request waits to be taken.
+    pub(crate) queued: bool,
 }
 
 /// Reads the counters of a mount, also after it has ended.
@@ -133,6 +136,18 @@ pub struct FuseStats {
 impl FuseStats {
     pub(crate) fn new(counters: Arc<Counters>, load: impl Fn() -> Load + Send + Sync + 'static) -> Self {
         Self { counters, load: Arc::new(load) }
+    }
+
+    /// Waits until no request is queued or under way, or `longest` has passed.
+    pub fn settle(&self, longest: Duration) {
+        let began = Instant::now();
+        loop {
+            let load = (self.load)();
+            if !load.queued && load.idle == load.threads || began.elapsed() >= longest {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The section `fuse`. `requests` has a field for each operation that occurred.
@@ -170,7 +185,7 @@ mod tests {
     #[test]
     fn requests_are_counted_by_name_and_depth() {
         let counters = Arc::new(Counters::default());
-        let stats = FuseStats::new(counters.clone(), || Load { threads: 3, idle: 2 });
+        let stats = FuseStats::new(counters.clone(), || Load { threads: 3, idle: 2, queued: false });
         {
             let _first = counters.begin(Operation::Lookup);
             let _second = counters.begin(Operation::Lookup);

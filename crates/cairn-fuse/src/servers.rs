@@ -224,8 +224,9 @@ impl Servers {
     }
 
     pub(crate) fn load(&self) -> Load {
+        let queued = self.device.is_readable();
         let state = self.state.lock();
-        Load { threads: state.threads, idle: state.parked + usize::from(state.waiting) }
+        Load { threads: state.threads, idle: state.parked + usize::from(state.waiting), queued }
     }
 }
 
@@ -254,7 +255,7 @@ impl Server {
             servers.take(0, Weight::Quick);
             return servers.done(Weight::Quick);
         };
-        let weight = Operations::weight(&request);
+        let weight = servers.operations.weight(&request);
         servers.take(request.header.pid, weight);
         let reply = Reply::new(servers.device.clone(), request.header.unique);
         servers.operations.answer(request, reply);

@@ -72,6 +72,9 @@ pub enum Error {
     /// EBUSY
     #[error("busy")]
     Busy,
+    /// EBUSY
+    #[error("the volume is frozen: thaw it first (cairn thaw)")]
+    Frozen,
     /// EXDEV
     #[error("crosses filesystems")]
     CrossDevice,
@@ -104,7 +107,7 @@ impl Error {
             Self::NoData => 6,
             Self::TooBig => 7,
             Self::AccessDenied => 13,
-            Self::Busy => 16,
+            Self::Busy | Self::Frozen => 16,
             Self::Exists => 17,
             Self::CrossDevice => 18,
             Self::NotDirectory => 20,

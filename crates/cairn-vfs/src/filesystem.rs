@@ -3,7 +3,7 @@
 use cairn_base::Ino;
 use cairn_base::stats::Report;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::{
     AllocateMode, Attributes, Caller, DirEntry, FileExtent, IoFlags, NewInode, OpenMode, RenameMode, Seek,
     SetAttributes, VolumeStats, XattrMode,
@@ -172,10 +172,34 @@ pub trait FileSystem: Send + Sync {
         Ok(())
     }
 
+    /// Freezes the volume (`FIFREEZE`): everything written so far is on the disk, as after an unmount, and nothing is written any
+    /// more, so the image can be copied. Reading goes on; calls that change something wait until [`FileSystem::thaw`].
+    ///
+    /// Files that are unlinked but open stay recorded as orphans: whoever mounts a copy deletes them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Frozen`] if it is frozen; it has stopped after an error, or a write failed: then it is not frozen.
+    fn freeze(&self) -> Result<()> {
+        Err(Error::Unsupported("this filesystem cannot be frozen"))
+    }
+
+    /// Ends what [`FileSystem::freeze`] began (`FITHAW`).
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if it is not frozen; a write failed: then it is thawed, but read-only.
+    fn thaw(&self) -> Result<()> {
+        Err(Error::Invalid("the volume is not frozen"))
+    }
+
+    /// Is it frozen, so that calls wait? Cheap enough to be asked with every call.
+    fn is_frozen(&self) -> bool {
+        false
+    }
+
     /// Stops at once, as a power cut would (`EXT4_IOC_SHUTDOWN`): nothing is written any more. With `flush_log`, the journal is
     /// committed first.
     fn shutdown(&self, flush_log: bool) -> Result<()>;
 
-    /// Writes everything, marks the volume clean and stops its daemons. Later calls fail.
+    /// Writes everything, marks the volume clean and stops its daemons; thaws it first if it is frozen. Later calls fail.
     fn unmount(&self) -> Result<()>;
 }

@@ -1,5 +1,5 @@
 //! The filesystem seam: what every front-end (FUSE, command line, library) asks, and every format answers; and what the
-//! formats answer alike: [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`].
+//! formats answer alike: [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`], [`write_access`].
 
 #![forbid(unsafe_code)]
 
@@ -13,9 +13,11 @@ pub mod new_inode;
 pub mod protection;
 pub mod types;
 pub mod walk;
+pub mod write_access;
 
 pub use acl::Acl;
 pub use error::{Error, Result};
 pub use filesystem::FileSystem;
 pub use inode_table::InodeTable;
 pub use types::*;
+pub use write_access::WriteAccess;

@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod chmod;
 pub mod chown;
+pub mod freeze;
 pub mod generate;
 pub mod get;
 pub mod info;

@@ -391,3 +391,65 @@ fn an_installed_cairn_serves_mount8() {
     assert!(output.status.success() && said == "hello\n", "{}: {said}", output.status);
     judge::assert_clean(&volume.image());
 }
+
+/// More of them than there are threads for requests that wait for the disk.
+const WRITERS: u64 = 60;
+
+#[test]
+fn a_frozen_mount_is_copied_and_read_while_writers_wait() {
+    frozen(Volume::mounted(SIZE, ""), judge::assert_clean);
+    frozen(Volume::f2fs(SIZE, ""), judge::assert_f2fs_clean);
+}
+
+fn frozen(mut volume: Volume, assert_clean: fn(&Path)) {
+    let point = volume.root();
+    let said = |arguments: &[&str]| {
+        let output = cairn(arguments, &point);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    refused(&cairn(&["thaw"], &point), &["not frozen"]);
+    let bytes: Vec<u8> = (0..3_u32 << 20).map(|at| (at / 4096) as u8).collect();
+    fs::write(volume.path("kept"), &bytes).unwrap();
+    let path = |writer: u64| volume.path(&format!("file {writer}"));
+    for writer in 0..WRITERS {
+        fs::write(path(writer), "").unwrap();
+    }
+    said(&["freeze"]);
+    assert_eq!(stats(&point).pointer("/state/frozen"), Some(&Value::Bool(true)));
+    let copy = volume.outside("copy");
+    fs::copy(volume.image(), &copy).unwrap();
+    assert_clean(&copy);
+    let got = Command::new(CAIRN).args(["cat"]).arg(&copy).arg("kept").output().unwrap();
+    assert!(got.stdout == bytes, "what was written before is in the copy: {}", String::from_utf8_lossy(&got.stderr));
+    refused(&cairn(&["freeze"], &point), &["frozen", "thaw it first"]);
+    refused(&remount("noatime", &point), &["frozen", "thaw it first"]);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let path = path(writer);
+                scope.spawn(move || fs::set_permissions(path, fs::Permissions::from_mode(0o751)))
+            })
+            .collect();
+        // Until all of them wait in the daemon.
+        while stats(&point).pointer("/fuse/queue_now").and_then(Value::as_u64).unwrap() < WRITERS {
+            std::thread::yield_now();
+        }
+        for look in 0..100 {
+            assert!(fs::metadata(volume.path(&format!("none{look}"))).is_err());
+        }
+        assert!(fs::read(volume.path("kept")).unwrap() == bytes);
+        assert!(fs::read(volume.image()).unwrap() == fs::read(&copy).unwrap(), "written while frozen");
+        said(&["thaw"]);
+        for writer in writers {
+            writer.join().unwrap().unwrap();
+        }
+    });
+    for writer in 0..WRITERS {
+        assert_eq!(fs::metadata(path(writer)).unwrap().permissions().mode() & 0o777, 0o751);
+    }
+    said(&["freeze"]);
+    volume.unmount();
+    volume.mount_again();
+    said(&["freeze"]);
+    volume.terminate();
+}

@@ -43,6 +43,41 @@ fn wait_for_requests(fs: &F2fs, count: i64) {
     }
 }
 
+/// Whoever has asked gets a checkpoint before the volume is frozen; then nobody serves any more, until it is thawed.
+#[test]
+fn freezing_serves_all_who_wait() {
+    let below = volume(64 << 20, &[]);
+    let held = Held::new(below.clone());
+    let fs = open(held.clone(), "");
+    fs.sync().unwrap();
+    held.hold();
+    std::thread::scope(|scope| {
+        touch(&fs, fs.root(), "early");
+        let early = scope.spawn(|| fs.fsync(fs.root(), 0, false));
+        held.wait_for(1);
+        touch(&fs, fs.root(), "late");
+        let late = scope.spawn(|| fs.sync());
+        wait_for_requests(&fs, 2);
+        let freezing = scope.spawn(|| fs.freeze());
+        wait_for_requests(&fs, 3);
+        held.open();
+        for waiting in [early, late, freezing] {
+            waiting.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(stats(&fs).queued.get(), 0);
+    assert!(!store(&fs).checkpoints.is_merging());
+    assert!(is_there(&look(Arc::new(below.fork())), "late"));
+    judge(&below);
+    fs.thaw().unwrap();
+    touch(&fs, fs.root(), "thawed");
+    let before = stats(&fs).total.get();
+    fs.fsync(fs.root(), 0, false).unwrap();
+    assert_eq!(stats(&fs).total.get(), before + 1, "merged again");
+    fs.unmount().unwrap();
+    judge(&below);
+}
+
 #[test]
 fn a_request_that_comes_during_a_checkpoint_gets_the_next() {
     let below = volume(64 << 20, &[]);

@@ -1,7 +1,7 @@
 //! Options of mounted volumes, and volumes that were not unmounted.
 
 use cairn_f2fs::F2fs;
-use cairn_testkit::times;
+use cairn_testkit::{freezing, times};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
 use crate::support::{KINDS, find, judge, make, open, remount, snapshot, volume};
@@ -76,6 +76,42 @@ fn a_full_volume_takes_no_names_and_loses_none() {
         }
         make(&fs, directory, b"one more", NewInode::Symlink(&target)).unwrap();
         find(&fs, directory, b"one more").unwrap();
+        remount(&device, fs).unmount().unwrap();
+    }
+}
+
+#[test]
+fn frozen_it_is_clean_on_disk_and_readable() {
+    for args in KINDS {
+        let device = volume(64 << 20, args);
+        freezing::in_order(&*open(&device, ""), &device, &judge);
+    }
+}
+
+#[test]
+fn shut_down_while_it_is_frozen() {
+    freezing::shut_down(&*open(&volume(64 << 20, &[]), ""));
+}
+
+#[test]
+fn without_checkpoints_nothing_is_frozen() {
+    let device = volume(64 << 20, &[]);
+    let fs = open(&device, "checkpoint=disable");
+    let refused = fs.freeze().unwrap_err().to_string();
+    assert!(refused.contains("checkpoint=enable") && !fs.is_frozen(), "{refused}");
+    make(&fs, fs.root(), b"goes on", NewInode::Regular).unwrap();
+    fs.remount("checkpoint=enable").unwrap();
+    fs.freeze().unwrap();
+    judge(&device);
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn frozen_and_thawed_under_load() {
+    for options in ["checkpoint_interval=1,background_gc=sync", "nocheckpoint_merge,mode=lfs,gc_merge"] {
+        let device = volume(64 << 20, &[]);
+        let fs = open(&device, options);
+        freezing::under_load(&*fs, &device, &judge);
         remount(&device, fs).unmount().unwrap();
     }
 }

@@ -101,8 +101,23 @@ impl Client {
 
     /// Changes options. Returns when they are in force, however long the disk takes.
     pub fn remount(self, options: &str) -> Result<(), ControlError> {
+        self.ask_patiently(&Request::Remount { options: options.to_owned() })
+    }
+
+    /// Freezes the volume. Returns when everything is on the disk.
+    pub fn freeze(self) -> Result<(), ControlError> {
+        self.ask_patiently(&Request::Freeze)
+    }
+
+    /// Thaws it.
+    pub fn thaw(self) -> Result<(), ControlError> {
+        self.ask_patiently(&Request::Thaw)
+    }
+
+    /// Waits however long the disk takes.
+    fn ask_patiently(&self, request: &Request) -> Result<(), ControlError> {
         self.stream.set_read_timeout(None).map_err(|error| self.failed(error))?;
-        self.ask(&Request::Remount { options: options.to_owned() }).map(drop)
+        self.ask(request).map(drop)
     }
 
     /// Asks to be told when the volume has been closed. From here on the daemon will tell.

@@ -5,7 +5,7 @@
 //! | `place` | which directory and name the socket of a mount has |
 //! | `protocol` | one JSON object a line, with a version (docs/control.md) |
 //! | `server` | the daemon's side |
-//! | `client` | the side of `cairn stats`, `cairn remount` and `cairn umount` |
+//! | `client` | the side of `cairn stats`, `cairn remount`, `cairn freeze` and `cairn umount` |
 //!
 //! Who may ask: root, and the user whose daemon it is. The socket's directory is closed to others, and the server looks
 //! at the peer's credentials besides.
@@ -36,4 +36,10 @@ pub trait Control: Send + Sync {
 
     /// Changes options; all or nothing. The text of a refusal names the option and says what to do.
     fn remount(&self, options: &str) -> Result<(), String>;
+
+    /// Freezes the volume. The text of a refusal says what to do.
+    fn freeze(&self) -> Result<(), String>;
+
+    /// Thaws it.
+    fn thaw(&self) -> Result<(), String>;
 }

@@ -26,6 +26,10 @@ pub(crate) enum Request {
         /// As after `-o`.
         options: String,
     },
+    /// Bring everything to the disk and let whoever changes something wait.
+    Freeze,
+    /// Go on.
+    Thaw,
     /// Answer twice: now, and when the volume has been closed, with what there was to say.
     WaitForEnd,
 }

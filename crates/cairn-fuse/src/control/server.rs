@@ -206,10 +206,9 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
         let reply = match protocol::read_request(&mut lines) {
             Ok(None) | Err(Err(_)) => return,
             Ok(Some(Request::Stats)) => Reply::Ok(shared.control.stats()),
-            Ok(Some(Request::Remount { options })) => match shared.control.remount(&options) {
-                Ok(()) => Reply::Ok(Report::new()),
-                Err(text) => Reply::Error(text),
-            },
+            Ok(Some(Request::Remount { options })) => done(shared.control.remount(&options)),
+            Ok(Some(Request::Freeze)) => done(shared.control.freeze()),
+            Ok(Some(Request::Thaw)) => done(shared.control.thaw()),
             Ok(Some(Request::WaitForEnd)) => {
                 wait_for_end(client, shared);
                 Reply::Ok(Report::new())
@@ -221,6 +220,10 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             return;
         }
     }
+}
+
+fn done(outcome: Result<(), String>) -> Reply {
+    outcome.map_or_else(Reply::Error, |()| Reply::Ok(Report::new()))
 }
 
 fn wait_for_end(client: &UnixStream, shared: &Shared) {

@@ -25,6 +25,14 @@ impl Control for Fake {
     fn remount(&self, options: &str) -> Result<(), String> {
         if options == "good" { Ok(()) } else { Err(format!("unknown option `{options}`")) }
     }
+
+    fn freeze(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn thaw(&self) -> Result<(), String> {
+        Err("the volume is not frozen".to_owned())
+    }
 }
 
 struct Rig {
@@ -78,6 +86,8 @@ fn refusals_are_told_in_the_daemons_words() {
     let rig = Rig::new();
     let _server = rig.listen();
     rig.connect().unwrap().remount("good").unwrap();
+    rig.connect().unwrap().freeze().unwrap();
+    assert!(rig.connect().unwrap().thaw().unwrap_err().to_string().contains("not frozen"));
     let refused = rig.connect().unwrap().remount("bad").unwrap_err();
     assert_eq!(refused.to_string(), "unknown option `bad`");
 }

@@ -40,8 +40,10 @@ impl Operations {
         Self { core }
     }
 
-    pub(crate) fn weight(request: &Request<'_>) -> Weight {
+    pub(crate) fn weight(&self, request: &Request<'_>) -> Weight {
         match request.header.opcode {
+            // It may wait to be thawed; those that only read go on.
+            _ if self.core.is_frozen() => Weight::NeedsAnother,
             opcode::FSYNC
             | opcode::FSYNCDIR
             | opcode::SYNCFS

@@ -1,11 +1,12 @@
-//! What the daemon answers on the control channel: everything there is to tell about the mount, and changes of options.
+//! What the daemon answers on the control channel: everything there is to tell about the mount, changes of options, freezing.
 //!
 //! A change is checked by the mount, the volume and (for `ro`) the kernel before any of them applies it. The kernel turns
 //! read-only before the volume and writable after it, so that the volume is never offered what it must refuse.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cairn::FileSystem;
 use cairn_base::stats::Report;
@@ -13,7 +14,11 @@ use cairn_fuse::control::Control;
 use cairn_fuse::{FuseStats, MountOptions as FuseOptions};
 
 use super::options::Changes;
+use crate::failure::plain;
 use crate::log_ring;
+
+/// How long requests are waited for before freezing. Those that come later wait to be thawed.
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub struct Live {
@@ -107,5 +112,18 @@ impl Control for Live {
         self.apply(&current, &fuse, &volume)?;
         *current = fuse;
         Ok(())
+    }
+
+    fn freeze(&self) -> Result<(), String> {
+        // The kernel sends what it has of files that are being written, and does not wait until we have it.
+        if let Err(error) = File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?)) {
+            tracing::warn!("the kernel was not asked for its dirty pages: {}", plain(&error));
+        }
+        self.stats.settle(SETTLING);
+        self.filesystem.freeze().map_err(|error| error.to_string())
+    }
+
+    fn thaw(&self) -> Result<(), String> {
+        self.filesystem.thaw().map_err(|error| error.to_string())
     }
 }

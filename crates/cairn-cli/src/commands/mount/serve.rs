@@ -50,8 +50,8 @@ fn mount_and_run(
     let mut fuse = options.fuse.clone();
     fuse.source = image.to_string();
     let mut session = cairn_fuse::mount(filesystem.clone(), mountpoint, &fuse).map_err(|error| failure(&error))?;
-    let signals =
-        unmount_on_signal(session.unmounter(), mountpoint).map_err(|error| Failure::host("signals", &error))?;
+    let signals = unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
+        .map_err(|error| Failure::host("signals", &error))?;
     let control = start_control(filesystem, &session, &fuse);
     if announce {
         daemon::announce().map_err(|error| Failure::host("starting the daemon", &error))?;
@@ -70,7 +70,7 @@ fn start_control(filesystem: &Arc<dyn FileSystem>, session: &Session, options: &
     match Server::start(mountpoint, Arc::new(live)) {
         Ok(server) => Some(server),
         Err(error) => {
-            tracing::warn!("cairn stats and cairn remount will not work on {}: {error}", mountpoint.display());
+            tracing::warn!("cairn stats, remount and freeze will not work on {}: {error}", mountpoint.display());
             None
         }
     }
@@ -85,13 +85,20 @@ fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
     report
 }
 
-/// SIGINT and SIGTERM unmount, as `cairn umount` does; in use, the mount stays and the next signal tries again.
-fn unmount_on_signal(unmounter: Unmounter, mountpoint: &Path) -> std::io::Result<Handle> {
+/// SIGINT and SIGTERM unmount, as `cairn umount` does; in use, the mount stays and the next signal tries again. Whoever waits for
+/// the volume to be thawed would be in the way.
+fn unmount_on_signal(
+    unmounter: Unmounter,
+    filesystem: Arc<dyn FileSystem>,
+    mountpoint: &Path,
+) -> std::io::Result<Handle> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let handle = signals.handle();
     let mountpoint = mountpoint.to_owned();
     thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
+            // Mostly it is not frozen; that it cannot be written any more shows at its end.
+            let _ = filesystem.thaw();
             if let Err(error) = unmounter.unmount() {
                 eprintln!("cairn: {}: cannot unmount: {}", mountpoint.display(), plain(&error));
             }
