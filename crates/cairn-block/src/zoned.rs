@@ -75,6 +75,19 @@ impl Zone {
         self.kind == ZoneKind::SequentialRequired
     }
 
+    /// One of the zones that [`ZoneLimits::max_active`] limits.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        use ZoneCondition::{Closed, ExplicitOpen, ImplicitOpen};
+        self.is_sequential() && matches!(self.condition, ImplicitOpen | ExplicitOpen | Closed)
+    }
+
+    /// The device has given it up: it takes no writes and no reset, and perhaps no reads.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline)
+    }
+
     /// The first byte behind what can be written.
     #[must_use]
     pub fn writable_end(&self) -> u64 {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use super::image::Table;
-use super::rules::{State, ZoneLayout, ZoneViolation, Zones};
-use super::{Zone, ZoneLimits, ZonedDevice};
+use super::rules::{Health, State, ZoneLayout, ZoneViolation, Zones};
+use super::{Zone, ZoneCondition, ZoneLimits, ZonedDevice};
 use crate::bounds::{self, total_len};
 use crate::device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
 use crate::error::{Error, ErrorKind, Result};
@@ -62,6 +62,24 @@ impl Emulated {
     pub fn new(inner: Arc<dyn BlockDevice>, layout: ZoneLayout) -> Result<Self> {
         layout.check()?;
         Self::with(inner, Zones::new(layout, Vec::new()), None)
+    }
+
+    /// The sequential zone that starts at `start` fails: from now on it is [`ZoneCondition::ReadOnly`] or
+    /// [`ZoneCondition::Offline`].
+    ///
+    /// # Errors
+    /// No sequential zone starts there, it has failed already, or the condition is another one; or the device below failed.
+    pub fn fail_zone(&self, start: u64, condition: ZoneCondition) -> Result<()> {
+        let health = match condition {
+            ZoneCondition::ReadOnly => Health::ReadOnly,
+            ZoneCondition::Offline => Health::Offline,
+            other => {
+                let detail = format!("a zone that fails is read-only or offline, not {other:?}");
+                return Err(Error::new(ErrorKind::Unsupported, "fail zone", detail));
+            }
+        };
+        self.change("fail zone", start, |zones, zone| zones.fail(zone, health))?;
+        self.keep()
     }
 
     pub(super) fn with(inner: Arc<dyn BlockDevice>, zones: Zones, table: Option<Table>) -> Result<Self> {
@@ -148,8 +166,18 @@ impl Emulated {
         Ok(Completion::ready(Ok(bufs)))
     }
 
-    fn refuse(operation: &'static str, len: u64) -> impl FnOnce(ZoneViolation) -> Error {
-        move |violation| violation.error(operation, len)
+    /// Changes the state of the zone that starts at `start`; the table learns of it with the next [`Emulated::keep`].
+    fn change(&self, operation: &str, start: u64, change: impl FnOnce(&mut Zones, u32)) -> Result<()> {
+        let mut zones = self.zones.lock();
+        let found = zones.sequential_at(start);
+        let zone = found.map_err(|violation: ZoneViolation| violation.error(operation, self.layout.zone_size))?;
+        change(&mut zones, zone);
+        let state = zones.state(zone);
+        drop(zones);
+        if let Some(kept) = &self.kept {
+            kept.pending.lock().set(zone, state);
+        }
+        Ok(())
     }
 }
 
@@ -216,30 +244,13 @@ impl ZonedDevice for Emulated {
     }
 
     fn reset(&self, start: u64) -> Result<()> {
-        let len = self.layout.zone_size;
-        let zone = {
-            let mut zones = self.zones.lock();
-            let zone = zones.sequential_at(start).map_err(Self::refuse("reset zone", len))?;
-            zones.reset(zone);
-            zone
-        };
-        if let Some(kept) = &self.kept {
-            kept.pending.lock().set(zone, State::default());
-            self.keep()?;
-        }
-        self.inner.discard(start, len)
+        self.change("reset zone", start, Zones::reset)?;
+        self.keep()?;
+        self.inner.discard(start, self.layout.zone_size)
     }
 
     fn finish(&self, start: u64) -> Result<()> {
-        let mut zones = self.zones.lock();
-        let zone = zones.sequential_at(start).map_err(Self::refuse("finish zone", self.layout.zone_size))?;
-        zones.finish(zone);
-        let state = zones.state(zone);
-        drop(zones);
-        if let Some(kept) = &self.kept {
-            kept.pending.lock().set(zone, state);
-        }
-        Ok(())
+        self.change("finish zone", start, Zones::finish)
     }
 }
 

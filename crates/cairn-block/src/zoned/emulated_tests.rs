@@ -127,6 +127,32 @@ fn open_zones_are_closed_and_active_ones_are_counted() {
 }
 
 #[test]
+fn a_failed_zone_keeps_what_it_has_or_loses_it() {
+    let layout = ZoneLayout { max_active: 2, ..layout() };
+    let below: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(layout.image_size()));
+    let device = create_image(below.clone(), layout).unwrap();
+    [2, 3].into_iter().for_each(|number| device.write_at(number * ZONE, vec![1; 8192]).unwrap());
+    device.flush().unwrap();
+    assert_eq!(broken(device.write_at(4 * ZONE, vec![1; 4096])).0, ZoneRule::ActiveLimit);
+    device.fail_zone(2 * ZONE, ZoneCondition::ReadOnly).unwrap();
+    device.fail_zone(3 * ZONE, ZoneCondition::Offline).unwrap();
+    assert!(device.fail_zone(4 * ZONE, ZoneCondition::Full).is_err());
+    for device in [&device, &open_image(&below).unwrap().unwrap()] {
+        assert_eq!([2, 3].map(|number| zone(device, number).has_failed()), [true; 2]);
+        assert_eq!(device.read_at(2 * ZONE, 8192).unwrap()[..], [1; 8192]);
+        assert_eq!(broken(device.read_at(3 * ZONE, 4096)), (ZoneRule::Failed, 3, 3 * ZONE + 8192, 3 * ZONE));
+        let view = device.as_zoned().unwrap();
+        for start in [2 * ZONE, 3 * ZONE] {
+            assert_eq!(broken(device.write_at(start + 8192, vec![1; 4096])).0, ZoneRule::Failed);
+            assert_eq!([view.reset(start), view.finish(start)].map(|outcome| broken(outcome).0), [ZoneRule::Failed; 2]);
+            assert_eq!(broken(device.fail_zone(start, ZoneCondition::Offline)).0, ZoneRule::Failed);
+        }
+    }
+    // They are not active any more.
+    device.write_at(4 * ZONE, vec![1; 4096]).unwrap();
+}
+
+#[test]
 fn a_refused_batch_moves_nothing() {
     let device = device(layout());
     let write = |offset, len| Request::Write { offset, bufs: vec![vec![1; len].into()] };

@@ -3,7 +3,7 @@
 //! | where | what |
 //! |---|---|
 //! | from 0 | the zones |
-//! | behind them | table blocks: a checksum, then one number a zone: bytes written, bit 63: finished |
+//! | behind them | table blocks: a checksum, then one number a zone: bytes written, bit 63: finished, 62: read-only, 61: offline |
 //! | last 4096 bytes | magic, version, the layout's numbers, a checksum |
 //!
 //! All numbers are 64-bit little-endian; checksums are CRC-32C of the rest of the block.
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use cairn_base::checksum::crc32c;
 
 use super::Emulated;
-use super::rules::{State, ZoneLayout, Zones};
+use super::rules::{Health, State, ZoneLayout, Zones};
 use crate::device::{Batch, BlockDevice, BlockDeviceExt, Durability, Request};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -26,6 +26,8 @@ const HEAD: usize = 9;
 /// Zones a table block.
 const ENTRIES: u64 = (BLOCK / 8 - 1) as u64;
 const FINISHED: u64 = 1 << 63;
+const READ_ONLY: u64 = 1 << 62;
+const OFFLINE: u64 = 1 << 61;
 
 /// Where the table of an image is.
 pub(super) struct Table {
@@ -48,8 +50,7 @@ impl Table {
         let requests = blocks.into_iter().map(|block| {
             let first = (block * ENTRIES) as usize;
             let entries = states.iter().skip(first).take(ENTRIES as usize);
-            let words = entries.map(|state| state.written | if state.finished { FINISHED } else { 0 });
-            let words: Vec<u64> = std::iter::once(0).chain(words).collect();
+            let words: Vec<u64> = std::iter::once(0).chain(entries.map(word)).collect();
             Request::Write { offset: self.start + block * BLOCK as u64, bufs: vec![sealed(words).into()] }
         });
         let durability = Durability { preflush: true, fua: true };
@@ -63,7 +64,7 @@ impl Table {
             let words = words(&device.read_at(offset, BLOCK)?, "table", offset)?;
             let left = (u64::from(self.zones) - block * ENTRIES).min(ENTRIES) as usize;
             for word in words.iter().skip(1).take(left) {
-                let state = State { written: word & !FINISHED, finished: word & FINISHED != 0 };
+                let state = state(*word);
                 if state.written > layout.capacity || !state.written.is_multiple_of(super::rules::BLOCK) {
                     let detail = format!("zone {} cannot have {} bytes written", states.len(), state.written);
                     return Err(damaged(detail, offset));
@@ -73,6 +74,24 @@ impl Table {
         }
         Ok(states)
     }
+}
+
+fn word(state: &State) -> u64 {
+    let health = match state.health {
+        Health::Good => 0,
+        Health::ReadOnly => READ_ONLY,
+        Health::Offline => OFFLINE,
+    };
+    state.written | health | if state.finished { FINISHED } else { 0 }
+}
+
+fn state(word: u64) -> State {
+    let health = match word & (READ_ONLY | OFFLINE) {
+        0 => Health::Good,
+        READ_ONLY => Health::ReadOnly,
+        _ => Health::Offline,
+    };
+    State { written: word & !(FINISHED | READ_ONLY | OFFLINE), finished: word & FINISHED != 0, health }
 }
 
 /// A block of words whose checksum goes to the upper half of the first one.

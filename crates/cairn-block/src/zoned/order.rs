@@ -64,8 +64,8 @@ struct Waiting {
 
 impl Lane {
     fn new(zone: &Zone) -> Self {
-        let active = zone.written() > 0 && zone.write_pointer < zone.writable_end();
-        Self { next: zone.write_pointer, busy: false, stale: false, active, broken: None, waiting: BTreeMap::new() }
+        let (next, active) = (zone.write_pointer, zone.is_active());
+        Self { next, busy: false, stale: false, active, broken: None, waiting: BTreeMap::new() }
     }
 
     /// Nothing more is written: everything that waits fails.

@@ -23,6 +23,8 @@ pub enum ZoneRule {
     Capacity,
     /// The zone is full.
     Full,
+    /// The device has given the zone up: it is read-only or offline.
+    Failed,
     /// The zone would be one more active zone than the device can have.
     ActiveLimit,
     /// A part of a sequential zone is given up, or zeroed behind its write pointer.
@@ -40,6 +42,7 @@ impl ZoneRule {
             Self::Alignment => "writes to a sequential zone are whole blocks of 4096 bytes",
             Self::Capacity => "the zone's capacity ends before",
             Self::Full => "the zone is full: reset it first",
+            Self::Failed => "the device has given the zone up: copy what can be read of it elsewhere",
             Self::ActiveLimit => "too many zones are active: finish or reset one first",
             Self::Discard => "a sequential zone is given up as a whole: reset it",
             Self::Read => "nothing was written there yet",
@@ -144,6 +147,17 @@ pub(super) struct State {
     pub(super) written: u64,
     /// Made full before its capacity was written.
     pub(super) finished: bool,
+    /// What the device still does for it.
+    pub(super) health: Health,
+}
+
+/// What a device still does for a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Health {
+    #[default]
+    Good,
+    ReadOnly,
+    Offline,
 }
 
 /// The state of all zones.
@@ -189,7 +203,8 @@ impl Zones {
     }
 
     fn is_active(&self, zone: u32) -> bool {
-        self.state(zone).written > 0 && !self.is_full(zone)
+        let state = self.state(zone);
+        state.written > 0 && !self.is_full(zone) && state.health == Health::Good
     }
 
     /// The first byte that was not written.
@@ -212,6 +227,8 @@ impl Zones {
             return Zone { start, len, capacity: len, write_pointer: start + len, kind, condition };
         }
         let condition = match () {
+            () if self.state(zone).health == Health::ReadOnly => ZoneCondition::ReadOnly,
+            () if self.state(zone).health == Health::Offline => ZoneCondition::Offline,
             () if self.is_full(zone) => ZoneCondition::Full,
             () if self.open.contains(&zone) => ZoneCondition::ImplicitOpen,
             () if self.state(zone).written > 0 => ZoneCondition::Closed,
@@ -257,6 +274,9 @@ impl Zones {
 
     fn append(&mut self, zone: u32, from: u64, end: u64) -> Result<(), ZoneViolation> {
         let refuse = |rule| Err(self.violation(zone, from, rule));
+        if self.state(zone).health != Health::Good {
+            return refuse(ZoneRule::Failed);
+        }
         if self.is_full(zone) {
             return refuse(ZoneRule::Full);
         }
@@ -303,10 +323,16 @@ impl Zones {
 
     /// May a range be read?
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<(), ZoneViolation> {
-        if self.layout.unrestricted_reads || len == 0 {
+        if len == 0 {
             return Ok(());
         }
         let zones = self.zone_of(offset)..=self.zone_of(offset + len - 1);
+        if let Some(lost) = zones.clone().find(|zone| self.state(*zone).health == Health::Offline) {
+            return Err(self.violation(lost, offset, ZoneRule::Failed));
+        }
+        if self.layout.unrestricted_reads {
+            return Ok(());
+        }
         let mut sequential = zones.filter(|zone| self.is_sequential(*zone));
         let behind = sequential.find(|zone| {
             let end = (self.start(*zone) + self.layout.zone_size).min(offset + len);
@@ -331,17 +357,20 @@ impl Zones {
         parts
     }
 
-    /// The sequential zone that starts at a byte.
+    /// The sequential zone that starts at a byte, to be reset or finished.
     pub(super) fn sequential_at(&self, start: u64) -> Result<u32, ZoneViolation> {
         if start >= self.layout.size() {
             let zone = self.layout.zones;
             return Err(ZoneViolation { zone, write_pointer: start, offset: start, rule: ZoneRule::NoWritePointer });
         }
         let zone = self.zone_of(start);
-        if self.is_sequential(zone) && self.start(zone) == start {
-            return Ok(zone);
+        if !self.is_sequential(zone) || self.start(zone) != start {
+            return Err(self.violation(zone, start, ZoneRule::NoWritePointer));
         }
-        Err(self.violation(zone, start, ZoneRule::NoWritePointer))
+        match self.state(zone).health {
+            Health::Good => Ok(zone),
+            Health::ReadOnly | Health::Offline => Err(self.violation(zone, start, ZoneRule::Failed)),
+        }
     }
 
     pub(super) fn reset(&mut self, zone: u32) {
@@ -352,6 +381,11 @@ impl Zones {
     pub(super) fn finish(&mut self, zone: u32) {
         self.leave(zone);
         self.states[zone as usize].finished = true;
+    }
+
+    pub(super) fn fail(&mut self, zone: u32, health: Health) {
+        self.leave(zone);
+        self.states[zone as usize].health = health;
     }
 
     fn leave(&mut self, zone: u32) {
