@@ -3,49 +3,70 @@
 //! A search runs in a process of its own, whose memory and processor time the host's kernel limits.
 
 mod process;
+mod sealed;
 mod target;
 mod tour;
+mod volume;
 mod work;
+mod zones;
+
+#[path = "../common/open.rs"]
+mod opened;
+#[path = "../common/zoned.rs"]
+mod zoned;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::zoned::open_image;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::modes::{MODES, Mode};
 
 use crate::process::Search;
 use crate::target::target;
+use crate::volume::{End, Kind, sound};
 
-const PLAIN: &[&str] = &[];
-const EXTRA: &[&str] = &["-O", "extra_attr,inode_crtime,inode_checksum,compression"];
+fn open(image: Arc<MemoryDevice>, options: &str) -> cairn_f2fs::Result<Arc<F2fs>> {
+    let image: Arc<dyn BlockDevice> = image;
+    match open_image(&image)? {
+        Some(zoned) => open_on(Arc::new(zoned), options),
+        None => open_on(image, options),
+    }
+}
 
-fn open(device: Arc<MemoryDevice>, options: &str) -> cairn_f2fs::Result<Arc<F2fs>> {
+fn open_on(device: Arc<dyn BlockDevice>, options: &str) -> cairn_f2fs::Result<Arc<F2fs>> {
     let options = MountOptions { cache_bytes: 32 << 20, ..MountOptions::parse(options).unwrap() };
     F2fs::open(device, Threads::new(), &options)
 }
 
-/// Of so many seeds one has a worn volume, if its mode is `lfs`.
-const WORN: u64 = 10;
+/// Each way to mount is met by one of so many of its seeds with a worn volume, where sections are cleaned for room.
+const WORN: u64 = 5;
 
-/// The mode that a seed is written in; without zones, because the target is not on any.
-fn mode(seed: u64) -> &'static Mode {
-    let mut plain = MODES.iter().filter(|mode| !mode.zoned).cycle();
-    plain.nth((seed % MODES.len() as u64) as usize).unwrap()
+/// The mode that a seed is written in. Zones stand for `mode=lfs`, and go with all options.
+fn mode(kind: Kind, seed: u64) -> Mode {
+    let zoned = kind.zones().is_some();
+    let mut modes = MODES.iter().filter(|mode| zoned || !mode.zoned).cycle();
+    let mode = modes.nth((seed % MODES.len() as u64) as usize).unwrap();
+    Mode { zoned, ..*mode }
+}
+
+fn is_worn(kind: Kind, seed: u64) -> bool {
+    mode(kind, seed).is_lfs() && (seed / MODES.len() as u64).is_multiple_of(WORN)
 }
 
 /// Opens damaged volumes and uses them; what a process of a [`Search`] does.
-fn search(arguments: &[&str], writing: bool, seeds: Range<u64>) {
-    let target = target(arguments);
+fn search(kind: Kind, writing: bool, seeds: Range<u64>) {
+    let targets = [target(kind, End::Cut), target(kind, End::Closed)];
     let (mut opened, mut refused, mut written, mut cleaned) = (0, 0, 0, 0);
     for seed in seeds {
         println!("seed {seed}");
-        let device = target.mutate(seed);
-        match open(device.clone(), if writing { mode(seed).options } else { "ro" }) {
+        let device = targets[fastrand::Rng::with_seed(!seed).usize(..2)].mutate(seed);
+        match open(device.clone(), if writing { mode(kind, seed).options } else { "ro" }) {
             Ok(volume) if writing => {
-                written += work::upon(&volume, seed, mode(seed).is_lfs() && seed.is_multiple_of(WORN));
+                written += work::upon(&volume, seed, is_worn(kind, seed));
                 cleaned += volume.volume().gc.stats.data_sections.get();
                 // Whatever is left is met again.
                 if let Ok(again) = open(device, "ro") {
@@ -67,8 +88,8 @@ fn search(arguments: &[&str], writing: bool, seeds: Range<u64>) {
 #[test]
 #[ignore = "runs in a process of its own"]
 fn in_a_small_process() {
-    if let Some(Search { extra, writing, seeds }) = Search::from_environment() {
-        search(if extra { EXTRA } else { PLAIN }, writing, seeds);
+    if let Some(Search { kind, writing, seeds }) = Search::from_environment() {
+        search(kind, writing, seeds);
     }
 }
 
@@ -79,30 +100,40 @@ fn count() -> u64 {
 
 #[test]
 fn damaged_volumes_are_read() {
-    Search { extra: false, writing: false, seeds: 0..count() }.run();
+    Search { kind: Kind::Plain, writing: false, seeds: 0..count() }.run();
 }
 
 #[test]
 fn damaged_volumes_with_extra_attributes_are_read() {
-    Search { extra: true, writing: false, seeds: 10_000..10_000 + count() }.run();
+    Search { kind: Kind::Extra, writing: false, seeds: 10_000..10_000 + count() }.run();
 }
 
 #[test]
 fn damaged_volumes_are_written() {
-    Search { extra: false, writing: true, seeds: 20_000..20_000 + count() }.run();
+    Search { kind: Kind::Plain, writing: true, seeds: 20_000..20_000 + count() }.run();
 }
 
 #[test]
 fn damaged_volumes_with_extra_attributes_are_written() {
-    Search { extra: true, writing: true, seeds: 30_000..30_000 + count() }.run();
+    Search { kind: Kind::Extra, writing: true, seeds: 30_000..30_000 + count() }.run();
+}
+
+#[test]
+fn damaged_volumes_on_zones_are_read() {
+    Search { kind: Kind::Zoned, writing: false, seeds: 40_000..40_000 + count() }.run();
+}
+
+#[test]
+fn damaged_volumes_on_zones_with_less_capacity_than_size_are_read() {
+    Search { kind: Kind::Short, writing: false, seeds: 60_000..60_000 + count() }.run();
 }
 
 #[test]
 fn devices_that_are_cut_or_empty_are_refused() {
-    let target = target(PLAIN);
+    let sound = sound(Kind::Plain, End::Closed);
     for size in [0, 512, 4096, 8192, 1 << 20, 8 << 20, 63 << 20] {
         let cut = MemoryDevice::new(size);
-        let head = target.device.read_at(0, usize::try_from(size.min(4 << 20)).unwrap()).unwrap();
+        let head = sound.read_at(0, usize::try_from(size.min(4 << 20)).unwrap()).unwrap();
         if size > 0 {
             cut.write_at(0, head.to_vec()).unwrap();
         }

@@ -4,17 +4,21 @@ use std::ops::Range;
 
 use cairn_testkit::judge::command;
 
+use crate::volume::Kind;
+
 /// Carries the search to the process.
 const VARIABLE: &str = "CAIRN_HOSTILE_SEARCH";
 /// The image, its copies, the caches of 32 MiB and the stacks of threads fit.
 const MEMORY: u64 = 768 << 20;
 /// Seconds of processor time for one image: a hundred times what it takes.
 const SECONDS: u64 = 4;
+/// So much longer may it take by the clock.
+const WAITING: u64 = 4;
 
 /// Which images are damaged, and what is done to them.
 pub struct Search {
-    /// On a volume with extra attributes.
-    pub extra: bool,
+    /// Of which kind of volume.
+    pub kind: Kind,
     /// Volumes are opened for writing, and written.
     pub writing: bool,
     pub seeds: Range<u64>,
@@ -25,17 +29,19 @@ impl Search {
     pub fn from_environment() -> Option<Self> {
         let text = std::env::var(VARIABLE).ok()?;
         let words: Vec<u64> = text.split(' ').map(|word| word.parse().unwrap()).collect();
-        let [extra, writing, start, end] = words[..] else { panic!("{VARIABLE}={text}") };
-        Some(Self { extra: extra > 0, writing: writing > 0, seeds: start..end })
+        let [kind, writing, start, end] = words[..] else { panic!("{VARIABLE}={text}") };
+        Some(Self { kind: Kind::ALL[kind as usize], writing: writing > 0, seeds: start..end })
     }
 
     /// Runs it; also a panic of a thread in the background is a failure.
     #[track_caller]
     pub fn run(self) {
-        let Self { extra, writing, seeds } = self;
-        let job = format!("{} {} {} {}", u8::from(extra), u8::from(writing), seeds.start, seeds.end);
+        let Self { kind, writing, seeds } = self;
+        let job = format!("{} {} {} {}", kind as u8, u8::from(writing), seeds.start, seeds.end);
         let seconds = 60 + SECONDS * (seeds.end - seeds.start);
-        let output = command("prlimit")
+        // Who waits for ever takes no processor time.
+        let output = command("timeout")
+            .args(["--signal=KILL".to_owned(), (WAITING * seconds).to_string(), "prlimit".to_owned()])
             .args([format!("--data={MEMORY}"), format!("--cpu={seconds}"), "--core=0".to_owned()])
             .arg(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "in_a_small_process", "--nocapture", "--test-threads=1"])

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::zoned::ZoneLayout;
 use cairn_f2fs::format::checksum::{MAGIC, crc32};
 use cairn_f2fs::format::layout::Side;
 use cairn_f2fs::format::node::NodeFooter;
 use cairn_f2fs::format::units::BLOCK_SIZE;
 use cairn_f2fs::format::{Layout, inode};
-use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::crash::read_image;
-use cairn_testkit::judge::{mkfs_f2fs, sload_f2fs};
-use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, XattrMode};
 
-const MIB: u64 = 1 << 20;
+use crate::volume::{End, Kind, sound};
+use crate::{open, sealed, zones};
+
 /// Where an inode has numbers that others rely on: mode, advice, inline flags, links, size, blocks, depth, attribute node,
 /// flags, parent, length of the name, level, extent, extra size, pointers, nodes, footer.
 const INODE_FIELDS: [usize; 26] = [
@@ -26,58 +24,23 @@ const INODE_FIELDS: [usize; 26] = [
 /// A sound image.
 pub struct Target {
     pub device: Arc<MemoryDevice>,
-    layout: Layout,
+    pub layout: Layout,
+    zones: Option<ZoneLayout>,
     /// Superblocks, checkpoint packs, SIT, NAT and summaries.
     tables: Vec<u64>,
     /// Nodes and directories.
     trees: Vec<u64>,
 }
 
-/// A tree that sload.f2fs brought in, changes of ours behind it, and a chain of fsynced nodes behind the checkpoint.
-fn volume(arguments: &[&str]) -> MemoryDevice {
-    let tree = tempfile::tempdir().unwrap();
-    let root = tree.path();
-    for name in ["d", "e", "e/below", "e/below/it"] {
-        std::fs::create_dir(root.join(name)).unwrap();
-    }
-    for index in 0..400 {
-        std::fs::write(root.join(format!("d/a rather long name of a file {index}")), [index as u8; 10]).unwrap();
-    }
-    std::fs::write(root.join("e/large"), vec![7; 12 << 20]).unwrap();
-    std::fs::write(root.join("e/small"), vec![7; 3000]).unwrap();
-    std::os::unix::fs::symlink("e/large", root.join("link")).unwrap();
-    let image = tempfile::NamedTempFile::new().unwrap();
-    mkfs_f2fs(image.path(), 128 * MIB, arguments);
-    sload_f2fs(image.path(), root);
-    let device = Arc::new(read_image(image.path()).unwrap());
-    let fs = F2fs::open(device.clone(), Threads::new(), &MountOptions::default()).unwrap();
-    for index in 0..20_u8 {
-        let name = format!("a rather new file {index}");
-        let made = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
-        fs.write(made.ino, u64::from(index) << 20, &[index; 9000], IoFlags::empty()).unwrap();
-        fs.setxattr(made.ino, b"user.name", &[index; 700], XattrMode::Set).unwrap();
-        match index {
-            // Some in the checkpoint; one of them without a name; some in the chain, some in neither.
-            0..8 => {}
-            8 => {
-                fs.unlink(fs.root(), name.as_bytes()).unwrap();
-                fs.sync().unwrap();
-            }
-            _ if index % 2 == 0 => fs.fsync(made.ino, 0, false).unwrap(),
-            _ => {}
-        }
-    }
-    fs.shutdown(false).unwrap();
-    drop(fs);
-    device.fork()
-}
-
 /// Finds the metadata of a volume of this kind.
-pub fn target(arguments: &[&str]) -> Target {
-    let device = Arc::new(volume(arguments));
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let volume = F2fs::open(device.clone(), Threads::new(), &options).unwrap();
-    let layout = *volume.volume().layout;
+pub fn target(kind: Kind, end: End) -> Target {
+    let device = sound(kind, end);
+    let volume = open(device.clone(), "ro").unwrap();
+    let mut layout = *volume.volume().layout;
+    if let Some(zones) = kind.zones() {
+        // Who only reads need not know.
+        layout.unusable_per_section = ((zones.zone_size - zones.capacity) >> 12) as u32;
+    }
     let cp = u64::from(layout.cp);
     let mut tables: Vec<u64> = [0, 1].into_iter().chain(cp..cp + 8).chain(cp + 512..cp + 520).collect();
     for side in [Side::First, Side::Second] {
@@ -96,25 +59,34 @@ pub fn target(arguments: &[&str]) -> Target {
         }
     }
     assert!(trees.len() > 400, "{} nodes and directories", trees.len());
-    Target { device, layout, tables, trees }
+    Target { device, layout, zones: kind.zones(), tables, trees }
 }
 
 impl Target {
-    /// One to four wounds. Checkpoint blocks and mostly inodes get a right checksum again, or nobody would look behind it.
+    /// One to four wounds: to zones, with sums and checksums put right, or to single blocks. Of these checkpoint blocks and mostly
+    /// inodes get a right checksum again, or nobody would look behind it.
     pub fn mutate(&self, seed: u64) -> Arc<MemoryDevice> {
         let device = self.device.fork();
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..random.usize(1..=4) {
-            let at = self.pick(&mut random) * 4096;
-            let mut bytes = device.read_at(at, BLOCK_SIZE).unwrap().to_vec();
-            self.wound(&device, &mut bytes, &mut random);
-            seal_checkpoint(&mut bytes);
-            if at >= u64::from(self.layout.main) * 4096 && random.u8(..4) > 0 {
-                inode::seal(&mut bytes, &self.layout);
+            match (&self.zones, random.u8(..9)) {
+                (Some(zones), 0..3) => zones::wound(&device, zones, &mut random),
+                (Some(_), 3..6) | (None, 0..2) => sealed::wound(&device, &self.layout, &mut random),
+                _ => self.wound_block(&device, &mut random),
             }
-            device.write_at(at, bytes).unwrap();
         }
         Arc::new(device)
+    }
+
+    fn wound_block(&self, device: &MemoryDevice, random: &mut fastrand::Rng) {
+        let at = self.pick(random) * 4096;
+        let mut bytes = device.read_at(at, BLOCK_SIZE).unwrap().to_vec();
+        self.wound(device, &mut bytes, random);
+        seal_checkpoint(&mut bytes);
+        if at >= u64::from(self.layout.main) * 4096 && random.u8(..4) > 0 {
+            inode::seal(&mut bytes, &self.layout);
+        }
+        device.write_at(at, bytes).unwrap();
     }
 
     fn pick(&self, random: &mut fastrand::Rng) -> u64 {

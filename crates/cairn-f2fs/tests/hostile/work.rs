@@ -7,6 +7,7 @@ use cairn_vfs::{
 };
 
 use crate::tour;
+use crate::zones::assert_no_zone_is_left;
 
 /// Blocks of the whole volume: a damaged one may tell of any number.
 const MOST: u64 = 1 << 15;
@@ -42,7 +43,9 @@ pub fn upon(fs: &F2fs, seed: u64, worn: bool) -> usize {
     worker.count(fs.remount("ro"));
     worker.count(fs.remount("rw"));
     worker.make(fs.root(), b"the last", NewInode::Directory);
-    worker.count(fs.unmount());
+    if worker.count(fs.unmount()).is_some() {
+        assert_no_zone_is_left(fs);
+    }
     worker.done
 }
 
