@@ -12,6 +12,7 @@ use cairn_block::zoned::{PendingReset, Zone, ZoneOrder};
 
 use super::{CHECKPOINT_SECTIONS, Segments, State};
 use crate::error::{Error, Result};
+use crate::format::log::AllocType;
 use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, Log, SegNo};
 
@@ -80,14 +81,34 @@ impl Segments {
         let Some(zones) = self.zones.get() else { return Ok(()) };
         self.reset_free();
         for log in Log::ALL {
-            let next = self.next_address(log);
-            if zones.next(next.bytes()).is_some_and(|pointer| pointer != next.bytes()) {
-                tracing::info!(?log, at = %next, "a zone's write pointer is not where its log ends: the log moves on");
+            if let Some(why) = self.obstacle(zones, log) {
+                tracing::info!(?log, at = %self.next_address(log), "{why}: the log moves on");
                 self.resume_log(log, CHECKPOINT_SECTIONS)?;
                 self.stats.logs_moved.add(1);
             }
         }
         self.finish_left(zones)
+    }
+
+    /// Why a log cannot write its zone from where it stands to the end. A log that leaves a zone before would leave it active, and
+    /// the device cannot have any number of those.
+    fn obstacle(&self, zones: &ZoneOrder, log: Log) -> Option<&'static str> {
+        let state = self.state.lock();
+        let here = &state.logs[log.index()];
+        let next = here.next(&self.layout).bytes();
+        let pointer = zones.next(next)?;
+        let section = state.table.section_of(here.segno());
+        let mut later = Self::segments_of(&self.layout, section).filter(|segno| *segno > here.segno());
+        let shared = state.logs.iter().filter(|log| state.table.section_of(log.segno()) == section).count() > 1;
+        match () {
+            () if pointer != next => Some("a zone's write pointer is not where its log ends"),
+            () if here.position.alloc == AllocType::Ssr => Some("a log fills holes, and its zone is written in order"),
+            () if shared => Some("two logs are in one zone"),
+            () if later.any(|segno| !state.table.free.is_free(segno)) => {
+                Some("a log is in a zone that is in use behind it")
+            }
+            () => None,
+        }
     }
 
     /// What was left half written is finished.
@@ -132,7 +153,7 @@ impl Segments {
         for start in written {
             found.extend(view.report(start, 1).map_err(Error::from)?);
         }
-        found.retain(|zone| zone.write_pointer < zone.writable_end());
+        found.retain(Zone::is_active);
         Ok(found)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A search runs in a process of its own, whose memory and processor time the host's kernel limits.
 
+mod cases;
 mod process;
 mod sealed;
 mod target;
