@@ -44,7 +44,32 @@ pub(crate) fn ordered(device: Arc<dyn BlockDevice>, layout: &mut Layout) -> Resu
         None => Vec::new(),
     };
     layout.unusable_per_section = unusable_per_section(&zones, layout)?;
+    check_active(&zones, &*device, layout)?;
     Ok(Arc::new(ZoneOrder::new(device)?))
+}
+
+/// The first byte behind the volume's sections.
+fn main_end(layout: &Layout) -> u64 {
+    (u64::from(layout.main) + layout.main_blocks()) * BLOCK_BYTES
+}
+
+/// Zones behind the volume that are active: nobody here finishes or resets them.
+pub(crate) fn active_behind(zones: &[Zone], layout: &Layout) -> usize {
+    zones.iter().filter(|zone| zone.is_active() && zone.start >= main_end(layout)).count()
+}
+
+/// Each log needs a zone that can be active.
+fn check_active(zones: &[Zone], device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
+    let limit = device.as_zoned().map_or(0, |zoned| zoned.limits().max_active) as usize;
+    let behind = active_behind(zones, layout);
+    if limit >= Log::COUNT && limit - behind.min(limit) < Log::COUNT {
+        let text = format!(
+            "zones behind the volume are active: {behind} of the {limit} that the device can have, and each of the volume's six logs \
+             is in one; finish or reset those zones (blkzone), or open the volume with ro"
+        );
+        return Err(Error::Feature(text));
+    }
+    Ok(())
 }
 
 /// Blocks at the end of each section that its zone does not hold.
@@ -53,7 +78,9 @@ fn unusable_per_section(zones: &[Zone], layout: &Layout) -> Result<u32> {
     let section = u64::from(layout.segs_per_sec) * SEGMENT_BYTES;
     let main = u64::from(layout.main) * BLOCK_BYTES;
     for zone in zones.iter().filter(|zone| zone.is_sequential()) {
-        let fault = if zone.start < main {
+        let fault = if zone.has_failed() && zone.start < main_end(layout) {
+            Some("has failed (it is read-only or offline)")
+        } else if zone.start < main {
             Some("lies in the volume's metadata, which is written in place")
         } else if !(zone.start - main).is_multiple_of(section) || zone.len != section {
             Some("is not one of the volume's sections")

@@ -8,13 +8,14 @@
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_block::zoned::{PendingReset, Zone, ZoneOrder};
+use cairn_block::zoned::{PendingReset, Zone, ZoneOrder, ZonedDevice};
 
 use super::{CHECKPOINT_SECTIONS, Segments, State};
 use crate::error::{Error, Result};
 use crate::format::log::AllocType;
 use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, Log, SegNo};
+use crate::zones::active_behind;
 
 impl Segments {
     /// The main area lies in these zones, each a section. Before anything is placed.
@@ -131,7 +132,8 @@ impl Segments {
         self.reset_free();
         let mut left = self.left(zones)?;
         left.sort_unstable_by_key(|zone| zone.writable_end() - zone.write_pointer);
-        let kept = (limit as usize).saturating_sub(Log::COUNT);
+        let behind = active_behind(&zones.report(0, usize::MAX)?, &self.layout);
+        let kept = (limit as usize).saturating_sub(Log::COUNT + behind);
         let over = left.len().saturating_sub(kept);
         left[..over].iter().try_for_each(|zone| finish(zones, zone))
     }

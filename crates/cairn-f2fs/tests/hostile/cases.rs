@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
+use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::zoned::{ZoneCondition, ZoneLayout, open_image};
 use cairn_f2fs::format::log::AllocType;
 use cairn_f2fs::format::{Log, SegNo, bits};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::opened::open;
 use crate::sealed::Sealed;
-use crate::target::target;
-use crate::volume::{End, Kind};
-use crate::zones::assert_no_zone_is_left;
+use crate::target::{Target, target};
+use crate::tour;
+use crate::volume::{End, Kind, sound};
+use crate::zones::{self, assert_no_zone_is_left};
 
 /// A volume that was closed well, with its checkpoint changed.
 fn changed(change: impl FnOnce(&mut Sealed<'_>)) -> Arc<MemoryDevice> {
@@ -74,4 +77,59 @@ fn logs_do_not_share_a_zone() {
         (log.segno, log.blkoff) = (SegNo(segno + 1), 0);
     });
     zones_are_left_as_they_must(image);
+}
+
+fn with_pointers(target: &Target, kind: Kind, change: impl FnOnce(&mut [u64], &ZoneLayout)) -> Arc<MemoryDevice> {
+    let image = Arc::new(target.device.fork());
+    let layout = kind.zones().unwrap();
+    let mut pointers = zones::read(&image, &layout);
+    change(&mut pointers, &layout);
+    zones::write(&image, &layout, &pointers);
+    image
+}
+
+/// Zones behind the volume are nobody's to finish: without six of its own the volume is not written.
+#[test]
+fn active_zones_behind_the_volume_count() {
+    let kind = Kind::Zoned;
+    let target = target(kind, End::Cut);
+    let image = with_pointers(&target, kind, |pointers, _| *pointers.last_mut().unwrap() = 4096);
+    let error = crate::open(image.clone(), "").err().unwrap().to_string();
+    assert!(error.contains("1 of the 6") && error.contains("finish or reset"), "{error}");
+    crate::open(image, "ro").unwrap();
+}
+
+#[test]
+fn a_volume_with_a_failed_zone_is_only_read() {
+    let kind = Kind::Zoned;
+    let target = target(kind, End::Cut);
+    let image = with_pointers(&target, kind, |pointers, layout| pointers[layout.conventional as usize + 3] |= 1 << 62);
+    let error = crate::open(image.clone(), "").err().unwrap().to_string();
+    assert!(error.contains("has failed"), "{error}");
+    crate::open(image, "ro").unwrap();
+}
+
+/// A zone may also fail under a log: nobody waits for what cannot be written any more, and what can be read still is.
+#[test]
+fn a_zone_that_fails_stops_the_volume() {
+    let layout = Kind::Short.zones().unwrap();
+    for condition in [ZoneCondition::ReadOnly, ZoneCondition::Offline] {
+        for log in [Log::WarmData, Log::WarmNode] {
+            let image: Arc<dyn BlockDevice> = sound(Kind::Short, End::Closed);
+            let zoned = Arc::new(open_image(&image).unwrap().unwrap());
+            let fs = open(zoned.clone(), "");
+            let at = fs.volume().store().unwrap().segments.next_address(log).bytes();
+            zoned.fail_zone(at - at % layout.zone_size, condition).unwrap();
+            let ino = fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+            fs.write(ino, 0, &[1; 12_000], IoFlags::empty()).unwrap();
+            let error = fs.fsync(ino, 0, false).unwrap_err();
+            assert!(error.to_string().contains("given the zone up"), "{error}");
+            let errors = [fs.sync(), fs.unmount()].map(|outcome| outcome.unwrap_err().to_string());
+            assert!(errors.iter().all(|error| error.contains("given the zone up")), "{errors:?}");
+            drop(fs);
+            if condition == ZoneCondition::ReadOnly {
+                assert!(tour::of(&crate::open_on(zoned, "ro").unwrap()) > 400);
+            }
+        }
+    }
 }
