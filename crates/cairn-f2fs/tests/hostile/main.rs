@@ -125,8 +125,18 @@ fn damaged_volumes_on_zones_are_read() {
 }
 
 #[test]
+fn damaged_volumes_on_zones_are_written() {
+    Search { kind: Kind::Zoned, writing: true, seeds: 50_000..50_000 + count() }.run();
+}
+
+#[test]
 fn damaged_volumes_on_zones_with_less_capacity_than_size_are_read() {
     Search { kind: Kind::Short, writing: false, seeds: 60_000..60_000 + count() }.run();
+}
+
+#[test]
+fn damaged_volumes_on_zones_with_less_capacity_than_size_are_written() {
+    Search { kind: Kind::Short, writing: true, seeds: 70_000..70_000 + count() }.run();
 }
 
 #[test]
