@@ -33,7 +33,7 @@ test: deps fmt clippy
 
 # The same tests with more seeds, states and minutes (CAIRN_DEEP); one at a time, they load the machine.
 # Those that need what the repository does not hold (e2fsprogs' broken images) are run as well. Experiments last, near the sizes of
-# the proposals: gc-victim alone takes half an hour or more.
+# the proposals: gc-victim alone takes an hour and a half.
 deep: build
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
