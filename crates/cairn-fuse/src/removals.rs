@@ -17,8 +17,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 pub(crate) struct Removals {
     started: Instant,
-    /// When a name was removed last: milliseconds after `started`. Zero: never, or a wait for it was in vain.
-    removed_ms: AtomicU64,
+    /// When a name was removed last: milliseconds after `started`, and one. Zero: never, or a wait for it was in vain.
+    removed: AtomicU64,
     /// Forgetting requests taken up, and carried out.
     begun: AtomicU64,
     done: AtomicU64,
@@ -26,14 +26,14 @@ pub(crate) struct Removals {
 
 impl Removals {
     pub(crate) fn new() -> Self {
-        let (removed_ms, begun, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Self { started: Instant::now(), removed_ms, begun, done }
+        let (removed, begun, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { started: Instant::now(), removed, begun, done }
     }
 
     /// A name was removed, and perhaps the last one of an inode.
     pub(crate) fn note(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.removed_ms.store(now.max(1), Ordering::Relaxed);
+        self.removed.store(now.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Carries out what the kernel forgets.
@@ -67,12 +67,15 @@ impl Removals {
                 return true;
             }
             if self.begun.load(Ordering::Acquire) == done {
-                let removed = self.removed_ms.load(Ordering::Relaxed);
-                if removed == 0 || self.started.elapsed() > Duration::from_millis(removed) + GRACE {
+                let removed = self.removed.load(Ordering::Relaxed);
+                let since =
+                    removed.checked_sub(1).map(|at| self.started.elapsed().saturating_sub(Duration::from_millis(at)));
+                if since.is_none_or(|since| since > GRACE) {
                     // The file that was removed is open. Of this removal nothing more is expected.
-                    let _ = self.removed_ms.compare_exchange(removed, 0, Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = self.removed.compare_exchange(removed, 0, Ordering::Relaxed, Ordering::Relaxed);
                     return false;
                 }
+                // Others go on removing.
                 if waited > GRACE {
                     return false;
                 }
@@ -141,7 +144,7 @@ mod tests {
         removals.forgetting(|| {});
         removals.note();
         assert_eq!(removals.taking_space(&mut full), Err(Errno::NOSPC));
-        assert_eq!(removals.removed_ms.load(Ordering::SeqCst), 0, "one wait for one removal");
+        assert_eq!(removals.removed.load(Ordering::SeqCst), 0, "one wait for one removal");
         assert_eq!(tries, 2);
         assert_eq!(removals.taking_space(|| Err::<(), _>(Errno::IO)), Err(Errno::IO));
     }
