@@ -203,3 +203,32 @@ pub fn share(subject: &dyn Subject, steps: u32) {
     }
     fs.unmount().unwrap();
 }
+
+/// Threads whose files come and go before anything of them is on the disk: their numbers may be given out again at once, also to
+/// other threads. Every file is found by its number, with its own contents, until it goes.
+///
+/// # Panics
+/// One is not.
+pub fn short_lived_files(fs: &dyn FileSystem) {
+    const THREADS: u64 = 8;
+    let rounds: u64 = if crate::deep() { 200_000 } else { 20_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let name = format!("directory {thread}");
+                let made = fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT);
+                let directory = made.unwrap().ino;
+                for round in 0..rounds {
+                    let file = fs.create(directory, b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+                    let own = (round * THREADS + thread).to_le_bytes();
+                    fs.write(file.ino, 0, &own, IoFlags::empty()).unwrap();
+                    fs.unlink(directory, b"file").unwrap();
+                    let mut read = [0; 8];
+                    assert_eq!(fs.read(file.ino, 0, &mut read, IoFlags::empty()).unwrap(), 8);
+                    assert_eq!(read, own, "inode {}", file.ino);
+                    fs.forget(file.ino, 1);
+                }
+            });
+        }
+    });
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cairn_block::memory::MemoryDevice;
-use cairn_testkit::contention::{Watchdog, share};
+use cairn_testkit::contention::{Watchdog, share, short_lived_files};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::deep;
 use cairn_testkit::judge::{KernelMount, assert_clean, mke2fs};
@@ -83,4 +83,15 @@ fn a_big_directory_is_the_kernels_too() {
     mount.unmount();
     names.retain(|name| name != b"." && name != b"..");
     assert!(names == theirs, "the kernel lists {} names", theirs.len());
+}
+
+#[test]
+fn numbers_of_short_lived_files_go_round() {
+    for kind in [&["-t", "ext4"][..], &["-t", "ext2"]] {
+        let device = volume(64 << 20, kind);
+        let fs = open(&device, "");
+        short_lived_files(&*fs);
+        fs.unmount().unwrap();
+        judge(&device);
+    }
 }

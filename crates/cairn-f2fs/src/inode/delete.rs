@@ -53,9 +53,10 @@ fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
         (state.deleted, state.dirty) = (true, false);
     }
     volume.dirty.remove(inode.nid);
-    op.store.nodes.remove(inode.nid)?;
+    let removed = op.store.nodes.remove(inode.nid)?;
     op.store.checkpoints.orphans.remove(inode.nid);
-    // Before the gate: the number can be given out again once a checkpoint knows that it is free.
+    // Before the gate opens: the number can be given out again once a checkpoint knows that it is free, or from the next line on.
     volume.inodes.remove(inode.nid.ino());
+    op.store.nodes.release(removed);
     Ok(())
 }

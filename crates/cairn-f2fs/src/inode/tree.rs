@@ -315,7 +315,7 @@ pub fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<
 /// # Errors
 /// It is damaged, or the device failed.
 pub fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
-    op.store.nodes.remove(nid)?;
+    op.store.nodes.release(op.store.nodes.remove(nid)?);
     inode.sync.note_shrunk(op.store.checkpoints.version());
     count_blocks(op, inode, -1);
     Ok(())

@@ -250,20 +250,20 @@ impl Nat {
         state.changed.insert(nid, entry);
     }
 
-    /// The node is no more. Its nid can be given out again once a checkpoint knows it, or at once if it never had an
-    /// address. Returns where the node was.
+    /// The node is no more. Its nid can be given out again once a checkpoint knows it. Returns where the node was; `None` if it
+    /// never had an address: then the nid stays given out until [`Nat::give_back`].
     ///
     /// # Errors
     /// As [`Nat::lookup`]; none if the nid has changed since the last checkpoint.
-    pub fn free(&self, nid: Nid) -> Result<BlockAddr> {
-        if self.state.lock().free.give_back(nid) {
-            return Ok(BlockAddr::NULL);
+    pub fn free(&self, nid: Nid) -> Result<Option<BlockAddr>> {
+        if self.state.lock().free.allocated_version(nid).is_some() {
+            return Ok(None);
         }
         let old = self.entry(nid)?;
         let version = old.version.wrapping_add(1);
         let entry = NatEntry { version, ino: Nid::NONE, block_addr: BlockAddr::NULL };
         self.state.lock().changed.insert(nid, entry);
-        Ok(old.block_addr)
+        Ok(Some(old.block_addr))
     }
 
     /// Has an entry changed since the last cut?

@@ -54,12 +54,17 @@ fn a_freed_nid_waits_for_the_checkpoint_and_gets_a_new_version() {
     // The lowest free one, which only the journal knows to be free.
     assert_eq!(nat.allocate().unwrap(), Nid(5));
     assert_eq!(nat.version(Nid(5)).unwrap(), 9);
-    assert_eq!(nat.free(Nid(4)).unwrap(), BlockAddr(5004));
+    assert_eq!(nat.free(Nid(4)).unwrap(), Some(BlockAddr(5004)));
     let next = nat.allocate().unwrap();
     assert_eq!(next, Nid(105), "4 is not free yet");
     nat.give_back(next);
     assert_eq!(nat.allocate().unwrap(), next);
-    assert_eq!(nat.free(next).unwrap(), BlockAddr::NULL, "it never had an address");
+    assert_eq!(nat.free(next).unwrap(), None, "it never had an address");
+    let other = nat.allocate().unwrap();
+    assert_ne!(other, next, "its last user has not let go of it");
+    [next, other].into_iter().for_each(|nid| nat.give_back(nid));
+    assert_eq!(nat.allocate().unwrap(), next);
+    nat.give_back(next);
     commit(&device, &nat);
     assert_eq!(nat.allocate().unwrap(), Nid(4));
     assert_eq!(nat.version(Nid(4)).unwrap(), 2);

@@ -26,7 +26,7 @@ use crate::nat::NatTable;
 use crate::recovery::overlay::Overlay;
 
 pub use block::{Node, NodeGuard};
-pub use nodes::{NodeStats, Nodes, Owner, Room};
+pub use nodes::{NodeStats, Nodes, Owner, Removed, Room};
 pub use write::PlacedNodes;
 
 /// See the module.

@@ -55,6 +55,15 @@ pub enum Owner {
 /// Dirty nodes by inode and nid.
 pub(crate) type DirtyList = Mutex<BTreeMap<(Nid, Nid), Arc<Node>>>;
 
+/// A number whose node is no more; see [`Nodes::release`].
+#[must_use = "the number can be given out again only when it is released"]
+#[derive(Debug)]
+pub struct Removed {
+    nid: Nid,
+    /// It never had an address.
+    at_once: bool,
+}
+
 /// See the module.
 pub struct Nodes {
     pub(super) layout: Layout,
@@ -279,17 +288,17 @@ impl Nodes {
         Ok(node)
     }
 
-    /// The node is no more: its block, its count and its nid are given back, what was dirty in it is dropped. The caller has
-    /// taken care of everything below it.
+    /// The node is no more: its block and its count are given back, what was dirty in it is dropped. The caller has taken care of
+    /// everything below it, and [releases](Nodes::release) the nid when nothing in memory goes by that number any more.
     ///
     /// # Errors
     /// As [`Nodes::get`]; or its block was not in use.
-    pub fn remove(&self, nid: Nid) -> Result<()> {
+    pub fn remove(&self, nid: Nid) -> Result<Removed> {
         let node = self.get(nid)?;
         let guard = node.retire();
         self.dirty.lock().remove(&(node.ino(), nid));
         let addr = self.nat.free(nid)?;
-        if addr != BlockAddr::NULL {
+        if let Some(addr) = addr.filter(|addr| *addr != BlockAddr::NULL) {
             self.room().segments.invalidate(addr)?;
         }
         self.room().space.release_node(node.kind() == NodeKind::Inode);
@@ -297,7 +306,14 @@ impl Nodes {
         if self.index.remove(nid) {
             self.gave_up(1);
         }
-        Ok(())
+        Ok(Removed { nid, at_once: addr.is_none() })
+    }
+
+    /// Lets the nid of a removed node be given out again: at once if no checkpoint and no log knows it.
+    pub fn release(&self, removed: Removed) {
+        if removed.at_once {
+            self.nat.give_back(removed.nid);
+        }
     }
 
     /// The node, if it is in memory.

@@ -206,8 +206,9 @@ pub fn shrink(store: &Store, ino: Nid, size: u64) -> Result<()> {
         store.space.release(1);
         blocks += 1;
     }
-    store.nodes.remove(direct.nid())?;
-    store.nodes.remove(indirect.nid())?;
+    for node in [&direct, &indirect] {
+        store.nodes.release(store.nodes.remove(node.nid())?);
+    }
     change_inode(store, &inode_node, |inode| {
         inode.nids[2] = Nid::NONE;
         inode.blocks -= blocks;

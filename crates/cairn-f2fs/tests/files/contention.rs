@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use cairn_testkit::contention::short_lived_files;
 use cairn_testkit::deep;
 use cairn_testkit::modes::MODES;
 use cairn_vfs::{AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, SetAttributes};
@@ -128,4 +129,14 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// A number was free again while a node or an inode in memory still went by it: it was taken for made twice, or the new file was lost.
+#[test]
+fn numbers_of_short_lived_files_go_round() {
+    let device = volume(64 << 20, &[]);
+    let fs = open(device.clone(), "");
+    short_lived_files(&*fs);
+    fs.unmount().unwrap();
+    judge(&device);
 }
