@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, SystemTime};
 
 use cairn_base::Pba;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, Runtime};
 use cairn_block::wrap::{Fault, Latency, LatencyProfile, Operation};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_jbd2::{Error, JournalOptions};
@@ -40,7 +42,7 @@ fn a_freed_block_is_not_given_away_while_an_old_version_is_on_its_way_home() {
         let commit = scope.spawn(move || committer.commit_and_wait(tid).expect("the device works"));
         // Its record is in the log, and the block is still not free: the write that is under way would destroy what goes there.
         Watch::wait_for(|| journal.stats().revokes.get() == 1);
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let early = free.load(SeqCst) || journal.is_committed(tid);
         watch.release();
         commit.join().expect("no panic");
@@ -84,14 +86,53 @@ fn a_tail_that_cannot_be_moved_ends_the_search_for_room() {
     }
 }
 
+/// Threads of which nobody gives up on the others too early, however late a loaded machine lets them run.
+struct Patient(Arc<Threads>);
+
+impl Runtime for Patient {
+    fn now(&self) -> SystemTime {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle {
+        self.0.spawn(name, wake, daemon)
+    }
+
+    fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
+        self.0.wait_until(event, ready);
+    }
+
+    fn wait_until_timeout(&self, event: &Event, timeout: Duration, ready: &mut dyn FnMut() -> bool) -> bool {
+        self.0.wait_until_timeout(event, timeout.max(Duration::from_secs(1)), ready)
+    }
+
+    fn defer(&self, work: Box<dyn FnOnce() + Send>) {
+        self.0.defer(work);
+    }
+
+    fn drain_deferred(&self) {
+        self.0.drain_deferred();
+    }
+}
+
+/// A leader that does not wait for those who come back makes two commits of each round.
 #[test]
 fn callers_share_commits() {
     const ROUNDS: u64 = 40;
     for threads in [8, 32] {
-        let profile = LatencyProfile { flush: std::time::Duration::from_micros(500), ..LatencyProfile::default() };
+        let profile = LatencyProfile { flush: Duration::from_micros(500), ..LatencyProfile::default() };
         let latency = Arc::new(Latency::new(Arc::new(format(INCOMPAT, 0, 1)), profile));
         let device: Arc<dyn BlockDevice> = latency;
-        let (buffers, journal) = open_with(&device, Threads::new(), JournalOptions::default()).expect("it opens");
+        let (buffers, journal) =
+            open_with(&device, Arc::new(Patient(Threads::new())), JournalOptions::default()).expect("it opens");
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let (buffers, journal) = (&buffers, &journal);
