@@ -69,7 +69,6 @@ fn a_failed_journal_stays_read_only_and_says_why() {
     let mut volume = Volume::make(64 << 20, &[]);
     let tight = Tight::around(&volume);
     fails_and_recovers(&mut volume, &tight, "journal_aborted");
-    drop((volume, tight));
 }
 
 #[test]
@@ -78,7 +77,6 @@ fn a_failed_checkpoint_stays_read_only_and_says_why() {
     volume.unmount();
     let tight = Tight::around(&volume);
     fails_and_recovers(&mut volume, &tight, "read_only_reason");
-    drop((volume, tight));
 }
 
 /// Writes until the device fails; from then on the volume is read-only, and says so. `cause` is where its counters tell which
