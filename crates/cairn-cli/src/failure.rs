@@ -85,6 +85,12 @@ impl Failure {
         Self { status, message: String::new() }
     }
 
+    /// Whoever read standard output has gone away: the command ends early, and nothing is wrong.
+    #[must_use]
+    pub fn nobody_listens() -> Self {
+        Self { status: Status::Success, message: String::new() }
+    }
+
     /// True if there is nothing left to print.
     #[must_use]
     pub fn is_told(&self) -> bool {
@@ -94,7 +100,9 @@ impl Failure {
     /// Puts the image's name in front.
     #[must_use]
     pub fn in_image(mut self, image: impl fmt::Display) -> Self {
-        self.message = format!("{image}: {}", self.message);
+        if !self.is_told() {
+            self.message = format!("{image}: {}", self.message);
+        }
         self
     }
 }
@@ -127,12 +135,11 @@ impl From<cairn::Error> for Failure {
 fn status_of(cause: &Cause) -> Status {
     match cause {
         Cause::Address(_) | Cause::Option(_) => Status::Usage,
-        Cause::Device(error) => match error.kind {
-            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::ReadOnly => Status::NoImage,
-            ErrorKind::InUse => Status::Busy,
-            ErrorKind::NoSpace => Status::Failed,
-            _ => Status::Io,
-        },
+        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::InUse => Status::Busy,
+        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => Status::Failed,
+        Cause::Open(_) => Status::NoImage,
+        Cause::Device(error) if error.kind == ErrorKind::ReadOnly => Status::NoImage,
+        Cause::Device(_) => Status::Io,
         Cause::NoPartitionTable | Cause::NoSuchPartition { .. } | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
         Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
         Cause::Format { class, .. } => match class {
@@ -163,9 +170,12 @@ mod tests {
 
     #[test]
     fn in_use_and_missing_images_have_statuses_of_their_own() {
-        let cause = |kind| Cause::Device(cairn_block::Error::new(kind, "open", "why"));
+        let cause = |kind| Cause::Open(cairn_block::Error::new(kind, "open", "why"));
         assert_eq!(status_of(&cause(ErrorKind::InUse)), Status::Busy);
         assert_eq!(status_of(&cause(ErrorKind::NotFound)), Status::NoImage);
+        assert_eq!(status_of(&cause(ErrorKind::Unsupported)), Status::NoImage);
+        let read = cairn_block::Error::new(ErrorKind::Io, "read", "why");
+        assert_eq!(status_of(&Cause::Device(read)), Status::Io);
         assert_eq!(status_of(&Cause::UnknownFormat { hint: None }), Status::Corrupt);
     }
 }

@@ -24,7 +24,10 @@ pub enum Cause {
     /// An option or a parameter is wrong.
     #[error("{0}")]
     Option(String),
-    /// The file or device cannot be opened, read or written.
+    /// The file or device cannot be opened: it is missing, in use, forbidden, or neither a file nor a block device.
+    #[error(transparent)]
+    Open(cairn_block::Error),
+    /// The file or device cannot be read or written.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
     /// A partition was asked for, but there is neither a GPT nor an MBR.
@@ -115,11 +118,12 @@ impl Cause {
         use cairn_block::ErrorKind as Kind;
         Some(match self {
             Self::Address(_) | Self::Option(_) | Self::NoSuchPartition { .. } => return None,
-            Self::Device(error) => match error.kind {
+            Self::Open(error) | Self::Device(error) => match error.kind {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
                 Kind::PermissionDenied => "check the owner and mode of the file, or open it read-only with -o ro",
                 Kind::ReadOnly => "open it read-only with -o ro",
                 Kind::NoSpace => "free space on the host",
+                Kind::Unsupported => "give an image file or a block device",
                 // Whoever refuses a lock says who holds it; the rest speaks for itself.
                 _ => return None,
             },
@@ -151,7 +155,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.cause {
-            Cause::Device(error) => Some(error),
+            Cause::Open(error) | Cause::Device(error) => Some(error),
             Cause::Format { source, .. } => Some(source.as_ref()),
             _ => None,
         }

@@ -84,7 +84,7 @@ impl ImageSpec {
     pub fn canonical(&self) -> Result<Self, Error> {
         let path = std::fs::canonicalize(&self.path).map_err(|error| {
             let operation = format!("open {}", self.path.display());
-            Error::new(self, Cause::Device(cairn_block::Error::from_io(operation, error)))
+            Error::new(self, Cause::Open(cairn_block::Error::from_io(operation, error)))
         })?;
         Ok(Self { path, part: self.part })
     }

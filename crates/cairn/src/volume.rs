@@ -121,12 +121,12 @@ fn beside(first: &Path, named: &Path) -> PathBuf {
 /// Opens a single device; with its zones, if it has some.
 pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
     let error = |cause| Error::new(image, cause);
-    if write && let Some(zoned) = HostZoned::open(&image.path).map_err(|source| error(source.into()))? {
+    if write && let Some(zoned) = HostZoned::open(&image.path).map_err(|source| error(Cause::Open(source)))? {
         return narrow(Arc::new(zoned), image.part).map_err(error);
     }
     let options = FileOptions { write, lock: true, create_size: None };
     let device: Arc<dyn BlockDevice> =
-        Arc::new(FileDevice::open(&image.path, options).map_err(|source| error(source.into()))?);
+        Arc::new(FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?);
     let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;
     let device = zoned.map_or(device, |zoned| Arc::new(zoned));
     narrow(device, image.part).map_err(error)

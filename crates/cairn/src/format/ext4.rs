@@ -53,10 +53,23 @@ fn cause(error: Error) -> Cause {
         Error::NotExt4 { .. } => return Cause::UnknownFormat { hint: None },
         Error::Option(text) => return Cause::Option(text.clone()),
         Error::Feature(_) => Class::Unsupported,
-        Error::Vfs(cairn_vfs::Error::Io(_)) | Error::Journal(_) => Class::Io,
+        Error::Journal(error) => return journal_cause(error.clone()),
+        Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,
         Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => Class::Unsupported,
         Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
         _ => Class::Corrupt,
+    };
+    Cause::Format { class, source: Box::new(error) }
+}
+
+fn journal_cause(error: cairn_jbd2::Error) -> Cause {
+    use cairn_jbd2::Error as E;
+    let class = match error {
+        E::Device(device) => return Cause::Device(device),
+        E::Corrupt { .. } | E::Checksum { .. } => Class::Corrupt,
+        E::UnknownFeatures { .. } => Class::Unsupported,
+        E::Threshold { .. } => Class::Usage,
+        _ => Class::Io,
     };
     Cause::Format { class, source: Box::new(error) }
 }
