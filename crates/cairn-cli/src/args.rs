@@ -2,10 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{
-    cat, chmod, chown, freeze, generate, get, info, lab, ln, ls, mkdir, mkfs, mount, mv, put, remount, rm,
-    serve_nothing, stat, stats, umount,
-};
+use crate::commands::on_volume::VolumeCommand;
+use crate::commands::{freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, stats, umount};
 use crate::failure::Outcome;
 
 /// Reads, writes and mounts ext4 and F2FS images without the kernel's drivers and without root.
@@ -47,28 +45,9 @@ pub enum Command {
     Generate(generate::Args),
     /// Show what an image holds: type, features, sizes, state.
     Info(info::Args),
-    /// List files on an image.
-    Ls(ls::Args),
-    /// Print files of an image.
-    Cat(cat::Args),
-    /// Show the attributes of files on an image.
-    Stat(stat::Args),
-    /// Copy files and trees out of an image.
-    Get(get::Args),
-    /// Copy files and trees into an image.
-    Put(put::Args),
-    /// Make directories on an image.
-    Mkdir(mkdir::Args),
-    /// Remove files and trees from an image.
-    Rm(rm::Args),
-    /// Make links on an image.
-    Ln(ln::Args),
-    /// Rename or move on an image.
-    Mv(mv::Args),
-    /// Change permissions on an image.
-    Chmod(chmod::Args),
-    /// Change owners on an image.
-    Chown(chown::Args),
+    /// Those that work on a volume without mounting it.
+    #[command(flatten)]
+    OnVolume(VolumeCommand),
     /// Measure what the improvements of the write path bring.
     Lab(lab::Args),
     /// Serve a filesystem that stores nothing, to be measured against.
@@ -92,17 +71,7 @@ impl Command {
             Self::Stats(args) => stats::run(args),
             Self::Generate(args) => generate::run(args),
             Self::Info(args) => info::run(args),
-            Self::Ls(args) => ls::run(args),
-            Self::Cat(args) => cat::run(args),
-            Self::Stat(args) => stat::run(args),
-            Self::Get(args) => get::run(args),
-            Self::Put(args) => put::run(args),
-            Self::Mkdir(args) => mkdir::run(args),
-            Self::Rm(args) => rm::run(args),
-            Self::Ln(args) => ln::run(args),
-            Self::Mv(args) => mv::run(args),
-            Self::Chmod(args) => chmod::run(args),
-            Self::Chown(args) => chown::run(args),
+            Self::OnVolume(command) => command.run_alone(),
             Self::Lab(args) => lab::run(args),
             Self::ServeNothing(args) => serve_nothing::run(args),
         }

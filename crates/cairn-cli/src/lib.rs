@@ -5,11 +5,15 @@
 //! status says which kind it was ([`failure::Status`]).
 
 #![forbid(unsafe_code)]
+// A closed pipe makes these panic: `output` has what to use.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod args;
 pub mod commands;
 pub mod failure;
+pub mod json;
 pub mod log_ring;
+pub mod output;
 pub mod print;
 pub mod progress;
 pub mod session;
@@ -49,7 +53,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_told() {
-                eprintln!("cairn: {failure}");
+                output::complain(&failure);
             }
             failure.status.into()
         }
@@ -60,7 +64,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("CAIRN_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(filter);
+    let shown =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false).with_filter(filter);
     let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);
     // A second start in one process (tests) keeps the first.
     let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();

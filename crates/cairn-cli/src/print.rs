@@ -1,5 +1,7 @@
 //! Text forms of attributes.
 
+use std::fmt::Write as _;
+
 use cairn_vfs::{Attributes, FileKind, Timestamp};
 
 /// `-rwxr-sr-x`, as `ls -l` prints it.
@@ -74,6 +76,39 @@ pub fn time_exact(at: Timestamp) -> String {
     format!("{}.{:09} +0000", time(at), at.nanoseconds)
 }
 
+/// A name for people, as `ls -b` prints it: what a terminal could obey, a backslash, and bytes that are not UTF-8 become `\n`, `\\` or
+/// three octal digits (`\033`). One line whatever the name holds, and no two names look the same.
+#[must_use]
+pub fn escaped(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\\' => text.push_str("\\\\"),
+                '\n' => text.push_str("\\n"),
+                '\t' => text.push_str("\\t"),
+                '\r' => text.push_str("\\r"),
+                _ if is_unsafe(letter) => {
+                    letter.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| octal(&mut text, byte));
+                }
+                _ => text.push(letter),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| octal(&mut text, *byte));
+    }
+    text
+}
+
+fn octal(text: &mut String, byte: u8) {
+    let _ = write!(text, "\\{byte:03o}");
+}
+
+/// Controls, and what changes the order or the lines of the text around it.
+fn is_unsafe(letter: char) -> bool {
+    let reorders = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    letter.is_control() || reorders || matches!(letter, '\u{2028}' | '\u{2029}')
+}
+
 /// Year, month and day of a day counted from 1970 (proleptic Gregorian calendar): eras of 400 years that begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
@@ -118,6 +153,13 @@ mod tests {
         assert_eq!(time(at(4_107_542_399)), "2100-02-28 23:59:59");
         assert_eq!(time(at(4_107_542_400)), "2100-03-01 00:00:00");
         assert_eq!(time_exact(Timestamp { seconds: 1, nanoseconds: 5 }), "1970-01-01 00:00:01.000000005 +0000");
+    }
+
+    #[test]
+    fn names_are_one_line_and_harmless() {
+        assert_eq!(escaped("plain náme".as_bytes()), "plain náme");
+        assert_eq!(escaped(b"a\nb\tc\\d\x1b[31m\xff\xfe"), "a\\nb\\tc\\\\d\\033[31m\\377\\376");
+        assert_eq!(escaped("\u{202e}gnp.exe\u{85}".as_bytes()), "\\342\\200\\256gnp.exe\\302\\205");
     }
 
     #[test]

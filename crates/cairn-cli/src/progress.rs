@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output;
+
 /// Counts files and bytes; shows them if standard error is a terminal.
 #[derive(Debug)]
 pub struct Progress {
@@ -46,7 +48,7 @@ impl Progress {
 
     /// Prints a line above the progress.
     pub fn note(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("cairn: {text}"));
+        self.bar.suspend(|| output::complain(text));
     }
 }
 

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use cairn::{ImageSpec, OpenOptions};
 use cairn_vfs::FileSystem;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
+use crate::print;
 
 /// What a command does to the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +27,15 @@ pub fn with_volume<T>(image: &OsStr, access: Access, work: impl FnOnce(&dyn File
     let volume = cairn::open(&image, &options)?;
     let done = work(&**volume.filesystem()).map_err(|failure| failure.in_image(&image));
     let closed = volume.filesystem().unmount();
-    let value = done?;
-    closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image))?;
-    Ok(value)
+    let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image));
+    match done {
+        Err(failure) if failure.status != Status::Success => Err(failure),
+        done => closed.and(done),
+    }
 }
 
-/// A path on a volume, for messages.
+/// A path on a volume, for messages: they go to logs and terminals, so it is escaped.
 #[must_use]
 pub fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+    print::escaped(path)
 }

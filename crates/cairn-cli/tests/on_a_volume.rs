@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use cairn_cli::commands::{cat, chmod, chown, get, ln, ls, mkdir, mv, put, rm, stat};
 use cairn_cli::failure::Status;
+use cairn_cli::output::Output;
 use cairn_testkit::judge::is_root;
 use cairn_testkit::model::Model;
 use cairn_testkit::tree::{
@@ -43,13 +44,15 @@ fn at(fs: &dyn FileSystem, path: &str) -> cairn_vfs::Result<Attributes> {
 }
 
 fn read(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
-    let mut output = Vec::new();
-    cat::print(fs, &[path.into()], &mut output).unwrap();
-    output
+    let mut bytes = Vec::new();
+    cat::print(fs, &[path.into()], &mut Output::to(&mut bytes)).unwrap();
+    bytes
 }
 
 fn list(fs: &dyn FileSystem, line: &str) -> String {
-    ls::list(fs, &args(line)).unwrap()
+    let mut bytes = Vec::new();
+    ls::list(fs, &args(line), &mut Output::to(&mut bytes)).unwrap();
+    String::from_utf8(bytes).unwrap()
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn ls_lists_long_hidden_and_deep() {
     assert!(long.contains(" tab -> fstab\n"), "{long}");
     assert_eq!(list(&fs, "-R img /"), "/:\netc\n\n/etc:\nconf.d\nfstab\ntab\n\n/etc/conf.d:\n");
     assert_eq!(list(&fs, "img etc/fstab"), "etc/fstab\n");
-    assert!(ls::list(&fs, &args("img /nope")).is_err());
+    assert!(ls::list(&fs, &args("img /nope"), &mut Output::to(Vec::new())).is_err());
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn cat_refuses_what_is_not_a_file() {
     let fs = Model::new();
     mkdir(&fs, "img /d");
     for path in ["/d", "/none"] {
-        assert!(cat::print(&fs, &[path.into()], &mut Vec::new()).is_err(), "{path}");
+        assert!(cat::print(&fs, &[path.into()], &mut Output::to(Vec::new())).is_err(), "{path}");
     }
 }
 

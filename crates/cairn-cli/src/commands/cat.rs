@@ -1,13 +1,14 @@
 //! `cairn cat`.
 
-use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Error, FileKind, FileSystem, IoFlags, walk};
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
 
 /// Arguments of `cat`.
 #[derive(Debug, clap::Args)]
@@ -22,19 +23,25 @@ pub struct Args {
     pub paths: Vec<OsString>,
 }
 
-/// Prints files.
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        print(fs, &self.paths, output)
+    }
+}
+
+/// Copies the files' bytes to `output`.
 ///
 /// # Errors
 /// A file does not exist or cannot be read.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Read, |fs| print(fs, &args.paths, &mut std::io::stdout().lock()))
-}
-
-/// Copies the files' bytes to `output`. A reader that has gone away (a closed pipe) ends it without an error.
-///
-/// # Errors
-/// As [`run`].
-pub fn print(fs: &dyn FileSystem, paths: &[OsString], output: &mut dyn Write) -> Outcome {
+pub fn print(fs: &dyn FileSystem, paths: &[OsString], output: &mut Output<'_>) -> Outcome {
     let mut buffer = vec![0; 1 << 20];
     for path in paths {
         let path = path.as_bytes();
@@ -52,15 +59,9 @@ pub fn print(fs: &dyn FileSystem, paths: &[OsString], output: &mut dyn Write) ->
             if bytes.is_empty() {
                 break;
             }
-            match output.write_all(bytes) {
-                Ok(()) => offset += bytes.len() as u64,
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-                Err(error) => return Err(Failure::host("standard output", &error)),
-            }
+            output.bytes(bytes)?;
+            offset += bytes.len() as u64;
         }
     }
-    match output.flush() {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::host("standard output", &error)),
-        _ => Ok(()),
-    }
+    Ok(())
 }

@@ -1,12 +1,14 @@
 //! `cairn chmod`: octal and symbolic modes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileKind, FileSystem, SetAttributes, walk};
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
 
 /// Arguments of `chmod`.
 #[derive(Debug, clap::Args)]
@@ -20,20 +22,25 @@ pub struct Args {
     /// The image.
     pub image: OsString,
     /// Octal, or clauses such as u+x,g-w,o=rX.
-    #[arg(allow_hyphen_values = true)]
-    pub mode: String,
+    #[arg(allow_hyphen_values = true, value_parser = Change::parse)]
+    pub mode: Change,
     /// What to change.
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }
 
-/// Changes permissions.
-///
-/// # Errors
-/// The mode cannot be understood, or a path does not exist.
-pub fn run(args: &Args) -> Outcome {
-    let change = Change::parse(&args.mode).map_err(|why| Failure::usage(format!("mode '{}': {why}", args.mode)))?;
-    with_volume(&args.image, Access::Write, |fs| apply(fs, &change, &args.paths, args.recursive))
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        apply(fs, &self.mode, &self.paths, self.recursive)
+    }
 }
 
 /// Applies `change` to the paths.

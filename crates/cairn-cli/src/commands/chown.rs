@@ -1,12 +1,14 @@
 //! `cairn chown`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileSystem, SetAttributes, walk};
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
 
 /// Arguments of `chown`.
 #[derive(Debug, clap::Args)]
@@ -67,18 +69,24 @@ pub fn parse_owner(text: &str) -> Result<Owner, String> {
     Ok(owner)
 }
 
-/// Changes owners.
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        apply(fs, self)
+    }
+}
+
+/// Changes owners. As chown(2) by anyone but root, it takes set-user-id and set-group-id from regular files.
 ///
 /// # Errors
 /// A path does not exist, or the volume refuses.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Write, |fs| apply(fs, args))
-}
-
-/// The work of [`run`]. As chown(2) by anyone but root, it takes set-user-id and set-group-id from regular files.
-///
-/// # Errors
-/// As [`run`].
 pub fn apply(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let set = SetAttributes { uid: args.owner.uid, gid: args.owner.gid, kill_privileges: true, ..Default::default() };
     for path in &args.paths {

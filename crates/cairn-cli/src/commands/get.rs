@@ -14,10 +14,12 @@ use cairn_base::Ino;
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, Timestamp, walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status, plain};
+use crate::output::Output;
 use crate::print;
 use crate::progress::Progress;
-use crate::session::{Access, shown, with_volume};
+use crate::session::{Access, shown};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -40,21 +42,25 @@ pub struct Args {
     pub destination: PathBuf,
 }
 
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        let sources: Vec<&OsStr> = self.sources.iter().map(OsString::as_os_str).collect();
+        copy_out(fs, &sources, &self.destination)
+    }
+}
+
 /// Copies out.
 ///
 /// # Errors
 /// A source does not exist, or the host refuses.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Read, |fs| {
-        let sources: Vec<&OsStr> = args.sources.iter().map(OsString::as_os_str).collect();
-        copy_out(fs, &sources, &args.destination)
-    })
-}
-
-/// The work of [`run`].
-///
-/// # Errors
-/// As [`run`].
 pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> Outcome {
     if sources.len() > 1 && !destination.is_dir() {
         let message = format!("{}: not a directory: make it first to copy several sources", destination.display());

@@ -6,6 +6,7 @@ use cairn::ImageSpec;
 use serde_json::Value;
 
 use crate::failure::{Failure, Outcome, Status};
+use crate::output::with_stdout;
 
 /// Arguments of `info`.
 #[derive(Debug, clap::Args)]
@@ -37,12 +38,13 @@ pub fn run(args: &Args) -> Outcome {
     if let Value::Object(fields) = details {
         object.extend(fields);
     }
-    if args.json {
-        println!("{:#}", Value::Object(object));
-    } else {
-        print!("{}", as_text(&object));
-    }
-    Ok(())
+    with_stdout(|output| {
+        if args.json {
+            writeln!(output, "{:#}", Value::Object(object))
+        } else {
+            output.bytes(as_text(&object).as_bytes())
+        }
+    })
 }
 
 /// `key: value` lines; nested objects are indented.

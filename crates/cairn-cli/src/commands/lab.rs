@@ -6,6 +6,7 @@ use cairn_lab::progress::Progress;
 use cairn_lab::{Context, Experiment, Scale, render};
 
 use crate::failure::{Failure, Outcome, Status};
+use crate::output::with_stdout;
 
 /// Arguments of `lab`.
 #[derive(Debug, clap::Args)]
@@ -68,22 +69,21 @@ pub fn run(args: &Args) -> Outcome {
     }
     if args.json {
         let json = serde_json::to_value(&record);
-        println!("{:#}", json.map_err(|error| Failure::new(Status::Failed, format!("lab: {error}")))?);
+        let json = json.map_err(|error| Failure::new(Status::Failed, format!("lab: {error}")))?;
+        with_stdout(|output| writeln!(output, "{json:#}"))
     } else {
-        print!("{}", render::text(&record));
+        with_stdout(|output| output.bytes(render::text(&record).as_bytes()))
     }
-    Ok(())
 }
 
 fn list(json: bool) -> Outcome {
     let all = cairn_lab::all();
     if json {
         let entry = |one: &Experiment| serde_json::json!({ "name": one.name, "question": one.question });
-        println!("{:#}", all.iter().map(entry).collect::<serde_json::Value>());
+        with_stdout(|output| writeln!(output, "{:#}", all.iter().map(entry).collect::<serde_json::Value>()))
     } else {
-        all.iter().for_each(|one| println!("{:<18} {}", one.name, one.question));
+        with_stdout(|output| all.iter().try_for_each(|one| writeln!(output, "{:<18} {}", one.name, one.question)))
     }
-    Ok(())
 }
 
 fn unknown(name: &str) -> Failure {

@@ -1,12 +1,14 @@
 //! `cairn ln`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
 
 /// Arguments of `ln`.
 #[derive(Debug, clap::Args)]
@@ -28,18 +30,24 @@ pub struct Args {
     pub link: OsString,
 }
 
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        link(fs, self)
+    }
+}
+
 /// Links.
 ///
 /// # Errors
 /// The target does not exist or is a directory (hard links), or the name exists.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Write, |fs| link(fs, args))
-}
-
-/// The work of [`run`].
-///
-/// # Errors
-/// As [`run`].
 pub fn link(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let target = args.target.as_bytes();
     let path = inside(fs, args.link.as_bytes(), target);

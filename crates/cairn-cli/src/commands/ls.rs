@@ -1,22 +1,30 @@
 //! `cairn ls`.
 
-use std::ffi::OsString;
-use std::fmt::Write as _;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
-use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
+use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::print;
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
+use crate::{json, print};
 
 /// Arguments of `ls`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   cairn ls -l disk.img /etc
+  cairn ls --json -R disk.img /home | jq -r '.[] | select(.size > 1000000) | .path'
 
-Times are UTC; owners are numbers.")]
+Names are sorted by their bytes; times are UTC; owners are numbers. On a terminal control characters in names are shown as \\n or \
+\\033; in a pipe or file names are written as they are, so that a name with a newline looks like two: programs had better \
+read --json.
+JSON: an array with one object a file, a line each: what cairn stat --json gives, without extended attributes. A name that is not UTF-8 \
+has its exact bytes under path_hex.")]
 pub struct Args {
     /// Long format: mode, links, owner, group, size, time, name.
     #[arg(short = 'l', long)]
@@ -27,99 +35,147 @@ pub struct Args {
     /// Show names that begin with a dot, too.
     #[arg(short = 'a', long)]
     pub all: bool,
+    /// List directories themselves, not what is in them.
+    #[arg(short = 'd', long, conflicts_with = "recursive")]
+    pub directory: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
     /// The image.
     pub image: OsString,
     /// What to list; the root if absent.
     pub paths: Vec<OsString>,
 }
 
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        list(fs, self, output)
+    }
+}
+
 /// Lists.
 ///
 /// # Errors
 /// A path does not exist or cannot be read.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Read, |fs| {
-        print!("{}", list(fs, args)?);
-        Ok(())
-    })
-}
-
-/// What `run` prints.
-///
-/// # Errors
-/// As [`run`].
-pub fn list(fs: &dyn FileSystem, args: &Args) -> Outcome<String> {
-    let mut text = String::new();
+pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let root = [OsString::from("/")];
     let paths = if args.paths.is_empty() { &root[..] } else { &args.paths[..] };
+    let mut listing =
+        Listing { fs, args, headings: args.recursive || paths.len() > 1, first: true, array: None, output };
+    if args.json {
+        listing.array = Some(json::Array::default());
+    }
     for path in paths {
-        let path = path.as_bytes();
+        listing.path(path.as_bytes())?;
+    }
+    match listing.array {
+        Some(array) => array.end(listing.output),
+        None => Ok(()),
+    }
+}
+
+struct Listing<'a, 'o> {
+    fs: &'a dyn FileSystem,
+    args: &'a Args,
+    /// Each directory's entries stand under its name.
+    headings: bool,
+    /// Nothing was printed yet.
+    first: bool,
+    array: Option<json::Array>,
+    output: &'a mut Output<'o>,
+}
+
+impl Listing<'_, '_> {
+    fn path(&mut self, path: &[u8]) -> Outcome {
         let failed = |error| Failure::volume(shown(path), &error);
-        let found = walk::resolve(fs, path, !args.long).map_err(failed)?;
-        if found.kind != FileKind::Directory {
-            line(fs, args, path, &found, &mut text).map_err(failed)?;
-        } else if args.recursive {
-            recurse(fs, args, path, &found, &mut text).map_err(failed)?;
-        } else {
-            if paths.len() > 1 {
-                let _ = writeln!(text, "{}:", shown(path));
+        let follow = !self.args.long && !self.args.directory;
+        let found = walk::resolve(self.fs, path, follow).map_err(failed)?;
+        if found.kind != FileKind::Directory || self.args.directory {
+            self.first = false;
+            return self.entry(path, path, &found);
+        }
+        let mut seen = HashSet::new();
+        let mut pending = vec![(path.to_vec(), found)];
+        while let Some((path, directory)) = pending.pop() {
+            if !seen.insert(directory.ino) {
+                let repeated = Error::Corrupt(Arc::new(walk::TreeError::Repeated(directory.ino)));
+                return Err(Failure::volume(shown(&path), &repeated));
             }
-            directory(fs, args, &found, &mut text).map_err(failed)?;
+            let below = self.directory(&path, &directory)?;
+            pending.extend(below.into_iter().rev());
         }
+        Ok(())
     }
-    Ok(text)
-}
 
-fn recurse(
-    fs: &dyn FileSystem,
-    args: &Args,
-    path: &[u8],
-    start: &Attributes,
-    text: &mut String,
-) -> cairn_vfs::Result<()> {
-    walk::walk(fs, start.ino, &mut |visit| {
-        let name = visit.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        if !args.all && name.starts_with(b".") {
-            return Ok(walk::Next::Skip);
+    /// Prints what is in a directory; gives the directories in it, if they are to follow.
+    fn directory(&mut self, path: &[u8], directory: &Attributes) -> Outcome<Vec<(Vec<u8>, Attributes)>> {
+        let mut entries = walk::list(self.fs, directory.ino).map_err(|error| Failure::volume(shown(path), &error))?;
+        entries.retain(|entry| self.args.all || !entry.name.starts_with(b"."));
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        if self.headings && !self.args.json {
+            if !self.first {
+                self.output.bytes(b"\n")?;
+            }
+            self.output.name(path)?;
+            self.output.bytes(b":\n")?;
         }
-        if visit.attributes.kind == FileKind::Directory {
-            let start = shown(path);
-            let below = shown(visit.path);
-            let gap = if text.is_empty() { "" } else { "\n" };
-            let slash = if below.is_empty() || start.ends_with('/') { "" } else { "/" };
-            let _ = writeln!(text, "{gap}{start}{slash}{below}:");
-            directory(fs, args, visit.attributes, text)?;
+        self.first = false;
+        let mut below = Vec::new();
+        for entry in entries {
+            let whole = join(path, &entry.name);
+            if !self.args.long && !self.args.json && !self.args.recursive {
+                self.output.name(&entry.name)?;
+                self.output.bytes(b"\n")?;
+                continue;
+            }
+            let attributes = self.fs.getattr(entry.ino).map_err(|error| Failure::volume(shown(&whole), &error))?;
+            self.entry(&whole, &entry.name, &attributes)?;
+            if self.args.recursive && attributes.kind == FileKind::Directory {
+                below.push((whole, attributes));
+            }
         }
-        Ok(walk::Next::Continue)
-    })
-}
+        Ok(below)
+    }
 
-fn directory(fs: &dyn FileSystem, args: &Args, of: &Attributes, text: &mut String) -> cairn_vfs::Result<()> {
-    let mut entries = walk::list(fs, of.ino)?;
-    entries.retain(|entry| args.all || !entry.name.starts_with(b"."));
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    for entry in entries {
-        if args.long {
-            let attributes = fs.getattr(entry.ino)?;
-            line(fs, args, &entry.name, &attributes, text)?;
+    fn entry(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Outcome {
+        let target = if attributes.kind == FileKind::Symlink && (self.args.long || self.args.json) {
+            Some(self.fs.readlink(attributes.ino).map_err(|error| Failure::volume(shown(path), &error))?)
         } else {
-            let _ = writeln!(text, "{}", shown(&entry.name));
+            None
+        };
+        if let Some(array) = &mut self.array {
+            let mut object = json::attributes(path, attributes);
+            if let Some(target) = target {
+                json::insert_name(&mut object, "target", &target);
+            }
+            return array.push(self.output, object);
         }
+        if self.args.long {
+            write!(self.output, "{} ", long(attributes))?;
+        }
+        self.output.name(name)?;
+        if let Some(target) = target {
+            self.output.bytes(b" -> ")?;
+            self.output.name(&target)?;
+        }
+        self.output.bytes(b"\n")
     }
-    Ok(())
 }
 
-fn line(
-    fs: &dyn FileSystem,
-    args: &Args,
-    name: &[u8],
-    attributes: &Attributes,
-    text: &mut String,
-) -> cairn_vfs::Result<()> {
-    if !args.long {
-        let _ = writeln!(text, "{}", shown(name));
-        return Ok(());
-    }
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
+    [directory, slash, name].concat()
+}
+
+fn long(attributes: &Attributes) -> String {
     let size = match attributes.kind {
         FileKind::BlockDevice | FileKind::CharDevice => {
             let (major, minor) = print::device(attributes.device);
@@ -127,19 +183,12 @@ fn line(
         }
         _ => attributes.size.to_string(),
     };
-    let _ = write!(
-        text,
-        "{} {:>3} {:>5} {:>5} {size:>10} {} {}",
+    format!(
+        "{} {:>3} {:>5} {:>5} {size:>10} {}",
         print::mode(attributes),
         attributes.links,
         attributes.uid,
         attributes.gid,
         print::time(attributes.mtime),
-        shown(name),
-    );
-    if attributes.kind == FileKind::Symlink {
-        let _ = write!(text, " -> {}", shown(&fs.readlink(attributes.ino)?));
-    }
-    text.push('\n');
-    Ok(())
+    )
 }

@@ -1,13 +1,15 @@
 //! `cairn mkdir`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
 
+use super::on_volume::OnVolume;
 use crate::commands::chmod::parse_octal;
 use crate::failure::{Failure, Outcome};
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
 
 /// Arguments of `mkdir`.
 #[derive(Debug, clap::Args)]
@@ -28,18 +30,24 @@ pub struct Args {
     pub paths: Vec<OsString>,
 }
 
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        make(fs, self)
+    }
+}
+
 /// Makes directories, owned by root.
 ///
 /// # Errors
 /// A name exists, or a parent does not.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Write, |fs| make(fs, args))
-}
-
-/// The work of [`run`].
-///
-/// # Errors
-/// As [`run`].
 pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
     for path in &args.paths {
         let path = path.as_bytes();

@@ -15,6 +15,7 @@ pub mod mkdir;
 pub mod mkfs;
 pub mod mount;
 pub mod mv;
+pub mod on_volume;
 pub mod put;
 pub mod remount;
 pub mod rm;

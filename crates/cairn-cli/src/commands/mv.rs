@@ -1,13 +1,15 @@
 //! `cairn mv`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileSystem, RenameMode, walk};
 
 use super::ln::inside;
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
 
 /// Arguments of `mv`.
 #[derive(Debug, clap::Args)]
@@ -29,18 +31,24 @@ pub struct Args {
     pub to: OsString,
 }
 
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        rename(fs, self)
+    }
+}
+
 /// Renames.
 ///
 /// # Errors
 /// The source does not exist, or the target cannot be replaced.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Write, |fs| rename(fs, args))
-}
-
-/// The work of [`run`].
-///
-/// # Errors
-/// As [`run`].
 pub fn rename(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let from = args.from.as_bytes();
     let to = if args.exchange { args.to.as_bytes().to_vec() } else { inside(fs, args.to.as_bytes(), from) };

@@ -15,11 +15,13 @@ use cairn_vfs::{
 };
 use rustix::fs::SeekFrom;
 
+use super::on_volume::OnVolume;
 use crate::commands::chown::Owner;
 use crate::failure::{Failure, Outcome, Status};
+use crate::output::Output;
 use crate::print;
 use crate::progress::Progress;
-use crate::session::{Access, shown, with_volume};
+use crate::session::{Access, shown};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -44,18 +46,24 @@ pub struct Args {
     pub destination: OsString,
 }
 
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        copy_in(fs, &self.sources, self.destination.as_bytes(), self.owner)
+    }
+}
+
 /// Copies in.
 ///
 /// # Errors
 /// A source cannot be read, or the volume is full.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Write, |fs| copy_in(fs, &args.sources, args.destination.as_bytes(), args.owner))
-}
-
-/// The work of [`run`].
-///
-/// # Errors
-/// As [`run`].
 pub fn copy_in(fs: &dyn FileSystem, sources: &[PathBuf], destination: &[u8], owner: Option<Owner>) -> Outcome {
     let into = match walk::resolve(fs, destination, true) {
         Ok(found) if found.kind == FileKind::Directory => Some(found.ino),

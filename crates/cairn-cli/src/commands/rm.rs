@@ -1,13 +1,15 @@
 //! `cairn rm`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_base::Ino;
 use cairn_vfs::{Error, FileKind, FileSystem, walk};
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
 
 /// Arguments of `rm`.
 #[derive(Debug, clap::Args)]
@@ -28,18 +30,24 @@ pub struct Args {
     pub paths: Vec<OsString>,
 }
 
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        remove(fs, self)
+    }
+}
+
 /// Removes.
 ///
 /// # Errors
 /// A name does not exist, or is a directory and -r was not given.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Write, |fs| remove(fs, args))
-}
-
-/// The work of [`run`].
-///
-/// # Errors
-/// As [`run`].
 pub fn remove(fs: &dyn FileSystem, args: &Args) -> Outcome {
     for path in &args.paths {
         let path = path.as_bytes();

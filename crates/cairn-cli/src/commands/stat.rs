@@ -1,15 +1,17 @@
 //! `cairn stat`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
-use cairn_vfs::{Attributes, FileKind, FileSystem, Timestamp, walk};
-use serde_json::{Value, json};
+use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
+use serde_json::Value;
 
+use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
-use crate::print;
-use crate::session::{Access, shown, with_volume};
+use crate::output::Output;
+use crate::session::{Access, shown};
+use crate::{json, print};
 
 /// Arguments of `stat`.
 #[derive(Debug, clap::Args)]
@@ -19,7 +21,8 @@ Example:
 
 JSON: an array with one object a path: path, inode, generation, kind, mode (octal string), links, uid, gid, size, \
 sectors, device [major, minor], atime, mtime, ctime, crtime ({seconds, nanoseconds}), flags, target, xattrs \
-(name to bytes in hex).")]
+(name to bytes in hex). A path or target that is not UTF-8 has its exact bytes in hex under path_hex or target_hex; \
+where a name of an extended attribute is not, xattrs_hex has all of them with names in hex.")]
 pub struct Args {
     /// Print JSON.
     #[arg(long)]
@@ -34,21 +37,24 @@ pub struct Args {
     pub paths: Vec<OsString>,
 }
 
-/// Describes.
+impl OnVolume for Args {
+    fn image(&self) -> &OsStr {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        output.bytes(describe(fs, self)?.as_bytes())
+    }
+}
+
+/// What is printed.
 ///
 /// # Errors
 /// A path does not exist or cannot be read.
-pub fn run(args: &Args) -> Outcome {
-    with_volume(&args.image, Access::Read, |fs| {
-        print!("{}", describe(fs, args)?);
-        Ok(())
-    })
-}
-
-/// What `run` prints.
-///
-/// # Errors
-/// As [`run`].
 pub fn describe(fs: &dyn FileSystem, args: &Args) -> Outcome<String> {
     let mut objects = Vec::new();
     let mut text = String::new();
@@ -82,40 +88,23 @@ impl Extra {
 }
 
 fn object(path: &[u8], of: &Attributes, extra: &Extra) -> Value {
-    let (major, minor) = print::device(of.device);
-    let xattrs: serde_json::Map<_, _> =
-        extra.xattrs.iter().map(|(name, value)| (shown(name), Value::from(hex(value)))).collect();
-    json!({
-        "path": shown(path),
-        "inode": of.ino.get(),
-        "generation": of.generation,
-        "kind": print::kind(of.kind),
-        "mode": format!("{:04o}", of.permissions),
-        "links": of.links,
-        "uid": of.uid,
-        "gid": of.gid,
-        "size": of.size,
-        "sectors": of.sectors,
-        "device": [major, minor],
-        "atime": time(of.atime),
-        "mtime": time(of.mtime),
-        "ctime": time(of.ctime),
-        "crtime": of.crtime.map(time),
-        "flags": of.flags.bits(),
-        "target": extra.target.as_deref().map(shown),
-        "xattrs": xattrs,
-    })
-}
-
-fn time(at: Timestamp) -> Value {
-    json!({ "seconds": at.seconds, "nanoseconds": at.nanoseconds })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let mut object = json::attributes(path, of);
+    match &extra.target {
+        Some(target) => json::insert_name(&mut object, "target", target),
+        None => drop(object.insert("target".into(), Value::Null)),
+    }
+    let pairs = |key: fn(&[u8]) -> String| {
+        extra
+            .xattrs
+            .iter()
+            .map(move |(name, value)| (key(name), Value::from(json::hex(value))))
+            .collect::<json::Object>()
+    };
+    object.insert("xattrs".into(), pairs(|name| String::from_utf8_lossy(name).into_owned()).into());
+    if extra.xattrs.iter().any(|(name, _)| std::str::from_utf8(name).is_err()) {
+        object.insert("xattrs_hex".into(), pairs(json::hex).into());
+    }
+    object.into()
 }
 
 fn append(text: &mut String, path: &[u8], of: &Attributes, extra: &Extra) {

@@ -1,13 +1,13 @@
 //! `cairn stats`.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cairn_base::stats::{Report, Value};
 
 use super::live_mount;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
+use crate::output::{self, with_stdout};
 use crate::print;
 
 /// Arguments of `stats`.
@@ -52,10 +52,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut report = ask()?;
     let mut left = args.count.unwrap_or(if args.watch.is_some() { u64::MAX } else { 1 });
     loop {
-        // Whoever reads has seen enough.
-        if show(&report, args).is_err() {
-            return Ok(());
-        }
+        show(&report, args)?;
         left = left.saturating_sub(1);
         let Some(interval) = args.watch.filter(|_| left > 0) else { return Ok(()) };
         std::thread::sleep(interval);
@@ -68,16 +65,17 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-fn show(report: &Report, args: &Args) -> io::Result<()> {
+fn show(report: &Report, args: &Args) -> Outcome {
+    let json = |text: serde_json::Result<String>| {
+        text.map(|text| text + "\n").map_err(|error| Failure::new(Status::Failed, format!("stats: {error}")))
+    };
     let text = match (args.json, args.watch) {
-        (true, Some(_)) => serde_json::to_string(report)? + "\n",
-        (true, None) => serde_json::to_string_pretty(report)? + "\n",
+        (true, Some(_)) => json(serde_json::to_string(report))?,
+        (true, None) => json(serde_json::to_string_pretty(report))?,
         (false, Some(_)) => table(report) + "\n",
         (false, None) => table(report),
     };
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+    with_stdout(|output| output.bytes(text.as_bytes()))
 }
 
 /// A heading for each section, a line for each field.
@@ -157,7 +155,7 @@ fn duration(nanoseconds: u64) -> String {
 /// Messages that a daemon leaves at its end, one a line for the user.
 pub fn print_messages(image: &str, last: &Report) {
     if let Some(Value::List(lines)) = last.get("messages") {
-        lines.iter().for_each(|line| eprintln!("cairn: {image}: {line}"));
+        lines.iter().for_each(|line| output::complain(format_args!("{image}: {line}")));
     }
 }
 
@@ -169,7 +167,7 @@ pub fn check_end(image: &str, last: &Report) -> Outcome {
     match last.text("error") {
         Some(error) => {
             let message = format!("{image}: unmounted, but {error}: mount it again to recover, or check it");
-            Err(Failure::new(crate::failure::Status::Io, message))
+            Err(Failure::new(Status::Io, message))
         }
         None => Ok(()),
     }

@@ -15,7 +15,7 @@ use super::daemon;
 use super::live::Live;
 use super::options::MountOptions;
 use crate::failure::{Failure, Outcome, Status, plain};
-use crate::log_ring;
+use crate::{log_ring, output};
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
 ///
@@ -100,7 +100,7 @@ fn unmount_on_signal(
             // Mostly it is not frozen; that it cannot be written any more shows at its end.
             let _ = filesystem.thaw();
             if let Err(error) = unmounter.unmount() {
-                eprintln!("cairn: {}: cannot unmount: {}", mountpoint.display(), plain(&error));
+                output::complain(format_args!("{}: cannot unmount: {}", mountpoint.display(), plain(&error)));
             }
         }
     })?;

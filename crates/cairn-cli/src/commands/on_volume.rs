@@ -1,0 +1,82 @@
+//! The commands that work on a volume without mounting it: each opens the image, works, and closes it again (`cairn ls IMAGE`).
+
+use std::ffi::OsStr;
+
+use cairn_vfs::FileSystem;
+use clap::Subcommand;
+
+use super::{cat, chmod, chown, get, ln, ls, mkdir, mv, put, rm, stat};
+use crate::failure::Outcome;
+use crate::output::{Output, with_stdout};
+use crate::session::{Access, with_volume};
+
+/// What each of these commands is to those who run it.
+pub trait OnVolume {
+    /// The image, as the user names it.
+    fn image(&self) -> &OsStr;
+
+    /// What it does to the volume.
+    fn access(&self) -> Access;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// What the command reports.
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome;
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// List files on an image.
+    Ls(ls::Args),
+    /// Print files of an image.
+    Cat(cat::Args),
+    /// Show the attributes of files on an image.
+    Stat(stat::Args),
+    /// Copy files and trees out of an image.
+    Get(get::Args),
+    /// Copy files and trees into an image.
+    Put(put::Args),
+    /// Make directories on an image.
+    Mkdir(mkdir::Args),
+    /// Remove files and trees from an image.
+    Rm(rm::Args),
+    /// Make links on an image.
+    Ln(ln::Args),
+    /// Rename or move on an image.
+    Mv(mv::Args),
+    /// Change permissions on an image.
+    Chmod(chmod::Args),
+    /// Change owners on an image.
+    Chown(chown::Args),
+}
+
+impl VolumeCommand {
+    /// The command itself.
+    #[must_use]
+    pub fn command(&self) -> &dyn OnVolume {
+        match self {
+            Self::Ls(args) => args,
+            Self::Cat(args) => args,
+            Self::Stat(args) => args,
+            Self::Get(args) => args,
+            Self::Put(args) => args,
+            Self::Mkdir(args) => args,
+            Self::Rm(args) => args,
+            Self::Ln(args) => args,
+            Self::Mv(args) => args,
+            Self::Chmod(args) => args,
+            Self::Chown(args) => args,
+        }
+    }
+
+    /// Opens the image, runs the command, closes the image.
+    ///
+    /// # Errors
+    /// The image cannot be opened, or what the command reports.
+    pub fn run_alone(&self) -> Outcome {
+        let command = self.command();
+        with_stdout(|output| with_volume(command.image(), command.access(), |fs| command.run(fs, output)))
+    }
+}

@@ -1,0 +1,120 @@
+//! What commands with `--json` have in common.
+//!
+//! Names are bytes, JSON strings are not: a name that is not UTF-8 stands under its key with U+FFFD in place of what cannot be
+//! shown, and exactly, in hexadecimal digits, under the same key with `_hex` behind it. Names that are UTF-8 have no such second key.
+
+use std::fmt::Write as _;
+
+use cairn_vfs::{Attributes, Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::print;
+
+/// An object under construction; keys keep their order.
+pub type Object = Map<String, Value>;
+
+/// Adds a name.
+pub fn insert_name(object: &mut Object, key: &str, name: &[u8]) {
+    object.insert(key.into(), String::from_utf8_lossy(name).into());
+    if std::str::from_utf8(name).is_err() {
+        object.insert(format!("{key}_hex"), hex(name).into());
+    }
+}
+
+/// Bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// `{"seconds", "nanoseconds"}` since 1970.
+#[must_use]
+pub fn time(at: Timestamp) -> Value {
+    json!({ "seconds": at.seconds, "nanoseconds": at.nanoseconds })
+}
+
+/// What `stat`, `ls` and `find` say of a file.
+#[must_use]
+pub fn attributes(path: &[u8], of: &Attributes) -> Object {
+    let (major, minor) = print::device(of.device);
+    let mut object = Object::new();
+    insert_name(&mut object, "path", path);
+    let fields = json!({
+        "inode": of.ino.get(),
+        "generation": of.generation,
+        "kind": print::kind(of.kind),
+        "mode": format!("{:04o}", of.permissions),
+        "links": of.links,
+        "uid": of.uid,
+        "gid": of.gid,
+        "size": of.size,
+        "sectors": of.sectors,
+        "device": [major, minor],
+        "atime": time(of.atime),
+        "mtime": time(of.mtime),
+        "ctime": time(of.ctime),
+        "crtime": of.crtime.map(time),
+        "flags": of.flags.bits(),
+    });
+    if let Value::Object(fields) = fields {
+        object.extend(fields);
+    }
+    object
+}
+
+/// An array that is printed while its elements are found, one a line.
+#[derive(Debug, Default)]
+pub struct Array {
+    begun: bool,
+}
+
+impl Array {
+    /// Prints one more element.
+    ///
+    /// # Errors
+    /// It cannot be printed.
+    pub fn push(&mut self, output: &mut Output<'_>, element: impl Into<Value>) -> Outcome {
+        let before = if self.begun { ",\n" } else { "[\n" };
+        self.begun = true;
+        write!(output, "{before}{}", element.into())
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It cannot be printed.
+    pub fn end(self, output: &mut Output<'_>) -> Outcome {
+        output.bytes(if self.begun { b"\n]\n" } else { b"[]\n" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_exactly() {
+        let mut object = Object::new();
+        insert_name(&mut object, "path", "á\n".as_bytes());
+        insert_name(&mut object, "target", b"a\xff");
+        assert_eq!(Value::Object(object), json!({"path": "á\n", "target": "a\u{fffd}", "target_hex": "61ff"}));
+    }
+
+    #[test]
+    fn arrays_of_any_length_are_json() {
+        for count in 0..3 {
+            let mut bytes = Vec::new();
+            let mut output = Output::to(&mut bytes);
+            let mut array = Array::default();
+            (0..count).for_each(|n| array.push(&mut output, n).unwrap());
+            array.end(&mut output).unwrap();
+            drop(output);
+            assert_eq!(serde_json::from_slice::<Vec<i32>>(&bytes).unwrap(), Vec::from_iter(0..count));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Standard output and standard error of the commands.
+//!
+//! Invariants: a reader that has gone away (`cairn info --json IMAGE | head -1`) ends a command early and quietly, with the status of
+//! what was done until then; it never is a panic, so nothing here or elsewhere in the crate uses `print!`. What cannot be written for
+//! another reason (a full disk) is a failure. Names go out byte for byte, but on a terminal, which would obey their control characters.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+
+use crate::failure::{Failure, Outcome};
+use crate::print;
+
+/// Collected before it goes to a pipe or a file.
+const BUFFER: usize = 1 << 16;
+
+/// Where a command prints its results.
+pub struct Output<'a> {
+    to: Box<dyn Write + 'a>,
+    terminal: bool,
+}
+
+impl Output<'static> {
+    /// Standard output.
+    #[must_use]
+    pub fn stdout() -> Self {
+        let stdout = io::stdout();
+        let terminal = stdout.is_terminal();
+        let to: Box<dyn Write> =
+            if terminal { Box::new(stdout) } else { Box::new(BufWriter::with_capacity(BUFFER, stdout)) };
+        Self { to, terminal }
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Something that is no terminal.
+    #[must_use]
+    pub fn to(writer: impl Write + 'a) -> Self {
+        Self { to: Box::new(writer), terminal: false }
+    }
+
+    /// Prints text; what `write!` and `writeln!` call.
+    ///
+    /// # Errors
+    /// The reader is gone, or the text cannot be written.
+    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> Outcome {
+        self.to.write_fmt(text).map_err(|error| failed(&error))
+    }
+
+    /// Prints bytes as they are.
+    ///
+    /// # Errors
+    /// As [`Output::write_fmt`].
+    pub fn bytes(&mut self, bytes: &[u8]) -> Outcome {
+        self.to.write_all(bytes).map_err(|error| failed(&error))
+    }
+
+    /// Prints a name or path: on a terminal with control characters escaped, else byte for byte.
+    ///
+    /// # Errors
+    /// As [`Output::write_fmt`].
+    pub fn name(&mut self, name: &[u8]) -> Outcome {
+        let shown = if self.terminal { Cow::Owned(print::escaped(name).into_bytes()) } else { Cow::Borrowed(name) };
+        self.bytes(&shown)
+    }
+
+    /// Sends on what was collected.
+    ///
+    /// # Errors
+    /// As [`Output::write_fmt`].
+    pub fn flush(&mut self) -> Outcome {
+        self.to.flush().map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::nobody_listens(),
+        _ => Failure::host("standard output", error),
+    }
+}
+
+/// Prints one command's results: `work` is followed by a flush, whatever became of it.
+///
+/// # Errors
+/// As `work`, or the results cannot be written.
+pub fn with_stdout(work: impl FnOnce(&mut Output<'_>) -> Outcome) -> Outcome {
+    let mut output = Output::stdout();
+    let done = work(&mut output);
+    let flushed = output.flush();
+    done.and(flushed)
+}
+
+/// A line on standard error, behind `cairn: `. Nothing can be done where there is nobody to read it.
+pub fn complain(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "cairn: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Status;
+
+    struct Broken(ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_no_failure_a_full_disk_is() {
+        let gone = write!(Output::to(Broken(ErrorKind::BrokenPipe)), "x").unwrap_err();
+        assert!(gone.status == Status::Success && gone.is_told());
+        let full = write!(Output::to(Broken(ErrorKind::StorageFull)), "x").unwrap_err();
+        assert!(full.status == Status::Failed && full.to_string().starts_with("standard output: "), "{full}");
+    }
+
+    #[test]
+    fn only_terminals_get_names_escaped() {
+        for (terminal, expected) in [(true, &b"a\\nb\\033[2J\\377"[..]), (false, b"a\nb\x1b[2J\xff")] {
+            let mut bytes = Vec::new();
+            let mut output = Output { to: Box::new(&mut bytes), terminal };
+            output.name(b"a\nb\x1b[2J\xff").unwrap();
+            drop(output);
+            assert_eq!(bytes, expected);
+        }
+    }
+}

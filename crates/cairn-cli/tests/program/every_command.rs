@@ -1,0 +1,134 @@
+//! What holds for every command: it has help with an example, it ends quietly where nobody reads what it prints, and it says with its
+//! exit status what was wrong with the image. A command that is not in the table fails the test.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::pipe;
+use std::process::{Command, Stdio};
+
+use cairn_cli::args::Cli;
+use cairn_testkit::judge;
+use clap::CommandFactory;
+
+use crate::support::{cairn, in_dir, works};
+
+/// What to run of each command: words in which `IMAGE` stands for an image and `DIR` for a directory of the host.
+const TABLE: &[(&str, &[&str])] = &[
+    ("mkfs", &["mkfs", "IMAGE"]),
+    ("info", &["info", "--json", "IMAGE"]),
+    ("info", &["info", "IMAGE"]),
+    ("ls", &["ls", "-lR", "IMAGE"]),
+    ("ls", &["ls", "--json", "IMAGE"]),
+    ("cat", &["cat", "IMAGE", "/file"]),
+    ("stat", &["stat", "IMAGE", "/file"]),
+    ("stat", &["stat", "--json", "IMAGE", "/file"]),
+    ("get", &["get", "IMAGE", "/file", "DIR"]),
+    ("put", &["put", "IMAGE", "DIR", "/copy"]),
+    ("mkdir", &["mkdir", "-p", "IMAGE", "/made"]),
+    ("rm", &["rm", "-rf", "IMAGE", "/made"]),
+    ("ln", &["ln", "-sf", "IMAGE", "file", "/link"]),
+    ("mv", &["mv", "IMAGE", "/file", "/file"]),
+    ("chmod", &["chmod", "IMAGE", "644", "/file"]),
+    ("chown", &["chown", "IMAGE", "0:0", "/file"]),
+];
+
+/// Those that take no image: what they print is tested below or in tests of their own.
+const WITHOUT_IMAGE: &[&str] =
+    &["mount", "umount", "remount", "freeze", "thaw", "stats", "generate", "lab", "serve-nothing", "help"];
+
+/// The words with an image and a directory put in.
+fn words(line: &[&str], image: &str, directory: &str) -> Vec<String> {
+    let word = |word: &&str| word.replace("IMAGE", image).replace("DIR", directory);
+    line.iter().map(word).collect()
+}
+
+fn run(arguments: &[String], stdout: Stdio, stderr: Stdio) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cairn"));
+    command.args(arguments).env_remove("CAIRN_LOG").stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    (output.status.code().expect("no signal ended it"), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A pipe that nobody reads.
+fn broken() -> Stdio {
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn every_command_is_in_the_table() {
+    let known: BTreeSet<&str> = TABLE.iter().map(|(name, _)| *name).chain(WITHOUT_IMAGE.iter().copied()).collect();
+    for command in Cli::command().get_subcommands() {
+        assert!(known.contains(command.get_name()), "{} is not tested", command.get_name());
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in Cli::command().get_subcommands() {
+        let help = works(&[command.get_name(), "--help"]);
+        let example = format!("cairn {} ", command.get_name());
+        assert!(help.contains("Example") && help.contains(&example), "{}: {help}", command.get_name());
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_nobodys_error() {
+    let (dir, image) = in_dir("disk.img");
+    judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"contents\n").unwrap();
+    works(&["put", &image, file.to_str().unwrap(), "/file"]);
+    let (target, _) = in_dir("");
+    for (name, line) in TABLE.iter().filter(|(name, _)| *name != "mkfs") {
+        let arguments = words(line, &image, target.path().to_str().unwrap());
+        let usual = run(&arguments, Stdio::null(), Stdio::piped());
+        assert_eq!(usual, (0, String::new()), "{arguments:?}");
+        assert_eq!(run(&arguments, broken(), Stdio::piped()), usual, "{name}: {arguments:?}");
+    }
+    for line in [&["lab", "list"][..], &["lab", "list", "--json"], &["--help"], &["ls", "--help"], &["--version"]] {
+        let arguments = words(line, "", "");
+        assert_eq!(run(&arguments, broken(), Stdio::piped()), (0, String::new()), "{arguments:?}");
+    }
+    judge::assert_clean(std::path::Path::new(&image));
+}
+
+/// Also where standard error goes to the same pipe (`cairn ls disk.img /none 2>&1 | head -0`), the status tells what happened.
+#[test]
+fn statuses_arrive_without_a_reader_of_errors() {
+    let (_dir, image) = in_dir("disk.img");
+    judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
+    for (line, status) in [(&["ls", "IMAGE", "/none"][..], 1), (&["ls", "IMAGE.none"], 3), (&["ls", "--nonsense"], 2)] {
+        let arguments = words(line, &image, "");
+        assert_eq!(run(&arguments, broken(), broken()).0, status, "{arguments:?}");
+    }
+}
+
+/// A full disk under standard output is said, and is no success.
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let (_dir, image) = in_dir("disk.img");
+    judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (status, said) = run(&words(&["ls", "IMAGE"], &image, ""), full.into(), Stdio::piped());
+    assert!(status == 1 && said.contains("standard output: no space left"), "{status}: {said}");
+}
+
+#[test]
+fn what_cannot_be_an_image_is_status_3() {
+    let (dir, _) = in_dir("");
+    let subjects: [&OsStr; 3] = [dir.path().as_os_str(), "/dev/null".as_ref(), "/no/such".as_ref()];
+    for (_, line) in TABLE {
+        for subject in subjects {
+            let arguments = words(line, subject.to_str().unwrap(), "/dev/shm");
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let (status, stdout, stderr) = cairn(&arguments);
+            // A new image needs a size.
+            let expected = if arguments == ["mkfs", "/no/such"] { 2 } else { 3 };
+            assert!(status == expected && stdout.is_empty(), "{arguments:?}: {status}: {stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+            assert!(stderr.starts_with("cairn: ") && stderr.matches(": ").count() >= 2, "{stderr}");
+        }
+    }
+}
