@@ -20,7 +20,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::{IoBuf, ioctl};
 
 mod direct;
+mod holder;
 mod lock;
+mod loops;
+mod ofd;
 mod open;
 
 pub use direct::DirectFile;
@@ -34,19 +37,18 @@ const ZEROES: usize = 1 << 20;
 /// A file or block device of the host.
 #[derive(Debug)]
 pub struct FileDevice {
-    /// Holds the advisory lock too.
+    /// Holds the advisory locks, too.
     file: File,
     geometry: Geometry,
     is_block_device: bool,
     failed_flush: OnceLock<Error>,
+    /// The locks of what a loop device shows.
+    _beneath: loops::Beneath,
 }
 
-/// Closing gives the lock back only once no copy of the descriptor is left, and a child that another thread of the process is just
-/// starting has one until its `exec`: the image would stay in use for a moment. So it is given back by name.
 impl Drop for FileDevice {
     fn drop(&mut self) {
-        // Refused only for a descriptor that holds none.
-        let _ = self.file.unlock();
+        lock::release(&self.file);
     }
 }
 
@@ -64,7 +66,12 @@ impl FileDevice {
             geometry: opened.geometry,
             is_block_device: opened.is_block_device,
             failed_flush: OnceLock::new(),
+            _beneath: opened.beneath,
         })
+    }
+
+    fn descriptor(&self) -> &File {
+        &self.file
     }
 
     fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {

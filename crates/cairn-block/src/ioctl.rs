@@ -1,8 +1,8 @@
-//! Device controls that have no safe binding: discarding, and zones.
+//! Device controls that have no safe binding: discarding, zones, loop devices.
 
 use std::fs::File;
 
-use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
+use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 use zerocopy::FromZeros;
 
 /// `BLKDISCARD` of `linux/fs.h`: `_IO(0x12, 119)`.
@@ -82,6 +82,41 @@ pub(crate) fn reset_zones(file: &File, sector: u64, sectors: u64) -> rustix::io:
 pub(crate) fn finish_zones(file: &File, sector: u64, sectors: u64) -> rustix::io::Result<()> {
     // SAFETY: as for BLKRESETZONE.
     unsafe { ioctl(file, Setter::<BLKFINISHZONE, [u64; 2]>::new([sector, sectors])) }
+}
+
+/// What a loop device shows: the head of `struct loop_info64` of `linux/loop.h`, and as much room as the rest takes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct LoopStatus {
+    /// Device and inode number of the file behind it.
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// Number of the block device behind it, or 0.
+    pub(crate) rdevice: u64,
+    rest: [u64; 26],
+}
+
+const _: () = assert!(size_of::<LoopStatus>() == 232);
+
+/// `LOOP_GET_STATUS64` of `linux/loop.h`; its number does not tell the size.
+const LOOP_GET_STATUS64: Opcode = 0x4C05;
+
+/// Where a loop device, or the one that a partition is of, tells what it shows.
+fn sys_paths(number: u64) -> [String; 2] {
+    let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    [format!("{base}/loop"), format!("{base}/../loop")]
+}
+
+/// What the loop device, or the one it is a partition of, shows.
+pub(crate) fn loop_status(file: &File) -> rustix::io::Result<LoopStatus> {
+    // Other devices may take the number for something else.
+    let number = rustix::fs::fstat(file)?.st_rdev;
+    if !sys_paths(number).iter().any(|path| std::path::Path::new(path).exists()) {
+        return Err(rustix::io::Errno::NOTTY);
+    }
+    // SAFETY: of a loop device, which the path in /sys shows it to be, LOOP_GET_STATUS64 writes `struct loop_info64`, whose size is
+    // asserted above, and which is integers alone.
+    unsafe { ioctl(file, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -39,7 +40,9 @@ impl DirectFile {
         let path = path.as_ref();
         let buffered = FileDevice::open(path, OpenOptions::write())?;
         let flags = OFlags::DIRECT.bits().cast_signed();
-        let direct = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        // The same file, whatever its name leads to by now.
+        let same = format!("/proc/self/fd/{}", buffered.descriptor().as_raw_fd());
+        let direct = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(same);
         let direct = direct.map_err(|error| Error::from_io(format!("open {} directly", path.display()), error))?;
         Ok(Self { buffered, direct })
     }

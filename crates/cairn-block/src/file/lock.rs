@@ -1,105 +1,120 @@
-//! Who may have an image: advisory locks (`flock`), and what the system itself has mounted.
+//! Who may have a file: advisory locks of two kinds.
 //!
-//! The lock belongs to the open file: two opens in one process exclude each other like two processes. Who holds an
-//! image is looked up only after the lock was refused, for the message; that may be outdated or unknown.
+//! | lock | keeps away |
+//! |---|---|
+//! | `flock` on the file | other users that are Cairn, and programs that ask for it |
+//! | bytes 100 to 103 and 200 to 203, as QEMU locks them | QEMU and its tools |
+//! | the bytes of a part of the file | others that have the same part through a loop device |
+//!
+//! QEMU's scheme: whoever needs permission N holds a shared lock on byte 100 + N, whoever denies it to others one on byte 200 + N; then
+//! each looks whether anybody denies what it needs or needs what it denies. So two that start at the same time may both be refused, and
+//! never both admitted.
+//!
+//! A lock belongs to the open file: two opens in one process exclude each other like two processes. A filesystem of the host that knows
+//! no locks of the second kind is used without them.
 
-use std::fs::{File, Metadata, TryLockError};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::ops::Range;
 
-use rustix::fs::{major, minor};
+use super::ofd::{self, Kind};
 
-use crate::error::{Error, ErrorKind, Result};
+/// What a user of a file does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Reads, and lets others read.
+    Read,
+    /// Writes: nobody else may have it.
+    Write,
+}
 
-/// Takes the lock for a writer or reader. A writer is also refused a file that is mounted through a loop device.
-pub(super) fn acquire(operation: &str, path: &Path, file: &File, metadata: &Metadata, write: bool) -> Result<()> {
-    let locked = if write { file.try_lock() } else { file.try_lock_shared() };
-    match locked {
+/// How much of the file somebody has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// All of it.
+    Whole,
+    /// These bytes, through a loop device; others may have other parts.
+    Part(Range<u64>),
+}
+
+const PERMISSION_BASE: u64 = 100;
+const DENIAL_BASE: u64 = 200;
+
+/// QEMU's permissions, as places behind the bases.
+const CONSISTENT_READ: u64 = 0;
+const WRITE: u64 = 1;
+const WRITE_UNCHANGED: u64 = 2;
+const RESIZE: u64 = 3;
+
+/// Locks of parts leave out where QEMU's bytes are: no volume begins below.
+const PARTS_FROM: u64 = 512;
+
+impl Use {
+    /// What it needs, in QEMU's words, and what it denies to others.
+    fn permissions(self, share: &Share) -> (&'static [u64], &'static [u64]) {
+        const ALL: [u64; 4] = [CONSISTENT_READ, WRITE, WRITE_UNCHANGED, RESIZE];
+        match (self, share) {
+            (Self::Read, Share::Whole) => (&[CONSISTENT_READ], &[WRITE, RESIZE]),
+            (Self::Write, Share::Whole) => (&ALL, &ALL),
+            // Those who have parts do not need what they deny to whoever has all of it.
+            (Self::Read, Share::Part(_)) => (&[], &[RESIZE]),
+            (Self::Write, Share::Part(_)) => (&[WRITE], &[CONSISTENT_READ, RESIZE]),
+        }
+    }
+}
+
+/// Takes all locks; false, and none is held, if somebody is in the way.
+pub(super) fn take(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
+    let shared = usage == Use::Read || *share != Share::Whole;
+    match if shared { file.try_lock_shared() } else { file.try_lock() } {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let holder = holder(metadata).unwrap_or_else(|| "another program".to_owned());
-            let detail = format!(
-                "in use by {holder}; if it is mounted unmount it (`cairn umount MOUNTPOINT`), else wait until that \
-                 program has ended"
-            );
-            return Err(Error::new(ErrorKind::InUse, operation, detail));
-        }
-        Err(TryLockError::Error(error)) => return Err(Error::from_io(operation, error)),
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(error),
     }
-    match loop_mount(path).filter(|_| write) {
-        Some((device, mountpoint)) => Err(mounted(operation, &device, &mountpoint)),
-        None => Ok(()),
+    let taken = take_bytes(file, usage, share).or_else(|error| match error.raw_os_error() {
+        // The host's filesystem knows no such locks, or has no more of them.
+        Some(libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP) => Ok(true),
+        _ => Err(error),
+    });
+    if !matches!(taken, Ok(true)) {
+        release(file);
     }
+    taken
 }
 
-/// The error for a block device that could not be opened exclusively.
-pub(super) fn claimed(operation: &str, path: &Path) -> Error {
-    let number = std::fs::metadata(path).map(|metadata| number(metadata.rdev()));
-    match number.ok().and_then(|number| mountpoint(&number)) {
-        Some(mountpoint) => mounted(operation, &path.display().to_string(), &mountpoint),
-        None => {
-            let detail = "the system or another program has claimed the block device; unmount it, or stop the RAID, \
-                          device-mapper or swap use of it first";
-            Error::new(ErrorKind::InUse, operation, detail)
+fn take_bytes(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
+    let (needed, denied) = usage.permissions(share);
+    let bytes = needed.iter().map(|bit| PERMISSION_BASE + bit).chain(denied.iter().map(|bit| DENIAL_BASE + bit));
+    for byte in bytes {
+        if !ofd::lock(file, Kind::Shared, byte..byte + 1)? {
+            return Ok(false);
         }
     }
-}
-
-fn mounted(operation: &str, device: &str, mountpoint: &str) -> Error {
-    let detail = format!("the system has {device} mounted on {mountpoint}; `umount {mountpoint}` first");
-    Error::new(ErrorKind::InUse, operation, detail)
-}
-
-/// The process that holds a `flock` on the file, by `/proc/locks`: `N: FLOCK ADVISORY WRITE PID MAJ:MIN:INODE START END`.
-fn holder(metadata: &Metadata) -> Option<String> {
-    let wanted = format!("{:02x}:{:02x}:{}", major(metadata.dev()), minor(metadata.dev()), metadata.ino());
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let pid = locks.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        match fields.as_slice() {
-            [_, "FLOCK", _, _, pid, file, ..] if *file == wanted => Some((*pid).to_owned()),
-            _ => None,
+    if let Share::Part(bytes) = share {
+        let kind = if usage == Use::Read { Kind::Shared } else { Kind::Exclusive };
+        if !ofd::lock(file, kind, bytes.start.max(PARTS_FROM)..bytes.end)? {
+            return Ok(false);
         }
-    })?;
-    // A lock handed on to a child keeps the number of the process that took it, which may have ended.
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(format!("process {pid} ({})", name.trim()))
+    }
+    Ok(!is_denied(file, usage, share)?)
 }
 
-/// Loop device and mount point through which the system has the file mounted.
-fn loop_mount(path: &Path) -> Option<(String, String)> {
-    let path = path.canonicalize().ok()?;
-    let devices = std::fs::read_dir("/sys/block").ok()?;
-    devices.flatten().find_map(|device| {
-        let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
-        if Path::new(backing.trim_end_matches('\n')) != path {
-            return None;
+/// Does somebody who locks QEMU's bytes deny this use, or need what it denies?
+pub(super) fn is_denied(file: &File, usage: Use, share: &Share) -> io::Result<bool> {
+    let (needed, denied) = usage.permissions(share);
+    let opposite = needed.iter().map(|bit| DENIAL_BASE + bit).chain(denied.iter().map(|bit| PERMISSION_BASE + bit));
+    for byte in opposite {
+        if ofd::is_locked_by_others(file, byte..byte + 1)? {
+            return Ok(true);
         }
-        let name = device.file_name().into_string().ok()?;
-        let mountpoint = block_numbers(&device.path(), &name).iter().find_map(|number| mountpoint(number))?;
-        Some((format!("/dev/{name}"), mountpoint))
-    })
+    }
+    Ok(false)
 }
 
-/// The numbers of a device and its partitions, as `MAJ:MIN`.
-fn block_numbers(device: &Path, name: &str) -> Vec<String> {
-    let partitions = std::fs::read_dir(device).into_iter().flatten().flatten();
-    let partitions = partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
-    let directories = std::iter::once(PathBuf::from(device)).chain(partitions.map(|entry| entry.path()));
-    directories.filter_map(|at| std::fs::read_to_string(at.join("dev")).ok()).map(|dev| dev.trim().to_owned()).collect()
-}
-
-fn number(device: u64) -> String {
-    format!("{}:{}", major(device), minor(device))
-}
-
-/// Where a block device is mounted, by `/proc/self/mountinfo`: `ID PARENT MAJ:MIN ROOT MOUNTPOINT …`.
-fn mountpoint(number: &str) -> Option<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(2);
-        let device = fields.next()?;
-        let mountpoint = fields.nth(1)?;
-        (device == number).then(|| mountpoint.to_owned())
-    })
+/// Gives all locks back. Closing does so only once no copy of the descriptor is left, and a child that another thread of the process
+/// is just starting has one until its `exec`: the image would stay in use for a moment.
+pub(super) fn release(file: &File) {
+    // Refused only for a descriptor that holds none. `flock` last: it is what others wait for.
+    let _ = ofd::unlock_all(file);
+    let _ = file.unlock();
 }

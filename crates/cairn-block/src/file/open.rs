@@ -2,12 +2,15 @@
 
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
+use rustix::fs::{Mode, OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 
-use super::lock;
+use super::holder;
+use super::lock::{self, Share, Use};
+use super::loops::{self, Beneath};
 use crate::device::Geometry;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -52,38 +55,94 @@ pub(super) struct Opened {
     pub(super) file: File,
     pub(super) geometry: Geometry,
     pub(super) is_block_device: bool,
+    pub(super) beneath: Beneath,
 }
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let operation = format!("open {}", path.display());
     let io = |error| Error::from_io(operation.as_str(), error);
     let create = options.create_size.is_some() && options.write;
-    let block_before = std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
-    let exclusive = options.write && options.lock && block_before;
     // Without O_CREAT, O_EXCL on a block device means: not while the system has it mounted or otherwise claimed.
-    let flags = if exclusive { OFlags::EXCL.bits().cast_signed() } else { 0 };
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(options.write)
-        .create(create && !block_before)
-        .truncate(false)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::ResourceBusy => lock::claimed(&operation, path),
-            _ => io(error),
-        })?;
+    let claim = if options.write && options.lock { OFlags::EXCL } else { OFlags::empty() };
+    let file = match existing(path, options.write, claim) {
+        Err(error) if create && error.kind == ErrorKind::NotFound => make(path)?,
+        opened => opened?,
+    };
     let metadata = file.metadata().map_err(io)?;
     let is_block_device = metadata.file_type().is_block_device();
-    if !is_block_device && !metadata.is_file() {
-        return Err(Error::new(ErrorKind::Unsupported, operation, "neither a regular file nor a block device"));
-    }
-    if options.lock {
-        lock::acquire(&operation, path, &file, &metadata, options.write)?;
-    }
+    let beneath =
+        if options.lock { lock(&operation, path, &file, &metadata, options.write)? } else { Beneath::default() };
     let size = size_of(&operation, &file, is_block_device, options)?;
     let geometry = geometry(&operation, &file, &metadata, size, !options.write)?;
-    Ok(Opened { file, geometry, is_block_device })
+    Ok(Opened { file, geometry, is_block_device, beneath })
+}
+
+/// Takes the locks of the file and of what lies beneath it.
+fn lock(operation: &str, path: &Path, file: &File, metadata: &Metadata, write: bool) -> Result<Beneath> {
+    let usage = if write { Use::Write } else { Use::Read };
+    if !lock::take(file, usage, &Share::Whole).map_err(|error| Error::from_io(operation, error))? {
+        return Err(holder::in_use(operation, path, metadata));
+    }
+    let looked = || {
+        if write {
+            loops::refuse_loops(operation, metadata)?;
+        }
+        loops::claim_beneath(operation, file, metadata, usage)
+    };
+    looked().inspect_err(|_| lock::release(file))
+}
+
+/// Opens what is there if it is a file or a block device. Its type is known before it is opened: opening a FIFO would wait, and opening
+/// a terminal or a tape does something to it. On a block device, `claim` is added to the flags.
+pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> {
+    let operation = format!("open {}", path.display());
+    let io = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::ResourceBusy => holder::claimed(&operation, path),
+        _ => Error::from_io(operation.as_str(), error),
+    };
+    let place =
+        rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| io(error.into()))?;
+    let place = File::from(place);
+    let found = place.metadata().map_err(io)?;
+    check_kind(&operation, &found)?;
+    let flags = if found.file_type().is_block_device() { claim } else { OFlags::empty() };
+    let open = |path: &Path, flags: OFlags| {
+        std::fs::OpenOptions::new().read(true).write(write).custom_flags(flags.bits().cast_signed()).open(path)
+    };
+    match open(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), flags) {
+        // Without /proc: by its name, which may lead elsewhere by now.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let file = open(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY).map_err(io)?;
+            check_kind(&operation, &file.metadata().map_err(io)?)?;
+            Ok(file)
+        }
+        opened => opened.map_err(io),
+    }
+}
+
+/// Makes a file, where none was a moment ago.
+fn make(path: &Path) -> Result<File> {
+    let operation = format!("open {}", path.display());
+    let io = |error| Error::from_io(operation.as_str(), error);
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut options = std::fs::OpenOptions::new();
+    let file =
+        options.read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path).map_err(io)?;
+    check_kind(&operation, &file.metadata().map_err(io)?)?;
+    Ok(file)
+}
+
+fn check_kind(operation: &str, metadata: &Metadata) -> Result<()> {
+    let kind = metadata.file_type();
+    let what = match () {
+        () if kind.is_file() || kind.is_block_device() => return Ok(()),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () => "a character device",
+    };
+    let detail = format!("it is {what}, neither a regular file nor a block device: give the image itself");
+    Err(Error::new(ErrorKind::Unsupported, operation, detail))
 }
 
 /// The size in bytes, after growing the file to what was asked for.

@@ -188,6 +188,57 @@ fn another_process_is_refused_what_we_hold() {
     assert!(try_lock("--exclusive"));
 }
 
+/// What QEMU would find: the bytes that others have locked.
+fn locked_bytes(path: &std::path::Path) -> Vec<u64> {
+    let file = File::open(path).unwrap();
+    (100..110).chain(200..210).filter(|byte| ofd::is_locked_by_others(&file, *byte..byte + 1).unwrap()).collect()
+}
+
+#[test]
+fn qemu_finds_the_bytes_locked_that_it_looks_at() {
+    let (_directory, path) = image(4096);
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    assert_eq!(locked_bytes(&path), [100, 101, 102, 103, 200, 201, 202, 203]);
+    drop(device);
+    assert_eq!(locked_bytes(&path), []);
+    let readers = [(); 2].map(|()| FileDevice::open(&path, OpenOptions::read()).unwrap());
+    assert_eq!(locked_bytes(&path), [100, 201, 203]);
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::write())), ErrorKind::InUse);
+    drop(readers);
+    assert_eq!(locked_bytes(&path), [], "a refused open leaves nothing behind");
+}
+
+#[test]
+fn who_needs_what_another_denies_is_refused_as_by_qemu() {
+    let (_directory, path) = image(4096);
+    let qemu = File::open(&path).unwrap();
+    let held = |byte: u64| assert!(ofd::lock(&qemu, ofd::Kind::Shared, byte..byte + 1).unwrap());
+    // It reads, and shares.
+    held(100);
+    FileDevice::open(&path, OpenOptions::read()).unwrap();
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::write())), ErrorKind::InUse);
+    // It writes.
+    held(101);
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::read())), ErrorKind::InUse);
+    ofd::unlock_all(&qemu).unwrap();
+    // It lets nobody read.
+    held(200);
+    assert_eq!(kind(FileDevice::open(&path, OpenOptions::read())), ErrorKind::InUse);
+    drop(qemu);
+    FileDevice::open(&path, OpenOptions::write()).unwrap();
+}
+
+#[test]
+fn what_is_neither_a_file_nor_a_block_device_is_refused_without_being_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for options in [OpenOptions::read(), OpenOptions::write(), OpenOptions::create(4096)] {
+        let error = FileDevice::open(&fifo, options).unwrap_err();
+        assert!(error.kind == ErrorKind::Unsupported && error.to_string().contains("FIFO"), "{error}");
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Write(u64, Vec<u8>),

@@ -10,6 +10,7 @@ mod kills;
 mod label;
 mod live;
 mod load;
+mod locks;
 mod space;
 mod suites;
 mod trees;

@@ -20,7 +20,7 @@ pub use f2fs::{
 pub use kernel::{KernelMount, LoopDevice};
 
 /// Programs and what installs them.
-const PACKAGES: [(&str, &str); 26] = [
+const PACKAGES: [(&str, &str); 28] = [
     ("blkid", "util-linux"),
     ("busybox", "busybox-static"),
     ("debugfs", "e2fsprogs"),
@@ -39,6 +39,8 @@ const PACKAGES: [(&str, &str); 26] = [
     ("mke2fs", "e2fsprogs"),
     ("mkfs.f2fs", "f2fs-tools"),
     ("python3", "python3"),
+    ("qemu-img", "qemu-utils"),
+    ("qemu-io", "qemu-utils"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("setfacl", "acl"),
     ("setfattr", "attr"),

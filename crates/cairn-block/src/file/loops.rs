@@ -1,0 +1,243 @@
+//! Loop devices: what lies beneath one, and which ones show a file that somebody wants to have.
+//!
+//! Two names of the same bytes do not see each other's locks: a file, and the loop device that shows it. So whoever opens a loop
+//! device (or a partition of one) takes the locks of the file beneath it, too, down to the last; and whoever wants to write to a file
+//! looks at all loop devices above it, which the system may have mounted. Each takes its own locks first and looks then: two that start
+//! at the same time may both be refused, and never both admitted.
+//!
+//! Files are compared by device and inode where the system tells them (`LOOP_GET_STATUS64`): a file may have been renamed, have several
+//! names, or none any more.
+
+use std::fs::{File, Metadata};
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::lock::{self, Share, Use};
+use super::{holder, open};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ioctl::{self, LoopStatus};
+
+/// Loop devices above one another that are followed.
+const MOST_LEVELS: usize = 8;
+
+/// Bytes of a sector in `/sys`.
+const SECTOR: u64 = 512;
+
+/// The files beneath a loop device, with their locks.
+#[derive(Debug, Default)]
+pub(super) struct Beneath(Vec<File>);
+
+impl Drop for Beneath {
+    fn drop(&mut self) {
+        self.0.iter().for_each(lock::release);
+    }
+}
+
+/// A loop device that shows something.
+struct Loop {
+    /// `loop3`.
+    name: String,
+    /// What it shows, as far as there is a path to it.
+    backing: PathBuf,
+    /// Which part of that.
+    range: Range<u64>,
+}
+
+impl Loop {
+    /// By its directory in `/sys`.
+    fn at(directory: &Path) -> Option<Self> {
+        let backing = std::fs::read_to_string(directory.join("loop/backing_file")).ok()?;
+        let number = |file: &str| read_number(&directory.join("loop").join(file)).unwrap_or(0);
+        let (offset, limit) = (number("offset"), number("sizelimit"));
+        let end = if limit == 0 { u64::MAX } else { offset.saturating_add(limit) };
+        let name = directory.file_name()?.to_str()?.to_owned();
+        Some(Self { name, backing: backing.trim_end_matches('\n').into(), range: offset..end })
+    }
+
+    fn node(&self) -> PathBuf {
+        Path::new("/dev").join(&self.name)
+    }
+
+    /// A range of the device, in what it shows.
+    fn narrow(&self, inner: &Range<u64>) -> Range<u64> {
+        let place = |at: u64| self.range.start.saturating_add(at).min(self.range.end);
+        place(inner.start)..place(inner.end)
+    }
+
+    fn shows(&self, file: &Identity) -> bool {
+        let told = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(self.node());
+        match told.ok().and_then(|device| ioctl::loop_status(&device).ok()) {
+            Some(status) => file.is(&status),
+            // We may not open the device: then by the path, which leads elsewhere once the file was removed.
+            None => std::fs::metadata(&self.backing).is_ok_and(|found| Identity::of(&found) == *file),
+        }
+    }
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// What makes two opens the same file, or the same block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    File { device: u64, inode: u64 },
+    BlockDevice(u64),
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        if metadata.file_type().is_block_device() {
+            Self::BlockDevice(metadata.rdev())
+        } else {
+            Self::File { device: metadata.dev(), inode: metadata.ino() }
+        }
+    }
+
+    fn is(&self, status: &LoopStatus) -> bool {
+        match *self {
+            Self::File { device, inode } => (status.device, status.inode) == (device, inode),
+            Self::BlockDevice(number) => status.rdevice != 0 && status.rdevice == number,
+        }
+    }
+}
+
+/// The loop device that a block device is, or is a partition of; and the range of it that the block device has.
+fn loop_of(number: u64) -> Option<(Loop, Range<u64>)> {
+    let directory = Path::new("/sys/dev/block").join(holder::number(number)).canonicalize().ok()?;
+    if let Some(found) = Loop::at(&directory) {
+        return Some((found, 0..u64::MAX));
+    }
+    let sectors = |file: &str| Some(read_number(&directory.join(file))?.saturating_mul(SECTOR));
+    let (start, size) = (sectors("start")?, sectors("size")?);
+    Some((Loop::at(directory.parent()?)?, start..start.saturating_add(size)))
+}
+
+/// Takes the locks of what lies beneath a block device that has been opened, and looks at other loop devices there.
+pub(super) fn claim_beneath(operation: &str, file: &File, metadata: &Metadata, usage: Use) -> Result<Beneath> {
+    let mut beneath = Beneath::default();
+    let mut upper = (file.try_clone().map_err(|error| Error::from_io(operation, error))?, metadata.clone());
+    let mut range = 0..u64::MAX;
+    for _ in 0..MOST_LEVELS {
+        if !upper.1.file_type().is_block_device() {
+            break;
+        }
+        let Some((device, inner)) = loop_of(upper.1.rdev()) else { break };
+        range = device.narrow(&narrowed(&inner, &range));
+        let share = if range == (0..u64::MAX) { Share::Whole } else { Share::Part(range.clone()) };
+        let status = ioctl::loop_status(&upper.0).ok();
+        let Some(lower) = open_backing(&device, status.as_ref(), usage) else {
+            refuse_unreachable(operation, &device, status.as_ref())?;
+            break;
+        };
+        let metadata = lower.metadata().map_err(|error| Error::from_io(operation, error))?;
+        if usage == Use::Write && metadata.file_type().is_block_device() && is_claimed(&device.backing) {
+            return Err(holder::claimed(operation, &device.backing));
+        }
+        if !lock::take(&lower, usage, &share).map_err(|error| Error::from_io(operation, error))? {
+            return Err(holder::in_use(operation, &device.backing, &metadata));
+        }
+        let copy = lower.try_clone();
+        beneath.0.push(lower);
+        if usage == Use::Write {
+            refuse_loops_above(operation, &metadata, &range, Some(&device.name))?;
+        }
+        upper = (copy.map_err(|error| Error::from_io(operation, error))?, metadata);
+    }
+    Ok(beneath)
+}
+
+/// A range of what is itself a range.
+fn narrowed(outer: &Range<u64>, inner: &Range<u64>) -> Range<u64> {
+    let place = |at: u64| outer.start.saturating_add(at).min(outer.end);
+    place(inner.start)..place(inner.end)
+}
+
+/// What a loop device shows, if the path to it still leads there.
+fn open_backing(device: &Loop, status: Option<&LoopStatus>, usage: Use) -> Option<File> {
+    let opened = match usage {
+        // Locks of parts need a descriptor that can write.
+        Use::Write => open::existing(&device.backing, true, OFlags::empty()).ok(),
+        Use::Read => None,
+    };
+    let file = opened.or_else(|| open::existing(&device.backing, false, OFlags::empty()).ok())?;
+    let found = Identity::of(&file.metadata().ok()?);
+    status.is_none_or(|status| found.is(status)).then_some(file)
+}
+
+/// A file that has no name any more, or none here, cannot be locked; but it can be seen that somebody has it.
+fn refuse_unreachable(operation: &str, device: &Loop, status: Option<&LoopStatus>) -> Result<()> {
+    if !status.is_some_and(|status| holder::is_locked(status.device, status.inode)) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the file that {} shows ({}) is in use by another program: end that, or unmount it",
+        device.node().display(),
+        device.backing.display()
+    );
+    Err(Error::new(ErrorKind::InUse, operation, detail))
+}
+
+/// Has the system, or a program, claimed the block device for itself?
+fn is_claimed(node: &Path) -> bool {
+    let flags = (OFlags::EXCL | OFlags::NONBLOCK).bits().cast_signed();
+    let opened = File::options().read(true).custom_flags(flags).open(node);
+    opened.is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy)
+}
+
+/// Refuses a file or block device that is in use through a loop device.
+pub(super) fn refuse_loops(operation: &str, metadata: &Metadata) -> Result<()> {
+    refuse_loops_above(operation, metadata, &(0..u64::MAX), None)
+}
+
+fn refuse_loops_above(operation: &str, metadata: &Metadata, range: &Range<u64>, except: Option<&str>) -> Result<()> {
+    above(operation, Identity::of(metadata), range, except, MOST_LEVELS)
+}
+
+fn above(operation: &str, file: Identity, range: &Range<u64>, except: Option<&str>, levels: usize) -> Result<()> {
+    let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    for directory in devices.map(|entry| entry.path()) {
+        let Some(device) = Loop::at(&directory).filter(|device| Some(device.name.as_str()) != except) else { continue };
+        let apart = device.range.end <= range.start || range.end <= device.range.start;
+        if apart || !device.shows(&file) {
+            continue;
+        }
+        refuse_used(operation, &device, &directory)?;
+        let number = std::fs::metadata(device.node()).ok().filter(|found| found.file_type().is_block_device());
+        if let (Some(number), 1..) = (number, levels) {
+            above(operation, Identity::of(&number), &(0..u64::MAX), None, levels - 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a loop device that somebody uses.
+fn refuse_used(operation: &str, device: &Loop, directory: &Path) -> Result<()> {
+    let node = device.node();
+    let numbers = block_numbers(directory, &device.name);
+    if let Some(mountpoint) = numbers.iter().find_map(|number| holder::mountpoint(number)) {
+        return Err(holder::mounted(operation, &node.display().to_string(), &mountpoint));
+    }
+    let locked =
+        || File::open(&node).is_ok_and(|file| lock::is_denied(&file, Use::Write, &Share::Whole).unwrap_or(false));
+    if is_claimed(&node) || locked() {
+        let detail = format!(
+            "in use through the loop device {0}: unmount that, or end the program that has it (`losetup -a` and `findmnt -A` \
+             show loop devices and mounts)",
+            node.display()
+        );
+        return Err(Error::new(ErrorKind::InUse, operation, detail));
+    }
+    Ok(())
+}
+
+/// The numbers of a device and its partitions, as `MAJ:MIN`.
+fn block_numbers(device: &Path, name: &str) -> Vec<String> {
+    let partitions = std::fs::read_dir(device).into_iter().flatten().flatten();
+    let partitions = partitions.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
+    let directories = std::iter::once(PathBuf::from(device)).chain(partitions.map(|entry| entry.path()));
+    directories.filter_map(|at| std::fs::read_to_string(at.join("dev")).ok()).map(|dev| dev.trim().to_owned()).collect()
+}
