@@ -1,8 +1,9 @@
 //! Devices around devices: they restrict ([`Partition`], [`ReadOnly`]), put together ([`Concat`]), observe ([`Stats`], [`Record`]) or disturb
-//! ([`Latency`], [`Fault`]) the one inside.
+//! ([`Latency`], [`Hold`], [`Fault`]) the one inside.
 
 mod concat;
 mod fault;
+mod hold;
 mod latency;
 mod partition;
 mod read_only;
@@ -11,6 +12,7 @@ mod stats;
 
 pub use concat::Concat;
 pub use fault::{Fault, Lasting, Operation};
+pub use hold::{Flushing, Hold};
 pub use latency::{Latency, LatencyProfile};
 pub use partition::Partition;
 pub use read_only::ReadOnly;

@@ -1,10 +1,11 @@
 //! The cache: metadata buffers ([`block`]), file folios ([`mod@file`]), mappings ([`mapper`], [`status`]), write-back ([`writeback`]),
-//! and one memory [`budget`] for all of them.
+//! what is on the medium ([`durability`]), and one memory [`budget`] for all of them.
 
 #![forbid(unsafe_code)]
 
 pub mod block;
 pub mod budget;
+pub mod durability;
 pub mod file;
 pub mod mapper;
 pub mod options;

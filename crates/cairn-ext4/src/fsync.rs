@@ -1,8 +1,8 @@
 //! Making things durable: one file, or everything.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use cairn_cache::durability::Part;
 use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::FileKind;
 
@@ -25,35 +25,23 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
     if !data_only {
         store_if_dirty(volume, inode)?;
     }
-    // The data was written before this point, so whatever flushes the device from here on covers it.
-    let unflushed = inode.unflushed.swap(false, Ordering::AcqRel);
-    let done = commit(volume, inode, data_only, unflushed);
-    if done.is_err() && unflushed {
-        inode.note_written();
-    }
-    done
+    commit(volume, inode, if data_only { Part::Data } else { Part::Attributes })
 }
 
-fn commit(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool, unflushed: bool) -> Result<()> {
+/// Brings onto the medium what the ledger says is not there yet: the transaction in which `part` last changed, and the data. As a
+/// rule the commit's flush covers the data, too.
+fn commit(volume: &Volume, inode: &Inode, part: Part) -> Result<()> {
     match &volume.txn() {
         Txn::Journaled(journal) => {
-            let tid = {
-                let state = inode.state.read();
-                if data_only { state.data_changed_in } else { state.changed_in }
-            };
-            // Only a commit whose flush is yet to come covers data written until now: one that is under way may have flushed
-            // before, and one that is over has.
-            let covers_data = journal.is_running(tid);
-            if !journal.is_committed(tid) {
+            let written = inode.ledger.written();
+            if let Some(tid) = inode.ledger.last_change(part).filter(|tid| !journal.is_committed(*tid)) {
                 journal.commit_and_wait(tid)?;
             }
-            if unflushed && !covers_data {
-                volume.device.flush()?;
-            }
+            inode.ledger.cover(written)?;
         }
         Txn::Direct(buffers) => {
             buffers.write_back()?;
-            volume.device.flush()?;
+            volume.flushes.cover(volume.flushes.mark())?;
         }
     }
     Ok(())
@@ -67,7 +55,7 @@ pub fn store_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let handle = volume.begin(volume.credits.attributes)?;
     let mut state = inode.state.write();
     if state.dirty && !state.deleted {
-        inode.store(volume, &handle, &mut state)?;
+        inode.store_times(volume, &handle, &mut state)?;
     }
     Ok(())
 }
@@ -92,6 +80,6 @@ pub fn sync(volume: &Arc<Volume>) -> Result<()> {
         Txn::Journaled(journal) => journal.commit_running()?,
         Txn::Direct(buffers) => buffers.write_back()?,
     }
-    volume.device.flush()?;
+    volume.flushes.cover(volume.flushes.mark())?;
     Ok(())
 }

@@ -11,6 +11,7 @@ use cairn_base::{Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
+use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 use cairn_jbd2::{Journal, JournalArea, JournalOptions};
 
@@ -66,6 +67,8 @@ pub(crate) fn open(
     let Some(probe) = probe(&*device)? else {
         return Err(Error::NotExt4 { found: found_magic(&*device) });
     };
+    let flushes = Flushes::new(device);
+    let device: Arc<dyn BlockDevice> = flushes.clone();
     let layout = Layout::new(&probe.superblock, device.geometry().size)?;
     let stopped = read_only_reason(&layout, &*device, options)?;
     let writable = stopped.is_none();
@@ -87,6 +90,7 @@ pub(crate) fn open(
     let groups = Arc::new(GroupTable::open(&buffers, &layout)?);
     let parts = Parts {
         device: device.clone(),
+        flushes,
         buffers: buffers.clone(),
         layout,
         superblock,

@@ -26,11 +26,11 @@ pub enum Txn {
 }
 
 impl Txn {
-    /// A transaction that is durable already, for what has not been changed.
+    /// The newest transaction: whatever was changed so far is in it or an older one.
     #[must_use]
-    pub fn nothing_yet(&self) -> Tid {
+    pub fn newest(&self) -> Tid {
         match self {
-            Self::Journaled(journal) => journal.last_committed(),
+            Self::Journaled(journal) => journal.newest_tid(),
             Self::Direct(_) => Tid(0),
         }
     }

@@ -11,6 +11,7 @@ use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
+use cairn_cache::durability::Flushes;
 use cairn_cache::file::PageCache;
 use cairn_cache::mapper::Run;
 use cairn_jbd2::Journal;
@@ -41,8 +42,10 @@ const SECTOR: u64 = 512;
 
 /// What structures on disk are made of.
 pub struct Parts {
-    /// The device.
+    /// The device: [`Parts::flushes`], as everybody sees it.
     pub device: Arc<dyn BlockDevice>,
+    /// What of it is on the medium.
+    pub flushes: Arc<Flushes>,
     /// Metadata buffers.
     pub buffers: Arc<BufferCache>,
     /// Geometry and features.

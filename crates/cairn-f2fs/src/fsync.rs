@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::{Counter, Report};
-use cairn_block::BlockDevice;
+use cairn_cache::durability::{Covered, Mark, Part};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::FileKind;
 
@@ -22,8 +22,6 @@ use crate::volume::Volume;
 /// What fsyncs of a volume share and count.
 pub struct Fsyncs {
     chain: Mutex<Chain>,
-    flushes: Mutex<Flushes>,
-    done: Condvar,
     /// Counters.
     pub stats: FsyncStats,
 }
@@ -53,15 +51,6 @@ struct Chain {
     nodes: u64,
 }
 
-#[derive(Default)]
-struct Flushes {
-    /// Flushes begun.
-    begun: u64,
-    /// The last one that ended, and the failed ones are not among them.
-    ended: u64,
-    running: bool,
-}
-
 impl FsyncStats {
     /// The counters, by name.
     #[must_use]
@@ -79,8 +68,7 @@ impl FsyncStats {
 impl Default for Fsyncs {
     fn default() -> Self {
         let chain = Mutex::new(Rank::LEAF, Chain::default());
-        let flushes = Mutex::new(Rank::LEAF, Flushes::default());
-        Self { chain, flushes, done: Condvar::new(), stats: FsyncStats::default() }
+        Self { chain, stats: FsyncStats::default() }
     }
 }
 
@@ -95,35 +83,17 @@ impl Fsyncs {
         chain.nodes
     }
 
-    /// Flushes the device, or waits for a flush that somebody else begins from now on.
+    /// Returns when what was written of the inode is on the medium.
     ///
     /// # Errors
     /// The device failed.
-    pub fn flush(&self, device: &dyn BlockDevice) -> Result<()> {
-        let mine = {
-            let mut state = self.flushes.lock();
-            let wanted = state.begun + 1;
-            while state.running && state.ended < wanted {
-                self.done.wait(&mut state);
-            }
-            if state.ended >= wanted {
-                self.stats.flushes_shared.add(1);
-                return Ok(());
-            }
-            state.begun += 1;
-            state.running = true;
-            state.begun
-        };
-        self.stats.flushes.add(1);
-        let outcome = device.flush();
-        let mut state = self.flushes.lock();
-        state.running = false;
-        if outcome.is_ok() {
-            state.ended = mine;
+    fn flush(&self, inode: &Inode, written: Option<Mark>) -> Result<()> {
+        match inode.ledger.cover(written)? {
+            Covered::Already => {}
+            Covered::Shared => self.stats.flushes_shared.add(1),
+            Covered::Flushed => self.stats.flushes.add(1),
         }
-        drop(state);
-        self.done.notify_all();
-        Ok(outcome?)
+        Ok(())
     }
 }
 
@@ -153,33 +123,28 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
     if !recovery_has_room(volume, store) {
         return checkpoint(volume, store, inode);
     }
-    let wrote = {
+    {
         let _order = inode.sync.order.lock();
-        write_nodes(volume, store, inode, data_only)?
-    };
-    let unflushed = inode.sync.take_unflushed();
-    if wrote || unflushed {
-        volume.fsyncs.flush(&*store.device).inspect_err(|_| inode.sync.note_written())?;
+        write_nodes(volume, store, inode, data_only)?;
     }
+    volume.fsyncs.flush(inode, inode.ledger.written())?;
     store.checkpoints.wait_for_flight()
 }
 
 fn checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<()> {
     volume.fsyncs.stats.checkpoints.add(1);
-    let unflushed = inode.sync.take_unflushed();
-    let written = store.checkpoints.request(Reason::Fsync).inspect_err(|_| inode.sync.note_written())?;
-    if unflushed && !written {
-        volume.fsyncs.flush(&*store.device).inspect_err(|_| inode.sync.note_written())?;
-    }
-    Ok(())
+    let written = inode.ledger.written();
+    store.checkpoints.request(Reason::Fsync)?;
+    // As a rule the checkpoint has flushed, but not if there was nothing to write.
+    volume.fsyncs.flush(inode, written)
 }
 
-/// Writes what roll-forward needs; true if anything was.
-fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<bool> {
+/// Writes what roll-forward needs.
+fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     let _inside = store.gate.enter()?;
     let version = store.checkpoints.version();
     let known = store.nat.is_committed(inode.nid)?;
-    let first = !known && !inode.sync.is_fsynced_after(version);
+    let first = !known && !inode.ledger.changed_in(Part::Logged, version);
     if !data_only || first || !only_times_differ(volume, store, inode)? {
         inode.store(volume)?;
     }
@@ -188,7 +153,7 @@ fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bo
     nodes.sort_by_key(|(node, _)| node.nid() != inode.nid);
     if nodes.is_empty() {
         volume.fsyncs.stats.data_only.add(1);
-        return Ok(false);
+        return Ok(());
     }
     let outcome = store.nodes.write(&nodes);
     if let Err(error) = &outcome {
@@ -196,10 +161,11 @@ fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bo
         store.gate.stop(&format!("node blocks could not be written: {error}"));
     }
     outcome?;
-    inode.sync.note_fsynced(version);
+    inode.ledger.wrote();
+    inode.ledger.changed(Part::Logged, version);
     volume.fsyncs.extend_chain(version, nodes.len() as u64);
     volume.fsyncs.stats.nodes.add(1);
-    Ok(true)
+    Ok(())
 }
 
 /// Does the inode's node lack nothing but times?
@@ -227,7 +193,7 @@ fn must_checkpoint(store: &Store, inode: &Inode) -> Result<bool> {
         return Ok(true);
     }
     // Nodes that have left the tree are still in the checkpoint's, and nothing in the chain says that they are gone.
-    if inode.sync.is_shrunk_after(version) || !has_roll_forward_space(store) {
+    if inode.ledger.changed_in(Part::Data, version) || !has_roll_forward_space(store) {
         return Ok(true);
     }
     Ok(!store.nat.is_committed(pino)?)

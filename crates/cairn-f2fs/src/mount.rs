@@ -9,6 +9,7 @@ use cairn_base::runtime::{Event, Runtime};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
+use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 
 use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
@@ -109,7 +110,8 @@ pub(crate) fn open(
         }
         _ => None,
     };
-    let device = zones.clone().map_or(device, |zones| zones as Arc<dyn BlockDevice>);
+    let flushes = Flushes::new(zones.clone().map_or(device, |zones| zones as Arc<dyn BlockDevice>));
+    let device: Arc<dyn BlockDevice> = flushes.clone();
     // Blocks of zones are never written in place.
     let mode = if zones.is_some() { Mode::Lfs } else { options.mode };
     let options = &MountOptions { mode, ..options.clone() };
@@ -142,7 +144,7 @@ pub(crate) fn open(
     if let (Some(zones), Some(store)) = (zones, &store) {
         store.segments.set_zones(zones);
     }
-    let parts = Parts { device, runtime, superblock, layout, buffers, pages, checkpoint, nat, nodes, store };
+    let parts = Parts { device, flushes, runtime, superblock, layout, buffers, pages, checkpoint, nat, nodes, store };
     let volume = Arc::new(Volume::new(parts, options.clone(), read_only));
     check_root(&volume)?;
     if volume.store.is_some() {

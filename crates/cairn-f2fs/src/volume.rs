@@ -11,6 +11,7 @@ use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
+use cairn_cache::durability::Flushes;
 use cairn_cache::file::PageCache;
 use cairn_vfs::inode_table::InodeTable;
 use cairn_vfs::{VolumeStats, WriteAccess};
@@ -38,8 +39,10 @@ const INODES_IN_MEMORY: usize = 32_768;
 
 /// See the module.
 pub struct Volume {
-    /// The device.
+    /// The device: [`Volume::flushes`], as everybody sees it.
     pub device: Arc<dyn BlockDevice>,
+    /// What of it is on the medium.
+    pub flushes: Arc<Flushes>,
     /// Time, randomness, threads.
     pub runtime: Arc<dyn Runtime>,
     /// Mount options in force: see [`Volume::options`].
@@ -95,6 +98,7 @@ pub struct Volume {
 /// What [`Volume::new`] wires together.
 pub(crate) struct Parts {
     pub device: Arc<dyn BlockDevice>,
+    pub flushes: Arc<Flushes>,
     pub runtime: Arc<dyn Runtime>,
     pub superblock: Superblock,
     pub layout: Arc<Layout>,
@@ -108,8 +112,10 @@ pub(crate) struct Parts {
 
 impl Volume {
     pub(crate) fn new(parts: Parts, options: MountOptions, read_only: Option<Arc<str>>) -> Self {
+        let cut = parts.store.clone();
         Self {
             device: parts.device,
+            flushes: parts.flushes,
             runtime: parts.runtime,
             options: Mutex::new(Rank::LEAF, Arc::new(options)),
             access: WriteAccess::default(),
@@ -120,7 +126,9 @@ impl Volume {
             checkpoint: parts.checkpoint,
             nat: parts.nat,
             nodes: parts.nodes,
-            inodes: InodeTable::new(INODES_IN_MEMORY, Inode::can_leave),
+            inodes: InodeTable::new(INODES_IN_MEMORY, move |inode: &Inode| {
+                inode.can_leave(cut.as_ref().map(|store| store.checkpoints.version()))
+            }),
             entries: DirCaches::new(parts.pages.budget()),
             pages: parts.pages,
             clusters: ClusterCache::default(),

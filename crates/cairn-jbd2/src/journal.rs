@@ -194,15 +194,11 @@ impl Journal {
         self.runtime.wait_until(&self.changed, &mut || ready(&self.state.lock()));
     }
 
-    /// The running transaction's number, or the last one's.
-    pub fn running_tid(&self) -> Tid {
+    /// Number of the newest transaction that has begun, durable or not: nothing that was changed so far belongs to a later one.
+    pub fn newest_tid(&self) -> Tid {
         let state = self.state.lock();
-        state.running.as_ref().map_or(state.committed, |running| running.tid)
-    }
-
-    /// True if the transaction still takes handles or waits for them: its flush is yet to come.
-    pub fn is_running(&self, tid: Tid) -> bool {
-        self.state.lock().running.as_ref().is_some_and(|running| running.tid == tid)
+        let running = state.running.as_ref().map(|running| running.tid);
+        running.or(state.committing).unwrap_or(state.committed)
     }
 
     /// True if the transaction is durable.

@@ -1,4 +1,4 @@
-//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their digests, crash images, mutated images, what holds of frozen volumes, foreign judges,
+//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their digests, crash images, what was said to be durable, mutated images, what holds of frozen volumes, foreign judges,
 //! suites, and a virtual machine with the kernel.
 //!
 //! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its seed.
@@ -7,6 +7,7 @@
 
 pub mod contention;
 pub mod crash;
+pub mod durability;
 pub mod freezing;
 pub mod judge;
 pub mod model;

@@ -221,6 +221,16 @@ pub struct SetAttributes {
     pub kill_privileges: bool,
 }
 
+impl SetAttributes {
+    /// Does it set times and nothing else (reading the data back does not need those)?
+    #[must_use]
+    pub fn sets_times_only(&self) -> bool {
+        let Self { permissions, uid, gid, size, atime: _, mtime: _, ctime: _, flags, kill_privileges } = self;
+        let others = permissions.or(*uid).or(*gid).is_some() || size.is_some() || flags.is_some() || *kill_privileges;
+        !others
+    }
+}
+
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {

@@ -17,6 +17,7 @@ use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
+use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 use cairn_jbd2::fast_commit::{FastCommit, Operation};
 use cairn_vfs::Error as VfsError;
@@ -74,6 +75,7 @@ fn bare_volume(place: &Place<'_>, buffers: &Arc<BufferCache>, layout: Layout) ->
     let groups = Arc::new(GroupTable::open(buffers, &layout)?);
     let parts = Parts {
         device: place.device.clone(),
+        flushes: Flushes::new(place.device.clone()),
         buffers: buffers.clone(),
         layout: layout.clone(),
         superblock,

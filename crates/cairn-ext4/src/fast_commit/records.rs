@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::{FileBlock, Ino, Pba};
+use cairn_cache::durability::Ledger;
 use cairn_cache::mapper::Run;
 use cairn_cache::status::{ExtentStatus, State as Mapped};
 use cairn_vfs::FileKind;
@@ -89,7 +90,8 @@ impl Replay<'_> {
         }
         let handle = volume.begin(volume.credits.create)?;
         volume.space.adopt_inode(&handle, ino, kind == FileKind::Directory)?;
-        let inode = volume.adopt(Inode::new(volume, ino, volume.locate(ino)?, kind, new))?;
+        let inode =
+            volume.adopt(Inode::new(volume, ino, volume.locate(ino)?, kind, new, Ledger::fresh(&volume.flushes)))?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
         if kind == FileKind::Directory {

@@ -82,6 +82,9 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
     if let Some(permissions) = set.permissions {
         crate::xattr_ops::follow_mode(volume, &handle, inode, &mut state, permissions)?;
     }
+    if set.sets_times_only() {
+        return inode.store_times(volume, &handle, &mut state);
+    }
     inode.store(volume, &handle, &mut state)
 }
 

@@ -159,7 +159,6 @@ pub fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
         state.record.size = state.size;
         (state.pending_size, state.pending_tail) = (0, None);
         inode.store(volume, &handle, state)?;
-        state.data_changed_in = handle.tid();
     }
     Ok(())
 }

@@ -112,8 +112,7 @@ pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     }
     state.status.set_mapped(Run { start: FileBlock(0), len: u64::from(blocks) }, start);
     inode.store(volume, &handle, state)?;
-    state.data_changed_in = handle.tid();
-    inode.note_written();
+    inode.ledger.wrote();
     Ok(())
 }
 

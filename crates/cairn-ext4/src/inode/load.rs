@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
+use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::CacheError;
 use cairn_cache::mapper::MapError;
 use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
@@ -54,7 +55,8 @@ impl Flushable for Flusher {
     }
 }
 
-/// True if an inode can leave memory without losing anything.
+/// True if an inode can leave memory without losing anything. What is on its way to the medium is no reason to stay: whoever
+/// loads it takes for changed whatever may have been ([`Ledger::loaded`]).
 pub fn can_evict(inode: &Inode) -> bool {
     let idle = !inode.cache.has_dirty() && !inode.cache.errors().is_open();
     let stored = |state: &State| !state.dirty && (inode.kind != FileKind::Regular || state.record.size == state.size);
@@ -90,7 +92,8 @@ impl Volume {
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
         let location = self.locate(ino)?;
-        Ok(Inode::new(self, ino, location, kind, record))
+        let ledger = Ledger::loaded(&self.flushes, &[Part::Attributes, Part::Data], self.txn().newest());
+        Ok(Inode::new(self, ino, location, kind, record, ledger))
     }
 
     /// Ties an inode's cache to its owner, once.

@@ -163,7 +163,7 @@ struct Ticket {
 impl WriteTicket for Ticket {
     fn complete(mut self: Box<Self>, file_end: u64) -> Result<(), MapError> {
         let work = self.work.take().expect("a ticket is completed once");
-        self.inode.note_written();
+        self.inode.ledger.wrote();
         if matches!(work, Work::Overwrite) && !self.raises_size(file_end) {
             return Ok(());
         }
@@ -245,9 +245,7 @@ impl Ticket {
             }
         }
         self.raise_size(state, file_end);
-        self.inode.store(&self.volume, handle, state)?;
-        state.data_changed_in = handle.tid();
-        Ok(())
+        self.inode.store(&self.volume, handle, state)
     }
 
     /// Moves the size on disk to the end of this write, but never past a tail that is still to be zeroed.

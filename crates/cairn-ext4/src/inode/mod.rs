@@ -17,11 +17,11 @@ pub mod mapper;
 pub mod preallocate;
 pub mod truncate;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cairn_base::ranked_lock::{Rank, RwLock};
 use cairn_base::{FileBlock, Ino, Pba, Tid};
+use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_cache::status::ExtentStatus;
 use cairn_vfs::FileKind;
@@ -58,10 +58,6 @@ pub struct State {
     pub pending_tail: Option<FileBlock>,
     /// Size to take on once `pending_tail` is written.
     pub pending_size: u64,
-    /// Last transaction that changed the record.
-    pub changed_in: Tid,
-    /// Last transaction that changed what is needed to read the data.
-    pub data_changed_in: Tid,
     /// The record has been freed; only teardown may touch the inode.
     pub deleted: bool,
 }
@@ -112,17 +108,24 @@ pub struct Inode {
     pub state: RwLock<State>,
     /// Cached contents (regular files).
     pub cache: FileCache,
-    /// Data reached the device since it was last flushed.
-    pub unflushed: AtomicBool,
+    /// What of it is durable.
+    pub ledger: Ledger<Tid>,
     /// What the cache calls to have this inode written back.
     pub flusher: OnceLock<Arc<load::Flusher>>,
 }
 
 impl Inode {
-    pub(crate) fn new(volume: &Volume, ino: Ino, location: Location, kind: FileKind, record: Record) -> Self {
+    /// An inode that is being made, or was stored by somebody who is not in memory any more.
+    pub(crate) fn new(
+        volume: &Volume,
+        ino: Ino,
+        location: Location,
+        kind: FileKind,
+        record: Record,
+        ledger: Ledger<Tid>,
+    ) -> Self {
         let order = ino.get();
         let seed = volume.layout.checksum.for_inode(ino, record.generation);
-        let never = volume.txn().nothing_yet();
         Self {
             ino,
             kind,
@@ -141,12 +144,10 @@ impl Inode {
                     dirty: false,
                     pending_tail: None,
                     pending_size: 0,
-                    changed_in: never,
-                    data_changed_in: never,
                     deleted: false,
                 },
             ),
-            unflushed: AtomicBool::new(false),
+            ledger,
             flusher: OnceLock::new(),
         }
     }
@@ -161,8 +162,15 @@ impl Inode {
         self.state.read().record.flags.contains(InodeFlags::INLINE_DATA)
     }
 
-    /// Writes the record into its inode table block as part of `handle`.
+    /// Writes the record into its inode table block as part of `handle`: more than times may have changed.
     pub fn store(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
+        self.store_times(volume, handle, state)?;
+        self.ledger.changed(Part::Data, handle.tid());
+        Ok(())
+    }
+
+    /// The same where nothing but times has changed: fdatasync does without it.
+    pub fn store_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
         state.settle_size();
         let orphans = &volume.orphans;
@@ -177,12 +185,7 @@ impl Inode {
             Ok::<_, crate::Error>(())
         })?;
         state.dirty = false;
-        state.changed_in = handle.tid();
+        self.ledger.changed(Part::Attributes, handle.tid());
         Ok(())
-    }
-
-    /// Data was handed to the device; the next fsync must see it flushed.
-    pub fn note_written(&self) {
-        self.unflushed.store(true, Ordering::Release);
     }
 }

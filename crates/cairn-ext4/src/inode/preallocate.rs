@@ -125,7 +125,6 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
     volume.map_claim(&handle, inode, state, claim, run.start, true)?;
     state.status.set_unwritten(run, start);
     inode.store(volume, &handle, state)?;
-    state.data_changed_in = handle.tid();
     Ok(run.len)
 }
 
@@ -236,7 +235,6 @@ fn shift_step(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &Handle, shift: 
     state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
     volume.account(state, delta);
     inode.store(volume, handle, state)?;
-    state.data_changed_in = handle.tid();
     Ok(progress)
 }
 
@@ -248,6 +246,5 @@ fn resize(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     state.record.size = size;
     super::attributes::note_modified(volume, state, IoFlags::empty());
     inode.store(volume, &handle, state)?;
-    state.data_changed_in = handle.tid();
     Ok(())
 }

@@ -58,9 +58,7 @@ pub(super) fn reshape(volume: &Arc<Volume>, inode: &Arc<Inode>, size: Option<u64
         state.grow(size);
     }
     super::attributes::note_modified(volume, state, IoFlags::empty());
-    inode.store(volume, &handle, state)?;
-    state.data_changed_in = handle.tid();
-    Ok(())
+    inode.store(volume, &handle, state)
 }
 
 fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
@@ -82,7 +80,6 @@ fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
         super::attributes::note_modified(volume, state, IoFlags::empty());
         volume.orphans.add(volume, &handle, inode.ino)?;
         inode.store(volume, &handle, state)?;
-        state.data_changed_in = handle.tid();
     }
     let first = FileBlock(size.div_ceil(block_size));
     remove_blocks(volume, inode, &mut handle, Run { start: first, len: u64::MAX - first.get() })?;
@@ -152,7 +149,6 @@ fn remove_run(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run
             let state = &mut *state;
             let step = remove_step(volume, inode, handle, state, run)?;
             inode.store(volume, handle, state)?;
-            state.data_changed_in = handle.tid();
             step
         };
         if progress == Progress::Done {

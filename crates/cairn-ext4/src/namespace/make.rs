@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_cache::durability::Ledger;
 use cairn_vfs::new_inode::{Inheritance, Ownership};
 use cairn_vfs::{Caller, FileKind, NewInode};
 
@@ -73,7 +74,7 @@ pub fn inode(
         NewInode::Fifo | NewInode::Socket => {}
     }
     let location = volume.locate(ino)?;
-    let inode = volume.adopt(Inode::new(volume, ino, location, kind, record))?;
+    let inode = volume.adopt(Inode::new(volume, ino, location, kind, record, Ledger::fresh(&volume.flushes)))?;
     if let Err(error) = fill(volume, handle, parent, &inode, new, ownership) {
         undo(volume, handle, &inode)?;
         return Err(error);

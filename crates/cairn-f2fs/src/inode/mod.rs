@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Rank, RwLock};
+use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
 
@@ -73,6 +74,8 @@ pub struct Inode {
     pub map: map::FileMap,
     /// Cached blocks of entries (directories of a volume that is written).
     pub entries: DirCache,
+    /// What of it is durable.
+    pub ledger: Ledger<u64>,
     /// For the next fsync.
     pub sync: sync::SyncState,
 }
@@ -86,12 +89,15 @@ impl Inode {
         let nid = Nid::of(ino).ok_or(cairn_vfs::Error::Stale)?;
         let image = volume.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
         let record = Record::decode(&image, nid, volume.layout.features)?;
-        Ok(Self::new(volume, nid, record, &image))
+        let version = volume.store.as_ref().map_or(0, |store| store.checkpoints.version());
+        // Nodes that left the tree keep the inode in memory until a checkpoint knows of that.
+        let ledger = Ledger::loaded(&volume.flushes, &[], version);
+        Ok(Self::new(volume, nid, record, &image, ledger))
     }
 
     /// An inode of this record; `image` is its node.
     #[must_use]
-    pub fn new(volume: &Volume, nid: Nid, record: Record, image: &[u8]) -> Self {
+    pub fn new(volume: &Volume, nid: Nid, record: Record, image: &[u8], ledger: Ledger<u64>) -> Self {
         let is_device = matches!(record.kind, FileKind::BlockDevice | FileKind::CharDevice);
         let order = u64::from(nid.get());
         Self {
@@ -104,6 +110,7 @@ impl Inode {
             state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
             map: map::FileMap::new(order),
             entries: DirCache::new(&volume.entries),
+            ledger,
             sync: sync::SyncState::new(order),
         }
     }
@@ -138,8 +145,11 @@ impl Inode {
         Ok(())
     }
 
-    /// True if nothing is lost when the inode leaves memory.
-    pub(crate) fn can_leave(&self) -> bool {
+    /// True if nothing is lost when the inode leaves memory. `version` is that of the last checkpoint that was cut.
+    pub(crate) fn can_leave(&self, version: Option<u64>) -> bool {
+        if version.is_some_and(|version| self.ledger.changed_in(Part::Data, version)) {
+            return false;
+        }
         let idle = !self.cache.has_dirty() && !self.entries.is_dirty() && !self.cache.errors().is_open();
         idle && self.state.try_read().is_some_and(|state| !state.dirty && state.record.links > 0)
     }

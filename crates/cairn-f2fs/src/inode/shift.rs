@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Pba};
 use cairn_block::Bytes;
+use cairn_cache::durability::Part;
 use cairn_cache::mapper::{Place, Run};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::Error as VfsError;
@@ -196,7 +197,7 @@ impl Shift {
         let volume = op.volume;
         drop_hint(volume, inode);
         inode.map.forget_from(self.first);
-        inode.sync.note_shrunk(op.store.checkpoints.version());
+        inode.ledger.changed(Part::Data, op.store.checkpoints.version());
         free_from(op, inode, self.first)?;
         for piece in pieces {
             point(op, inode, piece)?;

@@ -1,7 +1,6 @@
-//! What an inode remembers for its next fsync, and who writes it back in the background.
+//! Who writes an inode back, at an fsync and in the background. What is durable of it says its ledger ([`cairn_cache::durability`]).
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use cairn_base::FileBlock;
@@ -21,19 +20,11 @@ use crate::volume::Volume;
 pub const PIECE: u64 = 1024;
 /// One fsync of an inode at a time: after inode.data, before the gate.
 const ORDER: Rank = Rank(220);
-/// No version.
-const NEVER: u64 = u64::MAX;
 
-/// See the module.
+/// What of that belongs to the inode.
 pub struct SyncState {
     /// Held by the fsync that writes the inode's nodes.
     pub(crate) order: Mutex<()>,
-    /// Data or nodes reached the device since it was last flushed for this inode.
-    unflushed: AtomicBool,
-    /// The checkpoint behind which roll-forward finds the inode.
-    fsynced_after: AtomicU64,
-    /// The checkpoint since which nodes were taken out of the tree, which roll-forward would not notice.
-    shrunk_after: AtomicU64,
     flusher: OnceLock<Arc<Flusher>>,
 }
 
@@ -41,51 +32,8 @@ impl SyncState {
     /// Of an inode that was just read or made.
     #[must_use]
     pub fn new(nid: u64) -> Self {
-        Self {
-            order: Mutex::new_ordered(ORDER, nid, ()),
-            unflushed: AtomicBool::new(false),
-            fsynced_after: AtomicU64::new(NEVER),
-            shrunk_after: AtomicU64::new(NEVER),
-            flusher: OnceLock::new(),
-        }
+        Self { order: Mutex::new_ordered(ORDER, nid, ()), flusher: OnceLock::new() }
     }
-
-    /// Something was written that the next fsync must see flushed.
-    pub fn note_written(&self) {
-        self.unflushed.store(true, Ordering::Release);
-    }
-
-    /// Takes the mark of [`SyncState::note_written`].
-    pub fn take_unflushed(&self) -> bool {
-        self.unflushed.swap(false, Ordering::AcqRel)
-    }
-
-    /// Roll-forward from checkpoint `version` on finds the inode.
-    pub fn note_fsynced(&self, version: u64) {
-        self.fsynced_after.store(version, Ordering::Release);
-    }
-
-    /// Was it fsynced after checkpoint `version`?
-    #[must_use]
-    pub fn is_fsynced_after(&self, version: u64) -> bool {
-        self.fsynced_after.load(Ordering::Acquire) == version
-    }
-
-    /// A node has left the tree after checkpoint `version`.
-    pub fn note_shrunk(&self, version: u64) {
-        self.shrunk_after.store(version, Ordering::Release);
-    }
-
-    /// Has a node left the tree after checkpoint `version`?
-    #[must_use]
-    pub fn is_shrunk_after(&self, version: u64) -> bool {
-        self.shrunk_after.load(Ordering::Acquire) == version
-    }
-}
-
-/// Data of the inode is on its way to the device.
-pub fn note_data(inode: &Inode) {
-    inode.sync.note_written();
 }
 
 struct Flusher {

@@ -16,6 +16,7 @@ use crate::node::{Node, Owner};
 use crate::op::Op;
 use crate::segment;
 use crate::store::Store;
+use cairn_cache::durability::Part;
 
 /// Where the words of an inode's node begin that hold pointers or inline contents.
 const INODE_WORDS_AT: usize = 360;
@@ -316,7 +317,7 @@ pub fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<
 /// It is damaged, or the device failed.
 pub fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
     op.store.nodes.release(op.store.nodes.remove(nid)?);
-    inode.sync.note_shrunk(op.store.checkpoints.version());
+    inode.ledger.changed(Part::Data, op.store.checkpoints.version());
     count_blocks(op, inode, -1);
     Ok(())
 }

@@ -165,7 +165,7 @@ pub(super) fn spill(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
             first = op.store.segments.place(Log::WarmData, &[owner])?.address;
             op.promise.take(1);
             op.store.device.write_at(first.bytes(), contents)?;
-            inode.sync.note_written();
+            inode.ledger.wrote();
         }
         drop_hint(volume, inode);
         inode.map.forget_from(0);

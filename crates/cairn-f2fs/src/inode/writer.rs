@@ -16,7 +16,7 @@ use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, 
 
 use super::mapper::InodeMapper;
 use super::tree::{self, Pointer};
-use super::{Inode, map, sync};
+use super::{Inode, map};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
@@ -94,9 +94,8 @@ impl<'a> Writer<'a> {
         if in_place && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)? {
             let run = Run { start: run.start, len: known.len.min(run.len) };
             if !store.segments.is_cleaning(start, run.len) {
-                sync::note_data(self.inode);
                 store.segments.stats.in_place.add(run.len);
-                return Ok(Placement { run, start, ticket: Box::new(InPlace) });
+                return Ok(Placement { run, start, ticket: Box::new(InPlace { inode: self.inode.clone() }) });
             }
             // It is being copied elsewhere.
             in_place = false;
@@ -104,7 +103,6 @@ impl<'a> Writer<'a> {
         let (slots, owners) = self.slots(store, run, in_place)?;
         drop_hint(self.volume, self.inode);
         let placed = place_run(store, data_log(self.inode), &owners)?;
-        sync::note_data(self.inode);
         let run = Run { start: run.start, len: placed.count as u64 };
         let (store, inode) = (store.clone(), self.inode.clone());
         let ticket = Moved { store, inode, slots, run, start: placed.address, done: false };
@@ -264,11 +262,14 @@ fn needed(store: &Store, inode: &Inode, block: u64) -> Result<u64> {
     })
 }
 
-/// An overwrite in place owes nothing.
-struct InPlace;
+/// An overwrite in place owes nothing to the map.
+struct InPlace {
+    inode: Arc<Inode>,
+}
 
 impl WriteTicket for InPlace {
     fn complete(self: Box<Self>, _file_end: u64) -> Result<(), MapError> {
+        self.inode.ledger.wrote();
         Ok(())
     }
 }
@@ -287,6 +288,7 @@ struct Moved {
 impl WriteTicket for Moved {
     fn complete(mut self: Box<Self>, _file_end: u64) -> Result<(), MapError> {
         self.done = true;
+        self.inode.ledger.wrote();
         let (mut at, end) = (self.start.get(), self.start.get() + self.run.len as u32);
         let mut freed = Vec::new();
         for Slots { pointer, count } in &self.slots {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_cache::durability::Ledger;
 use cairn_vfs::new_inode::{Inheritance, Ownership};
 use cairn_vfs::{Caller, FileKind, NewInode};
 
@@ -68,7 +69,7 @@ pub fn inode(
         let mut guard = node.modify();
         fill_node(&record, new, &mut guard);
         record.encode_into(&mut guard);
-        Inode::new(volume, nid, record, &guard)
+        Inode::new(volume, nid, record, &guard, Ledger::fresh(&volume.flushes))
     };
     let inode = adopt(volume, inode)?;
     if let Err(error) = fill(op, parent, &inode, new, ownership) {

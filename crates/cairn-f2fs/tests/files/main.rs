@@ -6,6 +6,7 @@ mod cost;
 mod crash;
 mod crash_cleaning;
 mod disabled;
+mod durability;
 mod faults;
 mod fsx;
 mod full;

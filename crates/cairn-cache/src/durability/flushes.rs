@@ -1,0 +1,150 @@
+//! [`Flushes`]: a device whose flushes are numbered, and shared by those who wait for one.
+//!
+//! Invariants: `succeeded` never falls; a flush that failed is never counted, and those who waited for it get its error.
+//!
+//! Locking: a leaf, not held while the device works.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
+use cairn_block::zoned::ZonedDevice;
+use cairn_block::{Batch, BlockDevice, Completion, Error, Geometry, Result};
+
+/// A moment: the number of the last flush that had begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(pub(super) u64);
+
+/// How it came that something is on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Covered {
+    /// It was before.
+    Already,
+    /// By a flush that somebody else had asked for.
+    Shared,
+    /// By a flush for this caller.
+    Flushed,
+}
+
+/// See the module.
+pub struct Flushes {
+    inner: Arc<dyn BlockDevice>,
+    numbers: Arc<Numbers>,
+    shared: Mutex<Shared>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Numbers {
+    begun: AtomicU64,
+    /// The greatest number of those that succeeded.
+    succeeded: AtomicU64,
+}
+
+impl Numbers {
+    fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn end(&self, number: u64, succeeded: bool) {
+        if succeeded {
+            self.succeeded.fetch_max(number, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The flush that is under way for those who called [`Flushes::cover`], and the last one of them that failed.
+#[derive(Default)]
+struct Shared {
+    running: Option<u64>,
+    failed: Option<(u64, Error)>,
+}
+
+impl Flushes {
+    /// Around the device of a volume: everything the volume does must pass through it.
+    #[must_use]
+    pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
+        let shared = Mutex::new(Rank::LEAF, Shared::default());
+        Arc::new(Self { inner, numbers: Arc::default(), shared, ended: Condvar::new() })
+    }
+
+    /// Now: for what has completed.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark(self.numbers.begun.load(Ordering::SeqCst))
+    }
+
+    /// Has a flush succeeded that began after the mark was taken?
+    #[must_use]
+    pub fn is_covered(&self, mark: Mark) -> bool {
+        self.numbers.succeeded.load(Ordering::SeqCst) > mark.0
+    }
+
+    /// Returns when a flush has succeeded that began after the mark was taken. All who wait share one.
+    ///
+    /// # Errors
+    /// That of the flush this caller asked for or shared.
+    pub fn cover(&self, mark: Mark) -> Result<Covered> {
+        let mut waited = false;
+        let number = {
+            let mut shared = self.shared.lock();
+            loop {
+                if self.is_covered(mark) {
+                    return Ok(if waited { Covered::Shared } else { Covered::Already });
+                }
+                let Some(running) = shared.running else { break };
+                waited = true;
+                while shared.running == Some(running) {
+                    self.ended.wait(&mut shared);
+                }
+                if running > mark.0
+                    && let Some((_, error)) = shared.failed.as_ref().filter(|(number, _)| *number == running)
+                {
+                    return Err(error.clone());
+                }
+            }
+            let number = self.numbers.begin();
+            shared.running = Some(number);
+            number
+        };
+        let outcome = self.inner.flush();
+        self.numbers.end(number, outcome.is_ok());
+        let mut shared = self.shared.lock();
+        shared.running = None;
+        if let Err(error) = &outcome {
+            shared.failed = Some((number, error.clone()));
+        }
+        drop(shared);
+        self.ended.notify_all();
+        outcome.map(|()| Covered::Flushed)
+    }
+}
+
+impl BlockDevice for Flushes {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, batch: Batch) -> Completion {
+        if !batch.durability.preflush {
+            return self.inner.submit(batch);
+        }
+        let number = self.numbers.begin();
+        let numbers = self.numbers.clone();
+        self.inner.submit(batch).map(move |outcome| {
+            numbers.end(number, outcome.is_ok());
+            outcome
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        let number = self.numbers.begin();
+        let outcome = self.inner.flush();
+        self.numbers.end(number, outcome.is_ok());
+        outcome
+    }
+
+    fn as_zoned(&self) -> Option<&dyn ZonedDevice> {
+        self.inner.as_zoned()
+    }
+}

@@ -1,0 +1,84 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::{Flushing, Hold, Stats};
+use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
+
+use super::{Covered, Flushes, Ledger, Part};
+
+#[test]
+fn only_a_flush_that_began_after_the_write_covers_it() {
+    let flushes = Flushes::new(Arc::new(MemoryDevice::new(1 << 16)));
+    let ledger = Ledger::<u64>::fresh(&flushes);
+    assert_eq!(ledger.written(), None);
+    ledger.wrote();
+    let mark = ledger.written().unwrap();
+    assert!(!flushes.is_covered(mark));
+    flushes.flush().unwrap();
+    assert!(flushes.is_covered(mark));
+    assert_eq!(flushes.cover(mark).unwrap(), Covered::Already);
+    // A preflush is a flush of what came before.
+    ledger.wrote();
+    let barrier = Durability { preflush: true, fua: true };
+    flushes.write_durable(0, vec![1; 4096], barrier).unwrap();
+    assert!(flushes.is_covered(ledger.written().unwrap()));
+    flushes.write_durable(0, vec![1; 4096], Durability { preflush: false, fua: true }).unwrap();
+    ledger.wrote();
+    assert_eq!(flushes.cover(ledger.written().unwrap()).unwrap(), Covered::Flushed);
+}
+
+#[test]
+fn nobody_is_told_before_the_flush_that_covers_him_has_succeeded() {
+    let stats = Arc::new(Stats::new(Arc::new(MemoryDevice::new(1 << 16))));
+    let device = Arc::new(Hold::new(stats.clone()));
+    let flushes = Flushes::new(device.clone());
+    let mark = flushes.mark();
+    device.set(Flushing::Held);
+    let returned = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let wait = || {
+            let covered = flushes.cover(mark).unwrap();
+            returned.fetch_add(1, Ordering::SeqCst);
+            covered
+        };
+        let both = [scope.spawn(wait), scope.spawn(wait)];
+        device.wait_for(1);
+        // What is written while that flush is under way is none of its business.
+        let late = flushes.mark();
+        assert!(late > mark && returned.load(Ordering::SeqCst) == 0);
+        device.set(Flushing::Free);
+        let how = both.map(|thread| thread.join().unwrap());
+        assert_eq!(how.iter().filter(|how| **how == Covered::Flushed).count(), 1, "{how:?}");
+        assert!(!flushes.is_covered(late));
+    });
+    assert_eq!(stats.snapshot().flushes, 1, "one flush served both");
+}
+
+#[test]
+fn all_who_wait_for_a_flush_that_fails_hear_of_it() {
+    let device = Arc::new(Hold::new(Arc::new(MemoryDevice::new(1 << 16))));
+    let flushes = Flushes::new(device.clone());
+    let mark = flushes.mark();
+    device.set(Flushing::Held);
+    std::thread::scope(|scope| {
+        let both = [scope.spawn(|| flushes.cover(mark)), scope.spawn(|| flushes.cover(mark))];
+        device.wait_for(1);
+        device.set(Flushing::Failing);
+        both.into_iter().for_each(|thread| drop(thread.join().unwrap().unwrap_err()));
+    });
+    assert!(!flushes.is_covered(mark));
+    device.set(Flushing::Free);
+    assert_eq!(flushes.cover(mark).unwrap(), Covered::Flushed);
+}
+
+#[test]
+fn a_loaded_inode_is_as_durable_as_what_is_under_way() {
+    let flushes = Flushes::new(Arc::new(MemoryDevice::new(1 << 16)));
+    let ledger = Ledger::loaded(&flushes, &[Part::Attributes, Part::Data], 7_u64);
+    assert!(!flushes.is_covered(ledger.written().unwrap()));
+    assert!(ledger.changed_in(Part::Attributes, 7) && ledger.changed_in(Part::Data, 7));
+    assert_eq!(ledger.last_change(Part::Names), None);
+    ledger.changed(Part::Data, 9);
+    assert_eq!((ledger.last_change(Part::Data), ledger.last_change(Part::Attributes)), (Some(9), Some(7)));
+}

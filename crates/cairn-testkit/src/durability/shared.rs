@@ -1,0 +1,53 @@
+//! Two callers of fsync at once.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_block::wrap::{Flushing, Hold};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+
+use super::Subject;
+
+/// How often the first caller looks whether the second one has returned.
+const LOOKS: u32 = 20_000;
+
+/// A file is overwritten, and two ask for that to be made durable. The flush is held: neither returns. It fails: both are told.
+///
+/// # Panics
+/// Something else happens.
+pub fn both_hear_of_a_failed_flush(subject: &Subject<'_>) {
+    for (data_only, outcome) in
+        [(true, Flushing::Failing), (false, Flushing::Failing), (true, Flushing::Free), (false, Flushing::Free)]
+    {
+        let hold = Arc::new(Hold::new(Arc::new(subject.fresh.fork())));
+        let device: Arc<dyn BlockDevice> = hold.clone();
+        let opened = (subject.open)(device);
+        let fs: &dyn FileSystem = &*opened.fs;
+        let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        fs.write(ino, 0, &[1; 8192], IoFlags::empty()).unwrap();
+        fs.sync().unwrap();
+        fs.write(ino, 0, &[2; 4096], IoFlags::empty()).unwrap();
+        hold.set(Flushing::Held);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| fs.fsync(ino, 0, data_only));
+            hold.wait_for(1);
+            let second = scope.spawn(|| fs.fsync(ino, 0, data_only));
+            for _ in 0..LOOKS {
+                assert!(!second.is_finished(), "data_only {data_only}: durable, and nothing was flushed");
+                std::thread::yield_now();
+            }
+            assert!(!first.is_finished());
+            hold.set(outcome);
+            for (caller, outcome_of) in [("first", first), ("second", second)] {
+                let told = outcome_of.join().expect("it does not panic");
+                assert_eq!(
+                    told.is_err(),
+                    outcome == Flushing::Failing,
+                    "the {caller}, data_only {data_only}: {told:?}"
+                );
+            }
+        });
+        hold.set(Flushing::Free);
+        let _ = fs.shutdown(false);
+    }
+}
