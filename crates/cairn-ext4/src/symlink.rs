@@ -54,8 +54,7 @@ pub fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]
     let delta = volume.map_with(inode, state, &source).insert(handle, &mut state.record.block, run, pba, false)?;
     state.status.set_mapped(run, pba);
     volume.account(state, delta);
-    state.size = target.len() as u64;
-    state.record.size = state.size;
+    state.set_size(target.len() as u64);
     let buffer = handle.create(pba)?;
     let mut block = handle.write(&buffer)?;
     // One byte stays zero: a target ends with it.

@@ -69,7 +69,7 @@ impl Replay<'_> {
         } else {
             choose_map(inode.ino, before, &mut new)?;
         }
-        state.size = new.size;
+        state.set_size(new.size);
         state.record = new;
         state.status = ExtentStatus::default();
         inode.store(self.volume, &handle, state)

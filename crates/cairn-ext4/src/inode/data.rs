@@ -109,13 +109,14 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     }
     let mapper = InodeMapper::new(volume, inode);
     let done = if flags.contains(IoFlags::DIRECT) {
+        write_old_tail(volume, inode, old_size, offset + data.len() as u64)?;
         inode.cache.direct_write(&mapper, old_size, offset, &bytes::Bytes::copy_from_slice(data))?
     } else {
         inode.cache.write(&mapper, old_size, offset, data)?
     };
     note_pending_tail(volume, inode, old_size, offset);
     let mut state = inode.state.write();
-    state.size = state.size.max(offset + done as u64);
+    state.size_taken(offset + done as u64);
     super::attributes::note_modified(volume, &mut state, flags);
     Ok(done)
 }
@@ -131,9 +132,22 @@ pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_si
     let mut state = inode.state.write();
     let on_disk =
         state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
-    if on_disk && state.pending_tail.is_none() && state.record.size.div_ceil(block_size) == block.get() + 1 {
-        state.pending_tail = Some(block);
+    if on_disk && state.record.size.div_ceil(block_size) == block.get() + 1 {
+        state.hold_size(block);
     }
+}
+
+/// Before the size moves on disk from `old` to `new`, as it does with direct writes: what keeps it back is written.
+fn write_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, new: u64) -> Result<()> {
+    if new <= old {
+        return Ok(());
+    }
+    super::truncate::zero_old_tail(volume, inode, old, new)?;
+    if inode.state.read().is_size_held() {
+        let block_size = u64::from(volume.layout.block_size);
+        write_back(volume, inode, old / block_size * block_size..old, Mode::Sync)?;
+    }
+    Ok(())
 }
 
 /// Writes dirty data of a byte range and waits for it. Call with `data` held, shared or exclusive.
@@ -156,8 +170,7 @@ pub fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let mut state = inode.state.write();
     let state = &mut *state;
     if behind(state) {
-        state.record.size = state.size;
-        (state.pending_size, state.pending_tail) = (0, None);
+        state.settle_all();
         inode.store(volume, &handle, state)?;
     }
     Ok(())

@@ -21,11 +21,7 @@ pub fn delete(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let mapper = InodeMapper::new(volume, inode);
     inode.cache.drop_all(&mapper);
     let mut handle = volume.begin(volume.credits.remove_step)?;
-    {
-        let mut state = inode.state.write();
-        state.size = 0;
-        state.pending_tail = None;
-    }
+    inode.state.write().cut_in_memory(0);
     if volume.has_block_map(inode) {
         remove_blocks(volume, inode, &mut handle, Run { start: FileBlock(0), len: u64::MAX })?;
     }
@@ -34,7 +30,7 @@ pub fn delete(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let state = &mut *state;
     crate::xattr_ops::free_all(volume, &handle, inode, state)?;
     volume.orphans.remove(volume, &handle, inode.ino)?;
-    state.record.size = 0;
+    state.settle_all();
     state.record.dtime = u32::try_from(attributes::now(volume).seconds & 0xffff_ffff).unwrap_or(u32::MAX);
     state.record.links = 0;
     inode.store(volume, &handle, state)?;

@@ -110,8 +110,7 @@ impl DirBlocks for Blocks<'_> {
             }
         }
         state.status.set_mapped(run, pba);
-        state.size += block_size;
-        state.record.size = state.size;
+        state.set_size(state.size + block_size);
         self.inode.store(self.volume, handle, state)?;
         drop(guard);
         Ok((block, handle.create(pba)?))

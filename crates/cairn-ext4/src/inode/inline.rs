@@ -75,8 +75,7 @@ pub fn leave(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
     volume.init_block_map(&mut state.record);
     state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
     if inode.kind == cairn_vfs::FileKind::Directory {
-        state.size = 0;
-        state.record.size = 0;
+        state.set_size(0);
     }
     Ok(())
 }

@@ -193,12 +193,7 @@ impl Drop for Ticket {
 impl Ticket {
     /// True if this write lets the size on disk move.
     fn raises_size(&self, file_end: u64) -> bool {
-        let state = self.inode.state.read();
-        state.record.size < state.size.min(file_end) || state.pending_tail.is_some_and(|tail| self.covers(tail))
-    }
-
-    fn covers(&self, block: FileBlock) -> bool {
-        (self.run.start.get()..self.run.start.get() + self.run.len).contains(&block.get())
+        self.inode.state.read().moves_size(self.run, file_end)
     }
 
     /// The data was not written, or cannot be mapped: the blocks go back, their promise stays with the dirty data.
@@ -244,16 +239,7 @@ impl Ticket {
                 self.volume.space.release_claimed(&claim, promised);
             }
         }
-        self.raise_size(state, file_end);
+        state.size_written(self.run, file_end);
         self.inode.store(&self.volume, handle, state)
-    }
-
-    /// Moves the size on disk to the end of this write, but never past a tail that is still to be zeroed.
-    fn raise_size(&self, state: &mut State, file_end: u64) {
-        state.pending_size = state.pending_size.max(file_end);
-        if state.pending_tail.is_some_and(|tail| self.covers(tail)) {
-            state.pending_tail = None;
-        }
-        state.settle_size();
     }
 }

@@ -4,8 +4,8 @@
 //! `namespace` (a directory's entries) → `data` (contents and size: readers and write-back shared, everything that
 //! changes size or mapping exclusive) → a handle → `state` (the record and its block map; held briefly).
 //!
-//! [`State::record`]`.size` is the size *on disk*: it follows [`State::size`] only when the data below it is on the
-//! device. [`State::dirty`] says that the record differs from the inode table.
+//! [`State::record`]`.size` is the size *on disk*; see [`size`] for how it follows [`State::size`]. [`State::dirty`] says that the
+//! record differs from the inode table.
 
 pub mod attributes;
 pub mod data;
@@ -15,12 +15,13 @@ pub mod inline;
 pub mod load;
 pub mod mapper;
 pub mod preallocate;
+pub mod size;
 pub mod truncate;
 
 use std::sync::{Arc, OnceLock};
 
 use cairn_base::ranked_lock::{Rank, RwLock};
-use cairn_base::{FileBlock, Ino, Pba, Tid};
+use cairn_base::{Ino, Pba, Tid};
 use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_cache::status::ExtentStatus;
@@ -53,30 +54,10 @@ pub struct State {
     pub status: ExtentStatus,
     /// `record` has changed since it was stored.
     pub dirty: bool,
-    /// The block with the old end of file is being zeroed beyond it in the cache: the size on disk may not pass it
-    /// before it is written. At most one such block exists.
-    pub pending_tail: Option<FileBlock>,
-    /// Size to take on once `pending_tail` is written.
-    pub pending_size: u64,
+    /// What keeps the size on disk back.
+    pub pending: size::Pending,
     /// The record has been freed; only teardown may touch the inode.
     pub deleted: bool,
-}
-
-impl State {
-    /// The file gets longer without data. The size on disk follows at once, unless the old last block must be zeroed first.
-    pub(crate) fn grow(&mut self, size: u64) {
-        self.size = size;
-        self.pending_size = self.pending_size.max(size);
-        self.settle_size();
-    }
-
-    /// Lets the size on disk take what it was kept from, once nothing keeps it any more.
-    pub(crate) fn settle_size(&mut self) {
-        if self.pending_tail.is_none() {
-            self.record.size = self.record.size.max(self.pending_size.min(self.size));
-            self.pending_size = 0;
-        }
-    }
 }
 
 /// True if the record maps blocks: a file, a directory, or a link whose target has a block; neither inline nor a device.
@@ -142,8 +123,7 @@ impl Inode {
                     delayed: 0,
                     status: ExtentStatus::default(),
                     dirty: false,
-                    pending_tail: None,
-                    pending_size: 0,
+                    pending: size::Pending::default(),
                     deleted: false,
                 },
             ),
@@ -172,7 +152,7 @@ impl Inode {
     /// The same where nothing but times has changed: fdatasync does without it.
     pub fn store_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
-        state.settle_size();
+        state.settle();
         let orphans = &volume.orphans;
         orphans.with_link(self.ino, |link| {
             if let Some(next) = link {

@@ -141,11 +141,8 @@ fn zero_edges(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -
 /// Drops the cached contents of whole blocks, with their promises.
 fn drop_cached(volume: &Arc<Volume>, inode: &Arc<Inode>, run: Run) {
     inode.cache.discard(&InodeMapper::new(volume, inode), run.start.get()..run.start.get().saturating_add(run.len));
-    let mut state = inode.state.write();
-    if state.pending_tail.is_some_and(|tail| tail >= run.start && tail.get() < run.start.get() + run.len) {
-        // The block whose tail was to be zeroed is going away, so nothing stale can be left in it.
-        state.pending_tail = None;
-    }
+    // Nothing stale can be left in a block that goes away.
+    inode.state.write().drop_tail(run);
 }
 
 fn punch(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<()> {
@@ -242,8 +239,7 @@ fn resize(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let handle = volume.begin(volume.credits.attributes)?;
     let mut state = inode.state.write();
     let state = &mut *state;
-    state.size = size;
-    state.record.size = size;
+    state.set_size(size);
     super::attributes::note_modified(volume, state, IoFlags::empty());
     inode.store(volume, &handle, state)?;
     Ok(())

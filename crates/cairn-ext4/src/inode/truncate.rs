@@ -65,18 +65,14 @@ fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let block_size = u64::from(volume.layout.block_size);
     let mapper = InodeMapper::new(volume, inode);
     inode.cache.truncate(&mapper, inode.size(), size)?;
-    inode.state.write().size = size;
+    inode.state.write().cut_in_memory(size);
     // The orphan record makes recovery finish the job if it takes more than one transaction.
     let credits = &volume.credits;
     let mut handle = volume.begin(credits.orphan + credits.attributes + credits.remove_step)?;
     {
         let mut state = inode.state.write();
         let state = &mut *state;
-        state.record.size = state.record.size.min(size);
-        state.pending_size = state.pending_size.min(size);
-        if state.pending_tail.is_some_and(|tail| tail.get() * block_size >= size) {
-            state.pending_tail = None;
-        }
+        state.cut_on_disk(size, volume.layout.block_size);
         super::attributes::note_modified(volume, state, IoFlags::empty());
         volume.orphans.add(volume, &handle, inode.ino)?;
         inode.store(volume, &handle, state)?;

@@ -1,0 +1,70 @@
+//! What is said to be durable: all histories of two steps with every way to ask, and two who ask at once.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::simulated::Simulated;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_testkit::crash::write_image;
+use cairn_testkit::durability::{Opened, Subject, both_hear_of_a_failed_flush, search};
+use cairn_testkit::judge::{KernelMount, e2fsck_preen};
+
+use crate::run::{format, open, shm};
+use crate::search::clean;
+use crate::{EXT3, K1, K4, K4_ORPHANS};
+
+fn opened(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Opened {
+    let fs = open(device, runtime, "").expect("it opens");
+    let evicted = fs.clone();
+    Opened { fs, evict: Box::new(move || evicted.volume().inodes.shrink()) }
+}
+
+fn closed(device: &MemoryDevice) -> Result<(), String> {
+    let dir = shm();
+    let image = dir.path().join("closed");
+    write_image(device, &image).map_err(|error| error.to_string())?;
+    clean(&image, "after recovery by cairn")
+}
+
+/// e2fsck recovers, or the kernel does; then nothing may be wrong.
+fn cut(device: &MemoryDevice) -> Result<(), String> {
+    let dir = shm();
+    let image = dir.path().join("cut");
+    write_image(device, &image).map_err(|error| error.to_string())?;
+    KernelMount::new(&image, "").unmount();
+    clean(&image, "after recovery by the kernel")?;
+    write_image(device, &image).map_err(|error| error.to_string())?;
+    let verdict = e2fsck_preen(&image);
+    if (0..=1).contains(&verdict.status) { Ok(()) } else { Err(verdict.output) }
+}
+
+fn search_on(args: &'static [&'static str], megabytes: u64) {
+    let fresh = format(shm().path(), args, megabytes);
+    let open = |device| opened(device, Simulated::new(1));
+    let subject = Subject { fresh, open: &open, judge: &closed, judge_cut: Some(&cut) };
+    let rare = if cairn_testkit::deep() { 3 } else { 150 };
+    let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+    println!("{args:?}: {seen:?}");
+    assert!(seen.histories > 1000 && seen.promises > 3 * seen.histories, "{seen:?}");
+}
+
+#[test]
+fn every_history_of_two_steps_is_as_durable_as_was_said() {
+    search_on(K4, 16);
+}
+
+#[test]
+fn every_history_of_two_steps_with_other_formats() {
+    for args in [K1, EXT3, K4_ORPHANS] {
+        search_on(args, if args.contains(&"4096") { 16 } else { 8 });
+    }
+}
+
+#[test]
+fn two_who_ask_at_once_are_told_the_same() {
+    let fresh = format(shm().path(), K4, 16);
+    let open = |device| opened(device, Arc::new(Threads::new()));
+    both_hear_of_a_failed_flush(&Subject { fresh, open: &open, judge: &closed, judge_cut: None });
+}
