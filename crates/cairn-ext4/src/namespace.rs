@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use cairn_vfs::namespace::{self, NAME_MAX, check_parent};
+use cairn_vfs::name::NAME_MAX;
+use cairn_vfs::namespace::{self, check_parent};
 use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode, RenameMode};
 
 use crate::error::Result;
@@ -47,7 +48,7 @@ pub fn create(
     caller: &Caller,
 ) -> Result<Arc<Inode>> {
     volume.check_writable()?;
-    namespace::create(&Names(volume), parent, name, new, || {
+    namespace::create(&Names(volume), parent, name, new, |name| {
         let kind = new.kind();
         if kind == FileKind::Directory && !volume.may_gain_subdirectory(parent) {
             return Err(VfsError::TooManyLinks.into());
@@ -82,7 +83,7 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
 /// Adds a hard link. Takes a reference.
 pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    namespace::link(&Names(volume), inode, parent, name, || {
+    namespace::link(&Names(volume), inode, parent, name, |name| {
         let handle = volume.begin(volume.credits.link)?;
         directory::add(volume, &handle, parent, name, inode.ino, inode.kind)?;
         touch_parent(volume, &handle, parent, 0)?;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::Ino;
-use cairn_vfs::namespace::NAME_MAX;
+use cairn_vfs::name::NAME_MAX;
 use cairn_vfs::{Attributes, Error, FileSystem, Result};
 use fuser::{INodeNo, Notifier};
 use rustix::io::Errno;

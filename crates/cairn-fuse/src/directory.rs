@@ -80,7 +80,7 @@ pub(crate) fn read_plus(
 
 /// False if the listing is full (the entry is then not in it, and holds no reference).
 fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &mut Listing) -> Result<bool> {
-    let referenced = !matches!(entry.name.as_slice(), b"." | b"..");
+    let referenced = !entry.name.name().is_dots();
     let found = if referenced { fs.lookup(core.ino(node), &entry.name) } else { fs.getattr(entry.ino) };
     let found = match found {
         Ok(found) => found,
@@ -101,11 +101,18 @@ fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &
 mod tests {
     use cairn_base::Ino;
 
+    use cairn_vfs::NameBuf;
+
     use super::*;
 
     #[test]
     fn entries_are_aligned_and_a_full_listing_takes_no_more() {
-        let entry = DirEntry { ino: Ino(12), kind: Some(FileKind::Directory), name: b"abc".to_vec(), next: 7 };
+        let entry = DirEntry {
+            ino: Ino(12),
+            kind: Some(FileKind::Directory),
+            name: NameBuf::try_from(b"abc".to_vec()).unwrap(),
+            next: 7,
+        };
         let mut listing = Listing::new(63);
         assert!(listing.add(&(), &entry, 12));
         assert!(!listing.add(&(), &entry, 12), "32 bytes each");

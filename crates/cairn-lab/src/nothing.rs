@@ -12,7 +12,7 @@ use cairn_vfs::types::{
     AllocateMode, Attributes, Caller, DirEntry, FileExtent, FileKind, InodeFlags, IoFlags, NewInode, OpenMode,
     RenameMode, Seek, SetAttributes, Timestamp, VolumeStats, XattrMode,
 };
-use cairn_vfs::{Error, FileSystem, Result};
+use cairn_vfs::{Error, FileSystem, Name, Result};
 
 const ROOT: Ino = Ino(2);
 const BLOCK: u32 = 4096;
@@ -142,8 +142,10 @@ impl FileSystem for Nothing {
     }
 
     fn readdir(&self, _ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        let mut entries = vec![(b".".to_vec(), ROOT), (b"..".to_vec(), ROOT)];
-        entries.extend(self.files.lock().names.iter().map(|(name, ino)| (name.clone(), *ino)));
+        let mut entries = vec![(Name::DOT.to_buf(), ROOT), (Name::DOT_DOT.to_buf(), ROOT)];
+        let files = self.files.lock();
+        entries.extend(files.names.iter().filter_map(|(name, ino)| Some((Name::check(name).ok()?.to_buf(), *ino))));
+        drop(files);
         for (next, (name, ino)) in (1..).zip(entries) {
             let kind = Some(if ino == ROOT { FileKind::Directory } else { FileKind::Regular });
             if next > position && !emit(DirEntry { ino, kind, name, next }) {

@@ -1,5 +1,5 @@
 //! The filesystem seam: what every front-end (FUSE, command line, library) asks, and every format answers; and what the
-//! formats answer alike: [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`], [`write_access`].
+//! formats answer alike: [`name`], [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`], [`write_access`].
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ pub mod copy;
 pub mod error;
 pub mod filesystem;
 pub mod inode_table;
+pub mod name;
 pub mod namespace;
 pub mod new_inode;
 pub mod protection;
@@ -19,5 +20,6 @@ pub use acl::Acl;
 pub use error::{Error, Result};
 pub use filesystem::FileSystem;
 pub use inode_table::InodeTable;
+pub use name::{Name, NameBuf};
 pub use types::*;
 pub use write_access::WriteAccess;

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cairn_base::Ino;
 
 use crate::error::{Error, Result};
+use crate::name::NameBuf;
 
 bitflags::bitflags! {
     /// Inode flags of `FS_IOC_GETFLAGS` (`chattr`) that Cairn knows; the bits are Linux's.
@@ -294,8 +295,8 @@ pub struct DirEntry {
     pub ino: Ino,
     /// Kind, where the directory stores it.
     pub kind: Option<FileKind>,
-    /// Name, without NUL or slash.
-    pub name: Vec<u8>,
+    /// Name.
+    pub name: NameBuf,
     /// Position *after* this entry: pass it to `readdir` to go on.
     pub next: u64,
 }

@@ -11,7 +11,7 @@ use cairn_base::Ino;
 
 use crate::error::{Error, Result};
 use crate::filesystem::FileSystem;
-use crate::namespace::NAME_MAX;
+use crate::name::NAME_MAX;
 use crate::types::{Attributes, DirEntry, FileKind};
 
 /// Symbolic links followed in one resolution, as in Linux.
@@ -100,7 +100,7 @@ pub fn list(fs: &dyn FileSystem, directory: Ino) -> Result<Vec<DirEntry>> {
         let batch = read_batch(fs, directory, position)?;
         let Some(last) = batch.last() else { return Ok(entries) };
         position = last.next;
-        entries.extend(batch.into_iter().filter(|entry| !is_dot(&entry.name)));
+        entries.extend(batch.into_iter().filter(|entry| !entry.name.name().is_dots()));
     }
 }
 
@@ -111,10 +111,6 @@ fn read_batch(fs: &dyn FileSystem, directory: Ino, position: u64) -> Result<Vec<
         batch.len() < BATCH
     })?;
     Ok(batch)
-}
-
-fn is_dot(name: &[u8]) -> bool {
-    matches!(name, b"." | b"..")
 }
 
 /// What a visitor of [`walk`] is shown.
@@ -216,7 +212,7 @@ impl Level {
     fn next_entry(&mut self, fs: &dyn FileSystem) -> Result<Option<DirEntry>> {
         loop {
             for entry in self.batch.by_ref() {
-                if !is_dot(&entry.name) {
+                if !entry.name.name().is_dots() {
                     return Ok(Some(entry));
                 }
             }

@@ -1,7 +1,8 @@
 //! `cairn get`: copies out of an image, keeping what the host lets us keep.
 //!
 //! Invariant: nothing is ever made outside the destination, whatever names and links the image holds. Entries are
-//! made with "create new" calls, existing ones are removed first and never followed, and names with a slash end the copy.
+//! made with "create new" calls, existing ones are removed first and never followed, and a listing holds checked names alone
+//! ([`cairn_vfs::Name`]), which lead nowhere.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

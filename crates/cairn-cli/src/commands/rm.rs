@@ -80,7 +80,7 @@ struct Level {
 /// Deepest first, with a stack of our own: depth is the volume's choice.
 fn remove_tree(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino) -> cairn_vfs::Result<()> {
     let level = |parent, name: Vec<u8>, ino| -> cairn_vfs::Result<Level> {
-        let entries = walk::list(fs, ino)?.into_iter().map(|entry| (entry.name, entry.ino)).collect();
+        let entries = walk::list(fs, ino)?.into_iter().map(|entry| (entry.name.into_bytes(), entry.ino)).collect();
         Ok(Level { parent, name, ino, entries })
     };
     let mut levels = vec![level(parent, name.to_vec(), ino)?];

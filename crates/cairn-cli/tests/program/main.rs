@@ -2,6 +2,7 @@
 
 mod every_command;
 mod f2fs;
+mod names;
 mod support;
 
 use std::path::Path;

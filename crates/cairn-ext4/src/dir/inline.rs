@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use cairn_base::{FileBlock, Ino};
-use cairn_vfs::{DirEntry, FileKind};
+use cairn_vfs::{DirEntry, FileKind, Name};
 
 use super::blocks::{DirBlocks, DirSettings};
-use super::readdir::{Batch, emit_dots, is_listed};
+use super::readdir::{Batch, Listed, emit_dots, listed};
 use super::{add, init_empty, ino_number};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
@@ -83,13 +83,10 @@ impl<'a> InlineDir<'a> {
     }
 
     /// All live entries.
-    fn live(&self, settings: &'a DirSettings) -> Result<Vec<Entry<'a>>> {
+    fn live(&self, settings: &'a DirSettings) -> Result<Vec<Listed<'a>>> {
         let mut live = Vec::new();
         for entry in self.entries(Region::Head, settings).chain(self.entries(Region::Tail, settings)) {
-            let entry = entry?;
-            if is_listed(settings, HERE, &entry)? {
-                live.push(entry);
-            }
+            live.extend(listed(settings, HERE, entry?)?);
         }
         Ok(live)
     }
@@ -145,14 +142,14 @@ impl<'a> InlineDir<'a> {
 
     /// The positions are the offsets the names will have in a block.
     fn by_offset(&self, settings: &DirSettings, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        let dot = |ino, name: &'static [u8]| (ino, settings.format.filetype.then_some(FileKind::Directory), name);
-        let dots = [dot(settings.ino, b"."), dot(self.parent(), b"..")];
+        let dot = |ino, name: Name<'static>| (ino, settings.format.filetype.then_some(FileKind::Directory), name);
+        let dots = [dot(settings.ino, Name::DOT), dot(self.parent(), Name::DOT_DOT)];
         let live = self.live(settings)?;
-        let names = live.iter().map(|e| (Ino(u64::from(e.ino)), e.kind(&settings.format), e.name));
+        let names = live.iter().map(|(name, e)| (Ino(u64::from(e.ino)), e.kind(&settings.format), *name));
         let mut at = 0;
         for (ino, kind, name) in dots.into_iter().chain(names) {
             let next = at + dir_entry::entry_len(name.len()) as u64;
-            if at >= position && !emit(DirEntry { ino, kind, name: name.to_vec(), next }) {
+            if at >= position && !emit(DirEntry { ino, kind, name: name.to_buf(), next }) {
                 return Ok(());
             }
             at = next;
@@ -169,10 +166,10 @@ impl<'a> InlineDir<'a> {
         let settings = dir.settings();
         init_empty(dir, handle, self.parent())?;
         let copy = settings;
-        for entry in self.live(&copy)? {
+        for (name, entry) in self.live(&copy)? {
             // Without the filetype feature no kind is stored, whatever is passed.
             let kind = entry.kind(&settings.format).unwrap_or(FileKind::Regular);
-            add(dir, handle, entry.name, Ino(u64::from(entry.ino)), kind)?;
+            add(dir, handle, name, Ino(u64::from(entry.ino)), kind)?;
         }
         Ok(())
     }
@@ -208,20 +205,17 @@ impl InlineDirMut<'_> {
     ///
     /// # Errors
     /// If the entries are damaged or have the name.
-    pub fn add(&mut self, settings: &DirSettings, name: &[u8], ino: Ino, kind: FileKind) -> Result<bool> {
-        if name.is_empty() || name.len() > dir_entry::NAME_MAX {
-            return Err(cairn_vfs::Error::NameTooLong.into());
-        }
+    pub fn add(&mut self, settings: &DirSettings, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<bool> {
         let format = &settings.format;
         for region in [Region::Head, Region::Tail] {
             let (bytes, range) = self.region(region);
-            let room = dir_entry::room(dir_entry::entries_in(bytes, range, format), name)
+            let room = dir_entry::room(dir_entry::entries_in(bytes, range, format), &name)
                 .map_err(|defect| settings.corrupt(HERE, defect))?;
             match room {
                 Room::Taken => return Err(cairn_vfs::Error::Exists.into()),
                 Room::Full => {}
                 Room::At(at) => {
-                    dir_entry::insert_at(bytes, at, format, ino_number(ino), format.file_type(kind), name);
+                    dir_entry::insert_at(bytes, at, format, ino_number(ino), format.file_type(kind), &name);
                     return Ok(true);
                 }
             }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Ino};
 use cairn_cache::block::Buffer;
-use cairn_vfs::FileKind;
+use cairn_vfs::{FileKind, Name};
 
 use super::blocks::{DirBlocks, DirSettings, Loaded, load_leaf, uses_index};
 use super::index::{Path, read_root};
 use super::{ino_number, write_leaf};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::format::dir_entry::{self, Dots, Entry, NAME_MAX, Room};
+use crate::format::dir_entry::{self, Dots, Entry, Room};
 use crate::format::htree::{self, NodeKind};
 use crate::txn::Handle;
 
@@ -28,19 +28,16 @@ type HashedRow<'a> = (u32, (u32, u8, &'a [u8]));
 struct NewEntry<'n> {
     ino: u32,
     file_type: u8,
-    name: &'n [u8],
+    name: Name<'n>,
 }
 
 /// Adds a name. The caller has made sure that it is not there.
 ///
 /// # Errors
 /// [`cairn_vfs::Error::NoSpace`] if the volume or the index is full; [`cairn_vfs::Error::Exists`] if the name is met.
-pub fn add(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
-    if name.len() > NAME_MAX {
-        return Err(cairn_vfs::Error::NameTooLong.into());
-    }
-    if name.is_empty() || name == b"." || name == b".." || name.iter().any(|b| matches!(b, 0 | b'/')) {
-        return Err(cairn_vfs::Error::Invalid("not a file name").into());
+pub fn add(dir: &dyn DirBlocks, handle: &Handle, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<()> {
+    if name.is_dots() {
+        return Err(cairn_vfs::Error::Invalid("`.` and `..` cannot be added").into());
     }
     let settings = dir.settings();
     let new = NewEntry { ino: ino_number(ino), file_type: settings.format.file_type(kind), name };
@@ -65,7 +62,7 @@ fn add_linear(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new:
         return add_indexed(dir, settings, handle, new);
     }
     let (_, buffer) = dir.append(handle)?;
-    write_leaf(settings, handle, &buffer, &[(new.ino, new.file_type, new.name)])
+    write_leaf(settings, handle, &buffer, &[(new.ino, new.file_type, new.name.bytes())])
 }
 
 /// Adds to one block; false if there is no gap.
@@ -78,7 +75,7 @@ fn add_to_leaf(
 ) -> Result<bool> {
     let format = &settings.format;
     let Loaded { buffer, image } = load_leaf(dir, settings, block)?;
-    let room = dir_entry::room(dir_entry::entries(&image, format), new.name)
+    let room = dir_entry::room(dir_entry::entries(&image, format), &new.name)
         .map_err(|defect| settings.corrupt(block, defect))?;
     // A held image would make the write copy the block.
     drop(image);
@@ -87,7 +84,7 @@ fn add_to_leaf(
         Room::Full => Ok(false),
         Room::At(offset) => {
             let mut bytes = handle.write(&buffer)?;
-            dir_entry::insert_at(&mut bytes, offset, format, new.ino, new.file_type, new.name);
+            dir_entry::insert_at(&mut bytes, offset, format, new.ino, new.file_type, &new.name);
             dir_entry::seal_leaf(&mut bytes, format);
             Ok(true)
         }
@@ -98,7 +95,7 @@ fn add_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new
     for _ in 0..MAX_STEPS {
         let root = read_root(dir, settings)?;
         let version = root.1.hash_version;
-        let hash = settings.hash(version, new.name)?;
+        let hash = settings.hash(version, &new.name)?;
         let path = Path::to(dir, settings, root, hash.major)?;
         if add_to_leaf(dir, settings, handle, path.leaf, new)? {
             return Ok(());

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{FileBlock, Ino};
-use cairn_vfs::{DirEntry, FileKind};
+use cairn_vfs::{DirEntry, FileKind, Name};
 
 use super::blocks::{DirBlocks, DirSettings, load_leaf, uses_index};
 use super::hash::{LEGACY, LEGACY_UNSIGNED};
@@ -77,8 +77,8 @@ pub(super) fn emit_dots(
     position: u64,
     emit: &mut dyn FnMut(DirEntry) -> bool,
 ) -> bool {
-    let dot = |ino, name: &[u8], next| DirEntry { ino, kind, name: name.to_vec(), next };
-    (position > 0 || emit(dot(this, b".", 1))) && (position > 1 || emit(dot(parent, b"..", FIRST_NAME)))
+    let dot = |ino, name: Name<'_>, next| DirEntry { ino, kind, name: name.to_buf(), next };
+    (position > 0 || emit(dot(this, Name::DOT, 1))) && (position > 1 || emit(dot(parent, Name::DOT_DOT, FIRST_NAME)))
 }
 
 /// The position of a name, before names of equal hashes are numbered.
@@ -120,18 +120,23 @@ impl Batch {
     }
 
     /// Takes one live entry, if it belongs to the batch.
-    pub(super) fn offer(&mut self, settings: &DirSettings, version: u8, entry: &Entry<'_>) -> Result<(), Corrupt> {
-        let base = base_position(settings, version, entry.name)?;
+    pub(super) fn offer(
+        &mut self,
+        settings: &DirSettings,
+        version: u8,
+        (name, entry): &Listed<'_>,
+    ) -> Result<(), Corrupt> {
+        let base = base_position(settings, version, name)?;
         if base | (ORDINALS as u64 - 1) < self.from || self.cut.is_some_and(|cut| base >= cut) {
             return Ok(());
         }
         let group = self.names.entry(base).or_default();
-        let at = group.partition_point(|other| other.name.as_slice() < entry.name);
+        let at = group.partition_point(|other| other.name.name() < *name);
         if at >= ORDINALS {
             return Ok(());
         }
         let ino = Ino(u64::from(entry.ino));
-        group.insert(at, DirEntry { ino, kind: entry.kind(&settings.format), name: entry.name.to_vec(), next: 0 });
+        group.insert(at, DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next: 0 });
         self.count += 1;
         if group.len() > ORDINALS {
             group.pop();
@@ -170,26 +175,30 @@ fn offer_block(
     let leaf = load_leaf(dir, settings, block)?;
     for entry in dir_entry::entries(&leaf.image, &settings.format) {
         let entry = entry.map_err(|defect| settings.corrupt(block, defect))?;
-        if is_listed(settings, block, &entry)? {
-            batch.offer(settings, version, &entry)?;
+        if let Some(listed) = listed(settings, block, entry)? {
+            batch.offer(settings, version, &listed)?;
         }
     }
     Ok(())
 }
 
-/// True for a live entry that is not a dot; an error for a name no program could use.
-pub(super) fn is_listed(settings: &DirSettings, block: FileBlock, entry: &Entry<'_>) -> Result<bool, Corrupt> {
-    if entry.ino == 0 || entry.name == b"." || entry.name == b".." {
-        return Ok(false);
+/// A live entry with its name.
+pub(super) type Listed<'a> = (Name<'a>, Entry<'a>);
+
+/// The name of a live entry that is not a dot; an error for a name no program could use.
+pub(super) fn listed<'a>(
+    settings: &DirSettings,
+    block: FileBlock,
+    entry: Entry<'a>,
+) -> Result<Option<Listed<'a>>, Corrupt> {
+    if entry.ino == 0 {
+        return Ok(None);
     }
-    match entry.name.iter().find(|byte| matches!(byte, 0 | b'/')) {
-        Some(byte) => {
-            let offset = u32::try_from(entry.offset).unwrap_or(u32::MAX);
-            let what = "name holds NUL or a slash";
-            Err(Corrupt::Directory { ino: settings.ino, block, offset, what, value: u64::from(*byte) })
-        }
-        None => Ok(true),
-    }
+    let name = Name::check(entry.name).map_err(|bad| {
+        let offset = u32::try_from(entry.offset).unwrap_or(u32::MAX);
+        Corrupt::Directory { ino: settings.ino, block, offset, what: bad.what(), value: bad.value() }
+    })?;
+    Ok((!name.is_dots()).then_some((name, entry)))
 }
 
 fn collect_linear(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch) -> Result<Option<u64>> {
@@ -232,14 +241,21 @@ fn by_offset(
         for entry in dir_entry::entries(&leaf.image, &settings.format) {
             let entry = entry.map_err(|defect| settings.corrupt(block, defect))?;
             let at = start + entry.offset as u64;
-            let is_dot = start == 0 && entry.ino != 0 && (entry.name == b"." || entry.name == b"..");
-            if at < position || !(is_dot || is_listed(settings, block, &entry)?) {
+            if at < position || entry.ino == 0 {
                 continue;
             }
+            let dot = [Name::DOT, Name::DOT_DOT].into_iter().find(|dot| start == 0 && dot.bytes() == entry.name);
+            let name = match dot {
+                Some(dot) => dot,
+                None => match listed(settings, block, entry)? {
+                    Some((name, _)) => name,
+                    None => continue,
+                },
+            };
             // The gap behind the name belongs to it, but a name may be put there: go on right behind the name.
             let next = at + entry.used() as u64;
             let ino = Ino(u64::from(entry.ino));
-            if !emit(DirEntry { ino, kind: entry.kind(&settings.format), name: entry.name.to_vec(), next }) {
+            if !emit(DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next }) {
                 return Ok(());
             }
         }

@@ -14,7 +14,7 @@ use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::memory::MemoryDevice;
 use cairn_cache::block::{Buffer, BufferCache};
 use cairn_cache::budget::Budget;
-use cairn_vfs::FileKind;
+use cairn_vfs::{FileKind, Name};
 use parking_lot::Mutex;
 
 use super::blocks::{load_leaf, load_node};
@@ -26,6 +26,11 @@ use crate::error::Error;
 use crate::format::dir_entry::DirFormat;
 use crate::format::htree::Node;
 use crate::txn::{Handle, Txn};
+
+/// Bytes that are a name.
+pub(super) fn named(bytes: &[u8]) -> Name<'_> {
+    Name::check(bytes).expect("the test has sound names")
+}
 
 /// A directory whose blocks are a list of addresses in a cache.
 pub(super) struct ListedDir {
@@ -92,7 +97,7 @@ impl ListedDir {
     }
 
     pub(super) fn add(&self, name: &[u8], ino: u64) {
-        add(self, &self.handle(), name, Ino(ino), FileKind::Regular)
+        add(self, &self.handle(), named(name), Ino(ino), FileKind::Regular)
             .unwrap_or_else(|error| panic!("add {:?}: {error}", name.escape_ascii().to_string()));
     }
 
@@ -107,7 +112,7 @@ impl ListedDir {
                 assert!(entry.next > position && i64::try_from(entry.next).is_ok(), "position {}", entry.next);
                 position = entry.next;
                 if entry.name != b"." && entry.name != b".." {
-                    names.push((entry.name, entry.ino.get()));
+                    names.push((entry.name.into_bytes(), entry.ino.get()));
                 }
                 left -= 1;
                 left > 0

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_jbd2::fast_commit::Name;
 use cairn_vfs::namespace::check_name as check_name_of;
-use cairn_vfs::{Error as VfsError, FileKind};
+use cairn_vfs::{Error as VfsError, FileKind, Name as CheckedName};
 
 use super::{Replay, misfit};
 use crate::error::Result;
@@ -24,14 +24,14 @@ impl Replay<'_> {
     /// Adds a name; false if it is already there.
     fn add_name(&self, name: &Name, inode: &Arc<Inode>) -> Result<bool> {
         let volume = self.volume;
-        check_name(name)?;
+        let checked = check_name(name)?;
         let parent = self.directory(name.parent)?;
-        if let Some((there, _)) = directory::lookup(volume, &parent, &name.name)? {
+        if let Some((there, _)) = directory::lookup(volume, &parent, &checked)? {
             let same = there == inode.ino;
             return if same { Ok(false) } else { Err(misfit(inode.ino, there.get(), "takes a name that is in use")) };
         }
         let handle = volume.begin(volume.credits.create)?;
-        directory::add(volume, &handle, &parent, &name.name, inode.ino, inode.kind)?;
+        directory::add(volume, &handle, &parent, checked, inode.ino, inode.kind)?;
         namespace::touch_parent(volume, &handle, &parent, i32::from(inode.kind == FileKind::Directory))?;
         Ok(true)
     }
@@ -80,9 +80,9 @@ impl Replay<'_> {
     /// One name less; the last one takes the inode with it.
     pub(super) fn unlink(&mut self, name: &Name) -> Result<()> {
         let volume = self.volume;
-        check_name(name)?;
+        let checked = check_name(name)?;
         let parent = self.directory(name.parent)?;
-        match directory::lookup(volume, &parent, &name.name)? {
+        match directory::lookup(volume, &parent, &checked)? {
             Some((ino, _)) if ino == name.ino => {}
             // Removed already, or given to another inode since.
             _ => return Ok(()),
@@ -94,7 +94,7 @@ impl Replay<'_> {
         }
         {
             let handle = volume.begin(volume.credits.unlink)?;
-            directory::remove(volume, &handle, &parent, &name.name)?;
+            directory::remove(volume, &handle, &parent, &checked)?;
             namespace::touch_parent(volume, &handle, &parent, -i32::from(is_directory))?;
         }
         let left = self.set_links(&inode, |links| if is_directory { 0 } else { links.saturating_sub(1) })?;
@@ -105,6 +105,6 @@ impl Replay<'_> {
     }
 }
 
-fn check_name(name: &Name) -> Result<()> {
+fn check_name(name: &Name) -> Result<CheckedName<'_>> {
     Ok(check_name_of(&name.name, VfsError::Invalid("a fast commit makes or removes `.` or `..`"))?)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn_base::{FileBlock, Ino};
 use cairn_cache::block::Buffer;
 use cairn_cache::mapper::{Place, Run};
-use cairn_vfs::{DirEntry, Error as VfsError, FileKind};
+use cairn_vfs::{DirEntry, Error as VfsError, FileKind, Name};
 
 use crate::corrupt::Corrupt;
 use crate::dir::hash::HashSettings;
@@ -138,7 +138,7 @@ pub fn add(
     volume: &Arc<Volume>,
     handle: &Handle,
     inode: &Arc<Inode>,
-    name: &[u8],
+    name: Name<'_>,
     ino: Ino,
     kind: FileKind,
 ) -> Result<()> {

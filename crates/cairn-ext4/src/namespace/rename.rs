@@ -31,10 +31,10 @@ pub fn replace(
     }
     let handle = volume.begin(volume.credits.rename)?;
     match target {
-        Some(_) => directory::set_target(volume, &handle, to.parent, to.name, inode.ino, kind)?,
+        Some(_) => directory::set_target(volume, &handle, to.parent, &to.name, inode.ino, kind)?,
         None => directory::add(volume, &handle, to.parent, to.name, inode.ino, kind)?,
     }
-    directory::remove(volume, &handle, from.parent, from.name)?;
+    directory::remove(volume, &handle, from.parent, &from.name)?;
     if changes_parent {
         set_parent(volume, &handle, inode, to.parent.ino)?;
     }
@@ -70,8 +70,8 @@ pub fn exchange(
         return Err(VfsError::TooManyLinks.into());
     }
     let handle = volume.begin(volume.credits.rename)?;
-    directory::set_target(volume, &handle, from.parent, from.name, other.ino, other.kind)?;
-    directory::set_target(volume, &handle, to.parent, to.name, inode.ino, inode.kind)?;
+    directory::set_target(volume, &handle, from.parent, &from.name, other.ino, other.kind)?;
+    directory::set_target(volume, &handle, to.parent, &to.name, inode.ino, inode.kind)?;
     if apart {
         for (moved, parent) in [(inode, to.parent), (other, from.parent)] {
             if moved.kind == FileKind::Directory {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use cairn_vfs::{Error as VfsError, FileKind};
+use cairn_vfs::{Error as VfsError, FileKind, Name};
 
 use super::lookup::{self, Found};
 use super::{blocks, depth};
@@ -45,19 +45,19 @@ pub fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Result<()> 
 ///
 /// # Errors
 /// The directory or the volume is full, the directory is damaged, or the device failed.
-pub fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: &[u8], nid: Nid, kind: FileKind) -> Result<()> {
-    let hash = name_hash(name);
+pub fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: Nid, kind: FileKind) -> Result<()> {
+    let hash = name_hash(&name);
     if directory.is_inline() {
         let room = with_inline(op.volume, directory, |entries| entries.find_room(slots_for(name.len())))?;
         if let Some(slot) = room {
             return change_inline(op, directory, |bytes| {
-                DentriesMut::new(bytes).insert(slot, name, hash, nid, kind);
+                DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind);
             });
         }
         leave_inode(op, directory)?;
     }
-    let (block, slot) = find_room(op.volume, directory, name, hash)?;
-    change_block(op, directory, block, |bytes| DentriesMut::new(bytes).insert(slot, name, hash, nid, kind))
+    let (block, slot) = find_room(op.volume, directory, &name, hash)?;
+    change_block(op, directory, block, |bytes| DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind))
 }
 
 /// Removes an entry.

@@ -11,6 +11,8 @@ pub mod edit;
 pub mod lookup;
 pub mod readdir;
 
+use cairn_vfs::Name;
+
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::dentry::{BadName, Dentry};
@@ -29,17 +31,14 @@ fn bad_name(directory: Nid, block: u64, bad: BadName) -> Error {
     Corrupt::Directory { ino: directory, block, slot, what, value: bad.name_len.into() }.into()
 }
 
-/// Checks what an entry says before anybody follows it.
-fn check_entry(directory: Nid, block: u64, entry: &Dentry<'_>, layout: &Layout) -> Result<()> {
-    let bad = |what, value: u32| {
+/// Checks what an entry says before anybody follows it; its name.
+fn check_entry<'b>(directory: Nid, block: u64, entry: &Dentry<'b>, layout: &Layout) -> Result<Name<'b>> {
+    let bad = |what, value| {
         let slot = entry.slot as u32;
-        Err(Corrupt::Directory { ino: directory, block, slot, what, value: value.into() }.into())
+        Corrupt::Directory { ino: directory, block, slot, what, value }.into()
     };
     if !layout.is_nid(entry.ino) || entry.ino < Nid::ROOT {
-        return bad("there is no such inode number", entry.ino.get());
+        return Err(bad("there is no such inode number", entry.ino.get().into()));
     }
-    match entry.name.iter().find(|byte| matches!(byte, 0 | b'/')) {
-        Some(byte) => bad("the name has a byte that no name can have", (*byte).into()),
-        None => Ok(()),
-    }
+    Name::check(entry.name).map_err(|wrong| bad(wrong.what(), wrong.value()))
 }

@@ -81,7 +81,7 @@ impl Listing<'_> {
         while let Some(entry) = dentries.next(slot) {
             let entry = entry.map_err(|bad| bad_name(self.directory, block, bad))?;
             slot = entry.slot + slots_for(entry.name.len());
-            check_entry(self.directory, block, &entry, &self.volume.layout)?;
+            let name = check_entry(self.directory, block, &entry, &self.volume.layout)?;
             if !fits(&entry) {
                 let what = "the name is in a bucket that its hash does not lead to";
                 let (slot, value) = (entry.slot as u32, entry.hash.into());
@@ -91,8 +91,8 @@ impl Listing<'_> {
                 continue;
             }
             let next = block << SLOT_BITS | slot as u64;
-            let (ino, name) = (Ino(entry.ino.get().into()), entry.name.to_vec());
-            if !(self.emit)(DirEntry { ino, kind: entry.kind, name, next }) {
+            let ino = Ino(entry.ino.get().into());
+            if !(self.emit)(DirEntry { ino, kind: entry.kind, name: name.to_buf(), next }) {
                 return Ok(false);
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_cache::durability::Ledger;
 use cairn_vfs::new_inode::{Inheritance, Ownership};
-use cairn_vfs::{Caller, FileKind, NewInode};
+use cairn_vfs::{Caller, FileKind, Name, NewInode};
 
 use crate::dir::edit;
 use crate::error::Result;
@@ -55,7 +55,7 @@ pub fn ownership(
 pub fn inode(
     op: &mut Op<'_>,
     parent: &Arc<Inode>,
-    name: Option<&[u8]>,
+    name: Option<Name<'_>>,
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Result<Arc<Inode>> {
@@ -92,7 +92,7 @@ fn record(
     volume: &Volume,
     above: &Record,
     parent: Nid,
-    name: Option<&[u8]>,
+    name: Option<Name<'_>>,
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Record {
@@ -127,7 +127,7 @@ fn record(
         }
         NewInode::Regular => {
             record.inline.insert(InlineFlags::DATA);
-            record.advise |= volume.superblock.advise_for(name.unwrap_or_default());
+            record.advise |= volume.superblock.advise_for(name.map(Name::bytes).unwrap_or_default());
         }
         NewInode::Symlink(target) => {
             record.size = target.len() as u64;
@@ -138,7 +138,7 @@ fn record(
         _ => {}
     }
     record.pino = parent;
-    record.name = name.unwrap_or_default().to_vec();
+    record.name = name.map(Name::bytes).unwrap_or_default().to_vec();
     record
 }
 

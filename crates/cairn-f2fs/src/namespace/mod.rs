@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cairn_vfs::namespace::{self, check_parent};
 use cairn_vfs::new_inode::Ownership;
-use cairn_vfs::{Caller, FileKind, NewInode, RenameMode};
+use cairn_vfs::{Caller, FileKind, Name, NewInode, RenameMode};
 
 use crate::corrupt::Corrupt;
 use crate::dir::{edit, lookup};
@@ -56,7 +56,7 @@ pub fn create(
     caller: &Caller,
 ) -> Result<Arc<Inode>> {
     volume.check_writable()?;
-    namespace::create(&**volume, parent, name, new, || {
+    namespace::create(&**volume, parent, name, new, |name| {
         let ownership = make::ownership(volume, parent, new.kind(), permissions, caller)?;
         volume.change(make::BLOCKS + edit::BLOCKS, |op| create_in(op, parent, name, new, &ownership))
     })
@@ -65,7 +65,7 @@ pub fn create(
 fn create_in(
     op: &mut Op<'_>,
     parent: &Arc<Inode>,
-    name: &[u8],
+    name: Name<'_>,
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Result<Arc<Inode>> {
@@ -103,7 +103,7 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
 /// As [`create`].
 pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
-    namespace::link(&**volume, inode, parent, name, || {
+    namespace::link(&**volume, inode, parent, name, |name| {
         volume.change(edit::BLOCKS, |op| {
             edit::add(op, parent, name, inode.nid, inode.kind)?;
             touch_parent(op, parent, 0);
@@ -206,7 +206,7 @@ fn change(op: &Op<'_>, inode: &Arc<Inode>, change: impl FnOnce(&mut crate::forma
 }
 
 /// The parent and name by which roll-forward finds an inode, and fsck a directory.
-fn named(record: &mut crate::format::Inode, parent: Nid, name: &[u8]) {
+fn named(record: &mut crate::format::Inode, parent: Nid, name: Name<'_>) {
     record.pino = parent;
     record.name = name.to_vec();
 }

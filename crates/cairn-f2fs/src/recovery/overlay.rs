@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cairn_base::Pba;
 use cairn_cache::block::{BufferCache, Image};
-use cairn_vfs::FileKind;
+use cairn_vfs::{FileKind, NameBuf};
 
 use super::chain::{self, ChainNode, Recovered};
 use crate::corrupt::Corrupt;
@@ -42,7 +42,7 @@ struct Fields {
 }
 
 /// Entries that the chain adds to a directory: name → inode and kind.
-pub type AddedEntries = BTreeMap<Vec<u8>, (Nid, FileKind)>;
+pub type AddedEntries = BTreeMap<NameBuf, (Nid, FileKind)>;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -181,8 +181,8 @@ impl Overlay {
         }
         self.nodes.insert(ino, Change::Inode { block: entry.addr, fields });
         if replay.recovered.last_dent == Some(index) && !inode.advise.contains(Advise::ENC_NAME) {
-            let added = self.entries.entry(inode.pino).or_default();
-            added.insert(inode.name.clone(), (ino, inode.kind));
+            let name = inode.entry_name(ino)?.to_buf();
+            self.entries.entry(inode.pino).or_default().insert(name, (ino, inode.kind));
         }
         Ok(())
     }

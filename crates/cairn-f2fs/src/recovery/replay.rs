@@ -265,9 +265,10 @@ impl Replay<'_> {
             Ok(_) | Err(Error::Vfs(cairn_vfs::Error::Stale)) => return Ok(()),
             Err(error) => return Err(error),
         };
+        let name = source.entry_name(inode.nid)?;
         let mut op = self.op(edit::BLOCKS)?;
-        let Some(found) = lookup::locate(self.volume, &directory, &source.name)? else {
-            return edit::add(&mut op, &directory, &source.name, inode.nid, inode.kind);
+        let Some(found) = lookup::locate(self.volume, &directory, &name)? else {
+            return edit::add(&mut op, &directory, name, inode.nid, inode.kind);
         };
         if found.nid == inode.nid {
             return Ok(());

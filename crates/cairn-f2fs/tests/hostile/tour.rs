@@ -38,7 +38,7 @@ pub fn inodes(volume: &F2fs, limit: usize, visit: &mut dyn FnMut(Ino)) -> usize 
 pub fn names(volume: &F2fs, directory: Ino) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let _ = volume.readdir(directory, 0, &mut |entry| {
-        names.push(entry.name);
+        names.push(entry.name.into_bytes());
         names.len() < 3000
     });
     names

@@ -55,7 +55,7 @@ fn a_volume_made_read_only_is_read() {
     let mut names = Vec::new();
     volume
         .readdir(volume.root(), 0, &mut |entry| {
-            names.push(entry.name);
+            names.push(entry.name.into_bytes());
             true
         })
         .unwrap();

@@ -47,7 +47,7 @@ fn names(volume: &F2fs) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     volume
         .readdir(volume.root(), 0, &mut |entry| {
-            names.push(entry.name);
+            names.push(entry.name.into_bytes());
             true
         })
         .unwrap();

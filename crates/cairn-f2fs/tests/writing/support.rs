@@ -63,7 +63,7 @@ pub fn find(fs: &F2fs, parent: Ino, name: &[u8]) -> Result<Attributes> {
 pub fn names(fs: &F2fs, directory: Ino) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let mut collect = |entry: cairn_vfs::DirEntry| {
-        names.push(entry.name);
+        names.push(entry.name.into_bytes());
         true
     };
     fs.readdir(directory, 0, &mut collect).unwrap();

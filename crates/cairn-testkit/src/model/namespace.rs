@@ -1,7 +1,7 @@
 //! Names of the oracle: lookup, creation, links, removal, renaming.
 
 use cairn_base::Ino;
-use cairn_vfs::{Acl, Attributes, Caller, DirEntry, Error, FileKind, NewInode, RenameMode, Result, acl};
+use cairn_vfs::{Acl, Attributes, Caller, DirEntry, Error, FileKind, Name, NewInode, RenameMode, Result, acl};
 
 use super::directory::Directory;
 use super::file::SparseFile;
@@ -309,7 +309,7 @@ impl State {
         let entries = self.directory(ino)?.after(position, ino).map(|(next, name, ino)| DirEntry {
             ino,
             kind: self.nodes.get(&ino).map(Node::kind),
-            name: name.to_vec(),
+            name: Name::check(name).expect("the model checks names when it makes them").to_buf(),
             next,
         });
         Ok(entries.collect())

@@ -243,7 +243,7 @@ fn a_reader_sees_each_lasting_entry_once() {
         model
             .readdir(root, position, &mut |entry| {
                 position = entry.next;
-                seen.push(String::from_utf8(entry.name).unwrap());
+                seen.push(String::from_utf8(entry.name.into_bytes()).unwrap());
                 false
             })
             .unwrap();

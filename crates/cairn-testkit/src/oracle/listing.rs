@@ -14,7 +14,7 @@ fn list(fs: &dyn FileSystem, dir: Ino) -> Result<Names, Error> {
     let mut names = Names::new();
     let mut twice = None;
     fs.readdir(dir, 0, &mut |entry| {
-        if names.insert(entry.name.clone(), entry.kind).is_some() {
+        if names.insert(entry.name.to_vec(), entry.kind).is_some() {
             twice = Some(entry.name);
         }
         true
@@ -40,7 +40,7 @@ impl Duel<'_> {
             let (step, mut count) = (self.rng.usize(1..5), 0);
             let read = self.fs.readdir(dir.real, position, &mut |entry| {
                 position = entry.next;
-                seen.push(entry.name);
+                seen.push(entry.name.into_bytes());
                 count += 1;
                 count < step
             });

@@ -390,7 +390,7 @@ fn names(volume: &dyn FileSystem, ino: Ino) -> cairn_vfs::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     volume.readdir(ino, 0, &mut |entry| {
         if entry.name != b"." && entry.name != b".." {
-            names.push(entry.name);
+            names.push(entry.name.into_bytes());
         }
         names.len() < ENTRIES_MAX
     })?;

@@ -13,6 +13,7 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
+use crate::name::Name;
 use crate::types::{FileKind, InodeFlags, NewInode};
 
 pub mod locks;
@@ -21,9 +22,6 @@ mod rename;
 mod tests;
 
 pub use rename::{Side, rename};
-
-/// Longest name, in bytes.
-pub const NAME_MAX: usize = 255;
 
 /// An inode in memory, as far as names concern it.
 pub trait NamedInode {
@@ -110,16 +108,9 @@ pub trait Namespace {
 ///
 /// # Errors
 /// The name cannot be.
-pub fn check_name(name: &[u8], dots: Error) -> Result<()> {
-    match name {
-        b"" => Err(Error::NotFound),
-        b"." | b".." => Err(dots),
-        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
-        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => {
-            Err(Error::Invalid("a name holds neither NUL nor slash"))
-        }
-        _ => Ok(()),
-    }
+pub fn check_name(name: &[u8], dots: Error) -> Result<Name<'_>> {
+    let name = Name::check(name)?;
+    if name.is_dots() { Err(dots) } else { Ok(name) }
 }
 
 /// Fails if the directory's own flags or its removal forbid changing its names.
@@ -143,15 +134,15 @@ pub fn create<N: Namespace + ?Sized, R>(
     parent: &Arc<N::Inode>,
     name: &[u8],
     new: &NewInode<'_>,
-    make: impl FnOnce() -> Result<R, N::Error>,
+    make: impl FnOnce(Name<'_>) -> Result<R, N::Error>,
 ) -> Result<R, N::Error> {
     parent.kind().check_directory()?;
-    check_name(name, Error::Exists)?;
+    let name = check_name(name, Error::Exists)?;
     new.check()?;
     let _names = parent.names().write();
     check_parent(&**parent, false)?;
-    check_vacant(names, parent, name)?;
-    make()
+    check_vacant(names, parent, &name)?;
+    make(name)
 }
 
 /// Runs `add` with the names of `parent` locked, where `inode` can have one more name.
@@ -163,21 +154,21 @@ pub fn link<N: Namespace + ?Sized, R>(
     inode: &Arc<N::Inode>,
     parent: &Arc<N::Inode>,
     name: &[u8],
-    add: impl FnOnce() -> Result<R, N::Error>,
+    add: impl FnOnce(Name<'_>) -> Result<R, N::Error>,
 ) -> Result<R, N::Error> {
     parent.kind().check_directory()?;
-    check_name(name, Error::Exists)?;
+    let name = check_name(name, Error::Exists)?;
     if inode.kind() == FileKind::Directory {
         return Err(Error::NotPermitted.into());
     }
     let _names = parent.names().write();
     check_parent(&**parent, false)?;
     inode.flags().check_links()?;
-    check_vacant(names, parent, name)?;
+    check_vacant(names, parent, &name)?;
     if inode.links() >= N::LINK_MAX {
         return Err(Error::TooManyLinks.into());
     }
-    add()
+    add(name)
 }
 
 /// Runs `remove` with the names of `parent` locked, where a name that is no directory's can be removed. Gives the inode that

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::locks::{lock_names, peek, still};
 use super::{NamedInode, Namespace, check_name, check_parent};
 use crate::error::Error;
+use crate::name::Name;
 use crate::types::{FileKind, RenameMode};
 
 /// One side of a rename.
@@ -12,7 +13,7 @@ pub struct Side<'a, N: Namespace + ?Sized> {
     /// The directory.
     pub parent: &'a Arc<N::Inode>,
     /// The name in it.
-    pub name: &'a [u8],
+    pub name: Name<'a>,
     /// Its entry, if there is one.
     pub entry: Option<N::Entry>,
 }
@@ -29,19 +30,19 @@ pub fn rename<N: Namespace + ?Sized>(
 ) -> Result<Option<Arc<N::Inode>>, N::Error> {
     parent.kind().check_directory()?;
     new_parent.kind().check_directory()?;
-    check_name(name, Error::Busy)?;
-    check_name(new_name, if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy })?;
+    let name = check_name(name, Error::Busy)?;
+    let new_name = check_name(new_name, if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy })?;
     // Only moves between directories can make a loop; they exclude each other while ancestors are walked.
     let _moving = (parent.ino() != new_parent.ino()).then(|| names.moves().lock());
     loop {
-        let inode = peek(names, parent, name)?.ok_or(Error::NotFound)?;
-        let other = peek(names, new_parent, new_name)?;
+        let inode = peek(names, parent, &name)?.ok_or(Error::NotFound)?;
+        let other = peek(names, new_parent, &new_name)?;
         let mut concerned = vec![parent, new_parent, &inode];
         concerned.extend(&other);
         let _locks = lock_names(&concerned);
-        let Some(entry) = still(names, parent, name, Some(&inode))? else { continue };
+        let Some(entry) = still(names, parent, &name, Some(&inode))? else { continue };
         let from = Side { parent, name, entry };
-        let Some(entry) = still(names, new_parent, new_name, other.as_ref())? else { continue };
+        let Some(entry) = still(names, new_parent, &new_name, other.as_ref())? else { continue };
         let to = Side { parent: new_parent, name: new_name, entry };
         return rename_locked(names, &from, &inode, &to, other.as_ref(), mode);
     }

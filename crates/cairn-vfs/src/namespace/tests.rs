@@ -82,7 +82,7 @@ impl Volume {
 
     fn make(&self, parent: &Arc<Node>, name: &[u8], kind: FileKind, flags: InodeFlags) -> Result<Arc<Node>> {
         let new = if kind == FileKind::Directory { NewInode::Directory } else { NewInode::Regular };
-        create(self, parent, name, &new, || {
+        create(self, parent, name, &new, |name| {
             let node = self.add(kind, flags, Some(parent.ino));
             parent.entries.lock().insert(name.to_vec(), node.ino);
             Ok(node)
@@ -160,7 +160,7 @@ impl Namespace for Volume {
         target: Option<&Arc<Node>>,
     ) -> Result<()> {
         assert_eq!((from.entry, to.entry), (Some(inode.ino), target.map(|target| target.ino)));
-        from.parent.entries.lock().remove(from.name);
+        from.parent.entries.lock().remove(&*from.name);
         to.parent.entries.lock().insert(to.name.to_vec(), inode.ino);
         if inode.kind == FileKind::Directory {
             inode.entries.lock().insert(b"..".to_vec(), to.parent.ino);
@@ -196,7 +196,7 @@ fn links_come_and_go_within_the_limit() {
     let volume = Volume::new();
     let root = volume.root();
     let file = volume.file(&root, b"file", InodeFlags::empty());
-    let add = || {
+    let add = |_: Name<'_>| {
         *file.links.lock() += 1;
         Ok(())
     };

@@ -12,7 +12,7 @@ fn filled(tail_len: usize, settings: &DirSettings) -> ([u8; HEAD_LEN], Vec<u8>, 
     let mut names = Vec::new();
     for n in 0_u64.. {
         let name = format!("name {n}");
-        if !dir.add(settings, name.as_bytes(), Ino(20 + n), FileKind::Fifo).unwrap() {
+        if !dir.add(settings, named(name.as_bytes()), Ino(20 + n), FileKind::Fifo).unwrap() {
             break;
         }
         names.push(name);
@@ -27,7 +27,7 @@ fn listed(dir: &InlineDir<'_>, settings: &DirSettings, piece: usize) -> Vec<Stri
         let mut left = piece;
         dir.readdir(settings, position, &mut |entry| {
             position = entry.next;
-            names.push(String::from_utf8(entry.name).unwrap());
+            names.push(String::from_utf8(entry.name.into_bytes()).unwrap());
             left -= 1;
             left > 0
         })
@@ -71,7 +71,7 @@ fn names_fill_both_regions_and_survive_the_conversion() {
             // A position from before the conversion goes on behind the same name.
             let mut rest = Vec::new();
             readdir(&blocks, first.unwrap(), &mut |entry| {
-                rest.push(String::from_utf8(entry.name).unwrap());
+                rest.push(String::from_utf8(entry.name.into_bytes()).unwrap());
                 true
             })
             .unwrap();
@@ -97,7 +97,7 @@ fn damaged_inline_directories_are_errors() {
             let mut dir = InlineDirMut { head: &mut head, tail: &mut tail };
             let _ = dir.view().readdir(&settings, 0, &mut |_| true);
             let _ = dir.view().lookup(&settings, b"name 3");
-            let _ = (dir.remove(&settings, b"name 2"), dir.add(&settings, b"x", Ino(3), FileKind::Regular));
+            let _ = (dir.remove(&settings, b"name 2"), dir.add(&settings, named(b"x"), Ino(3), FileKind::Regular));
         }
     }
     // A tail too short for an entry.

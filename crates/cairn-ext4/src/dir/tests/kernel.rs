@@ -185,7 +185,7 @@ fn the_kernels_inline_directories_and_files_are_read() {
     assert!(!tail.is_empty());
     let dir = inline::InlineDir { head: &inode.block, tail: &inode.extra[tail] };
     let mut names = BTreeSet::new();
-    dir.readdir(&settings, 0, &mut |entry| names.insert(String::from_utf8(entry.name).unwrap())).unwrap();
+    dir.readdir(&settings, 0, &mut |entry| names.insert(String::from_utf8(entry.name.into_bytes()).unwrap())).unwrap();
     let files = [0, 1, 2, 4, 5, 6, 7].map(|n| format!("inline {n}"));
     assert_eq!(names, files.iter().cloned().chain([".".into(), "..".into()]).collect());
     assert_eq!(dir.parent(), Ino(2));

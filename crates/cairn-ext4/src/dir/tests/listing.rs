@@ -14,7 +14,7 @@ fn list_while(dir: &ListedDir, stable: &BTreeSet<Vec<u8>>, piece: usize, mut bet
         let mut left = piece;
         readdir(dir, position, &mut |entry| {
             position = entry.next;
-            seen.push(entry.name);
+            seen.push(entry.name.into_bytes());
             left -= 1;
             left > 0
         })

@@ -13,7 +13,7 @@ mod raw;
 mod tests;
 mod words;
 
-use cairn_vfs::{FileKind, Timestamp};
+use cairn_vfs::{FileKind, Name, Timestamp};
 use zerocopy::FromZeros;
 
 use super::features::Features;
@@ -75,7 +75,7 @@ pub struct Inode {
     pub flags: FileFlags,
     /// Parent directory, for roll-forward.
     pub pino: Nid,
-    /// Name in it, for roll-forward; at most 255 bytes.
+    /// Name in it, for roll-forward; at most 255 bytes, otherwise not checked: see [`Inode::entry_name`].
     pub name: Vec<u8>,
     /// Directories: log2 of the buckets of level 0.
     pub dir_level: u8,
@@ -122,6 +122,16 @@ impl Inode {
         let inode = Self::from_raw(raw, kind, features);
         inode.check(ino, features)?;
         Ok(inode)
+    }
+
+    /// The name that roll-forward gives it.
+    ///
+    /// # Errors
+    /// No directory can hold it.
+    pub fn entry_name(&self, ino: Nid) -> Result<Name<'_>, Corrupt> {
+        let name = Name::check(&self.name).map_err(|bad| (bad.value(), bad.what()));
+        let name = name.and_then(|name| if name.is_dots() { Err((0, "the name is `.` or `..`")) } else { Ok(name) });
+        name.map_err(|(value, expected)| Corrupt::Inode { ino, field: "i_name", value, expected })
     }
 
     fn from_raw(raw: &RawInodeBlock, kind: FileKind, features: Features) -> Self {
