@@ -140,7 +140,10 @@ fn status_of(cause: &Cause) -> Status {
         Cause::Open(_) => Status::NoImage,
         Cause::Device(error) if error.kind == ErrorKind::ReadOnly => Status::NoImage,
         Cause::Device(_) => Status::Io,
-        Cause::NoPartitionTable | Cause::NoSuchPartition { .. } | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
+        Cause::FurtherDevice { .. }
+        | Cause::NoPartitionTable
+        | Cause::NoSuchPartition { .. }
+        | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
         Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
         Cause::Format { class, .. } => match class {
             Class::Corrupt => Status::Corrupt,

@@ -1,12 +1,34 @@
 //! Opens a volume for one command and closes it again, whatever the command's outcome.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use cairn::{ImageSpec, OpenOptions};
 use cairn_vfs::FileSystem;
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::print;
+
+/// The image that a command works on.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ImageArg {
+    /// The image.
+    #[arg(value_name = "IMAGE")]
+    pub image: OsString,
+    /// A further device of an F2FS volume that lies on several; once for each, in their order.
+    #[arg(long = "device", value_name = "PATH")]
+    pub devices: Vec<PathBuf>,
+}
+
+impl ImageArg {
+    /// What the name means.
+    ///
+    /// # Errors
+    /// It cannot be understood.
+    pub fn spec(&self) -> Outcome<ImageSpec> {
+        Ok(ImageSpec::parse(&self.image)?)
+    }
+}
 
 /// What a command does to the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +43,14 @@ pub enum Access {
 ///
 /// # Errors
 /// The image cannot be opened, the work fails, or the volume cannot be brought to the disk.
-pub fn with_volume<T>(image: &OsStr, access: Access, work: impl FnOnce(&dyn FileSystem) -> Outcome<T>) -> Outcome<T> {
-    let image = ImageSpec::parse(image)?;
-    let options = OpenOptions { read_only: access == Access::Read, ..OpenOptions::default() };
+pub fn with_volume<T>(
+    argument: &ImageArg,
+    access: Access,
+    work: impl FnOnce(&dyn FileSystem) -> Outcome<T>,
+) -> Outcome<T> {
+    let image = argument.spec()?;
+    let devices = argument.devices.clone();
+    let options = OpenOptions { read_only: access == Access::Read, devices, ..OpenOptions::default() };
     let volume = cairn::open(&image, &options)?;
     let done = work(&**volume.filesystem()).map_err(|failure| failure.in_image(&image));
     let closed = volume.filesystem().unmount();

@@ -1,14 +1,35 @@
-//! Volumes on several devices: found by the first one's superblock, put one behind the other.
+//! Volumes on several devices: named by the first one's superblock, put one behind the other.
+//!
+//! A further device says nothing about itself: it holds blocks of the main area and nothing else. The names in the superblock are the
+//! image's, not the user's. So what a name leads to must be recognised ([`recognise`]) before anything is written to it: where the
+//! checkpoint, the SIT and the NAT have inodes on the device, those inodes must be. Inodes are looked at, because no other contents
+//! can be told from a stranger's: the image decides where a block has to be, but not what a file beside it holds.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_block::wrap::Concat;
 use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_cache::block::BufferCache;
+use cairn_cache::budget::Budget;
 
+use crate::checkpoint::{self, summaries};
 use crate::error::Result;
 use crate::format::checksum::MAGIC;
 use crate::format::superblock::{self, Superblock};
-use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
+use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT, BlockAddr, SegNo};
+use crate::format::{Inode, Layout, NodeFooter, SitEntry};
+use crate::nat::NatTable;
+use crate::segment;
+
+/// Bytes of a segment.
+const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_BYTES;
+/// Nodes that are looked at on a device.
+const SAMPLE: usize = 256;
+/// Bytes at both ends of a device without contents that are looked at.
+const ENDS: u64 = 1 << 20;
+/// Other places that are looked at there.
+const PLACES: u64 = 1024;
 
 /// The paths that the superblock on a volume's first device names, its own one first; none if the volume lies on this device
 /// alone, or there is none.
@@ -37,6 +58,149 @@ pub fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevic
         return Err(crate::Error::Option(text));
     }
     Ok(Arc::new(Concat::new(devices.into_iter().zip(lengths).collect())?))
+}
+
+/// What a further device of a volume turns out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The volume's: its inodes are where they must be.
+    Recognised,
+    /// The volume has nothing on it, and where it was looked at it reads as zeros.
+    Blank,
+    /// Nothing tells whose it is.
+    Unknown,
+    /// Its size in bytes is not that of the volume's device.
+    Resized {
+        /// What it has.
+        size: u64,
+        /// What the volume uses.
+        used: u64,
+    },
+    /// Another one: where the volume has nodes there are none of them.
+    Foreign,
+}
+
+/// What the devices behind the first one are, by what they hold. Nothing is written.
+///
+/// # Errors
+/// As [`assemble`]; or the volume's checkpoint, SIT or NAT is damaged.
+pub fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Evidence>> {
+    let lengths = match devices.first() {
+        Some(first) => superblock_of(&**first)?.map(|superblock| superblock.device_lengths()).unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let sizes = devices.iter().map(|device| device.geometry().size).zip(lengths);
+    let sizes: Vec<Evidence> = sizes.skip(1).map(|(size, used)| sized(Evidence::Unknown, size, used)).collect();
+    if sizes.iter().any(|evidence| matches!(evidence, Evidence::Resized { size, used } if size < used)) {
+        return Ok(sizes);
+    }
+    let whole = assemble(devices.clone())?;
+    let Some(probe) = crate::probe(&*whole)? else { return Ok(Vec::new()) };
+    let layout = Arc::new(probe.layout);
+    let buffers = BufferCache::new(whole, BLOCK_SIZE as u32, Budget::new(8 << 20));
+    let loaded = checkpoint::load(&buffers, &layout)?;
+    let journals = summaries::journals(&loaded, &buffers, &layout)?;
+    let sit = segment::load(&buffers, &layout, &loaded.checkpoint, &journals.sit)?;
+    let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
+    let volume = Contents { layout, buffers, sit, nat };
+    let (mut evidence, mut start) = (Vec::new(), 0);
+    for (index, (device, used)) in devices.iter().zip(probe.superblock.device_lengths()).enumerate() {
+        if index > 0 {
+            evidence.push(volume.recognise(&**device, start, used)?);
+        }
+        start += used;
+    }
+    Ok(evidence)
+}
+
+/// What the volume says of its main area.
+struct Contents {
+    layout: Arc<Layout>,
+    buffers: Arc<BufferCache>,
+    sit: Vec<SitEntry>,
+    nat: NatTable,
+}
+
+impl Contents {
+    fn recognise(&self, device: &dyn BlockDevice, start: u64, used: u64) -> Result<Evidence> {
+        let size = device.geometry().size;
+        let segments = self.segments(start..start + used);
+        let mut nodes = segments.clone().flat_map(|segment| self.nodes(segment)).take(SAMPLE).peekable();
+        if nodes.peek().is_some() {
+            let (mut inodes, mut strangers) = (0, 0);
+            for addr in nodes {
+                match self.is_inode(addr)? {
+                    Some(is_inode) => inodes += usize::from(is_inode),
+                    None => strangers += 1,
+                }
+            }
+            return Ok(match (inodes, strangers) {
+                (0, 0) => Evidence::Unknown,
+                (0, _) => Evidence::Foreign,
+                (inodes, strangers) if strangers > inodes => Evidence::Foreign,
+                _ => sized(Evidence::Recognised, size, used),
+            });
+        }
+        let in_use =
+            segments.into_iter().any(|segment| self.sit.get(segment).is_some_and(|entry| entry.valid_blocks() > 0));
+        if in_use || !is_blank(device)? {
+            return Ok(Evidence::Unknown);
+        }
+        Ok(sized(Evidence::Blank, size, used))
+    }
+
+    /// The segments in a range of the volume's bytes.
+    fn segments(&self, bytes: Range<u64>) -> Range<usize> {
+        let main = u64::from(self.layout.main) * BLOCK_BYTES;
+        let segment = |byte: u64| {
+            let index = byte.saturating_sub(main).div_ceil(SEGMENT_BYTES);
+            usize::try_from(index).unwrap_or(usize::MAX).min(self.sit.len())
+        };
+        segment(bytes.start)..segment(bytes.end)
+    }
+
+    /// The nodes in use of a segment.
+    fn nodes(&self, segment: usize) -> impl Iterator<Item = BlockAddr> + '_ {
+        let entry = self.sit.get(segment).filter(|entry| entry.log.is_node());
+        let number = SegNo(u32::try_from(segment).unwrap_or(u32::MAX));
+        let blocks =
+            (0..BLOCKS_PER_SEGMENT as u16).filter(move |block| entry.is_some_and(|entry| entry.is_valid(*block)));
+        blocks.map(move |block| self.layout.address(number, block))
+    }
+
+    /// Whether the node that the volume has here is an inode; `None` if another one, or none, is here.
+    fn is_inode(&self, addr: BlockAddr) -> Result<Option<bool>> {
+        let image = self.buffers.get(addr.pba())?.image();
+        let footer = NodeFooter::read(&image);
+        let known = self.nat.lookup(footer.nid)?;
+        if known.is_free() || known.block_addr != addr || known.ino != footer.ino {
+            return Ok(None);
+        }
+        if !footer.is_inode() {
+            return Ok(Some(false));
+        }
+        Ok(Inode::decode(&image, footer.nid, self.layout.features).is_ok().then_some(true))
+    }
+}
+
+/// The evidence, if the size is right: mkfs takes all whole segments of a device.
+fn sized(evidence: Evidence, size: u64, used: u64) -> Evidence {
+    if (used..used + SEGMENT_BYTES).contains(&size) { evidence } else { Evidence::Resized { size, used } }
+}
+
+/// Is the device zeros at both ends and at places in between? A file of a stranger is not.
+fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
+    let size = device.geometry().size / BLOCK_BYTES * BLOCK_BYTES;
+    let ends = ENDS.min(size);
+    let step = (size / PLACES / BLOCK_BYTES).max(1) * BLOCK_BYTES;
+    let places = (0..size / step).map(|place| (place * step, BLOCK_BYTES));
+    for (offset, len) in [(0, ends), (size - ends, ends)].into_iter().chain(places) {
+        let bytes = device.read_at(offset, usize::try_from(len).unwrap_or(0))?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The superblock, whichever copy is good, as it says itself.

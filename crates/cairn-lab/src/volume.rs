@@ -53,7 +53,7 @@ pub(crate) fn make_f2fs(device: &Arc<dyn BlockDevice>) -> Result<()> {
 
 /// Opens the volume on the device with mount options.
 pub(crate) fn open(device: &Arc<dyn BlockDevice>, options: &str) -> Result<Arc<dyn FileSystem>> {
-    let options = OpenOptions { read_only: false, mount_options: options.to_owned() };
+    let options = OpenOptions { read_only: false, mount_options: options.to_owned(), ..OpenOptions::default() };
     Ok(cairn::open_on(device.clone(), Threads::new(), &options)?.filesystem().clone())
 }
 

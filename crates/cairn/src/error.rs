@@ -1,6 +1,7 @@
 //! What goes wrong before there is a filesystem to talk to: the image, what happened, and what to do about it.
 
 use std::fmt;
+use std::path::PathBuf;
 
 /// Result of opening or making a volume.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -58,6 +59,14 @@ pub enum Cause {
         offset: u64,
         /// Of the file or device.
         size: u64,
+    },
+    /// A further device of the volume cannot be taken as it.
+    #[error("the volume continues on '{}', {why}", path.display())]
+    FurtherDevice {
+        /// The file or block device.
+        path: PathBuf,
+        /// Why not.
+        why: String,
     },
     /// No format that we know; `hint` names one that we recognise but do not support.
     #[error("not a filesystem that Cairn knows{}", hint.map_or(String::new(), |h| format!(" (it looks like {h})")))]
@@ -130,6 +139,9 @@ impl Cause {
             Self::NoPartitionTable => "leave out the #NUMBER, or give ?offset=BYTES",
             Self::PartitionTable { .. } => "repair the table (gdisk, fdisk), or give ?offset=BYTES",
             Self::OffsetBeyondEnd { .. } => "give a smaller offset",
+            Self::FurtherDevice { .. } => {
+                "name its further devices in their order with --device PATH (-o device=PATH for mount)"
+            }
             Self::UnknownFormat { .. } => "if the image is partitioned, name a partition as in IMAGE#1",
             Self::Format { class, .. } => match class {
                 Class::Corrupt => "run e2fsck or fsck.f2fs on it",

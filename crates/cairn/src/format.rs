@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_f2fs::devices::Evidence;
 use cairn_vfs::FileSystem;
 
 use crate::error::Cause;
@@ -124,6 +125,11 @@ pub(crate) fn make(devices: Vec<Named>, options: &MkfsOptions, runtime: &dyn Run
 /// Paths of the devices that hold the rest of the volume on this one; none if it is whole.
 pub(crate) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Cause> {
     f2fs::other_devices(device)
+}
+
+/// What the devices behind the first one are, by what they hold.
+pub(crate) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Evidence>, Cause> {
+    f2fs::recognise(devices)
 }
 
 /// The whole volume, of its devices in order.

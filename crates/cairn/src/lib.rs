@@ -22,6 +22,7 @@
 
 pub mod error;
 pub mod format;
+pub mod further;
 pub mod image;
 pub mod mkfs;
 pub mod partition;

@@ -1,6 +1,6 @@
 //! Opening: image → device → probe → filesystem.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -14,7 +14,7 @@ use cairn_vfs::FileSystem;
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
 use crate::image::{ImageSpec, Part};
-use crate::partition;
+use crate::{further, partition};
 
 /// How to open.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Mount options with the kernel's names, separated by commas.
     pub mount_options: String,
+    /// The devices behind the first one, in order, of an F2FS volume that lies on several. If there are none here, they are looked
+    /// for beside the image under the names that the volume has for them, and must be recognised by their contents.
+    pub devices: Vec<PathBuf>,
 }
 
 impl OpenOptions {
@@ -59,7 +62,7 @@ impl Volume {
 /// # Errors
 /// The image cannot be opened, holds no volume we know, or the format refuses it.
 pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
-    let device = open_device(image, !options.read_only)?;
+    let device = open_device(image, &options.devices, !options.read_only)?;
     open_on(device, Threads::new(), options).map_err(|cause| Error::new(image, cause))
 }
 
@@ -80,42 +83,25 @@ pub fn open_on(
 }
 
 /// What the volume in `image` says about itself. Reads superblock and checkpoint alone: also of volumes that cannot be
-/// opened.
+/// opened. `devices`: see [`OpenOptions::devices`].
 ///
 /// # Errors
 /// The image cannot be opened, holds no volume we know, or its superblock is damaged.
-pub fn inspect(image: &ImageSpec) -> Result<Info> {
-    let device = open_device(image, false)?;
+pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
+    let device = open_device(image, devices, false)?;
     let info = format::inspect(&device).map_err(|cause| Error::new(image, cause))?;
     info.ok_or_else(|| Error::new(image, Cause::UnknownFormat { hint: recognise(&*device) }))
 }
 
 /// Opens and locks the file or block device, and narrows it to the part that `image` names; if its volume lies on further
-/// devices, opens these, too, and gives the whole. They are looked for where the volume says, then beside the image.
+/// devices, opens these, too, and gives the whole. `devices` names them; if it is empty, they are looked for beside the image and
+/// must be recognised ([`further`]).
 ///
 /// # Errors
 /// The file cannot be opened or is in use, or it has no such part; or so for a further device.
-pub fn open_device(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+pub fn open_device(image: &ImageSpec, devices: &[PathBuf], write: bool) -> Result<Arc<dyn BlockDevice>> {
     let first = open_one(image, write)?;
-    let error = |cause| Error::new(image, cause);
-    let others = format::other_devices(&*first).map_err(error)?;
-    if others.is_empty() {
-        return Ok(first);
-    }
-    let mut devices = vec![first];
-    for path in others {
-        devices.push(open_one(&ImageSpec::whole(beside(&image.path, &path)), write)?);
-    }
-    format::assemble(devices).map_err(error)
-}
-
-/// Where a further device of a volume is: where the volume says, or beside its first one.
-fn beside(first: &Path, named: &Path) -> PathBuf {
-    let moved = first.parent().zip(named.file_name()).map(|(directory, name)| directory.join(name));
-    match moved {
-        Some(moved) if !named.exists() && moved.exists() => moved,
-        _ => named.to_owned(),
-    }
+    further::open(image, first, devices, write)
 }
 
 /// Opens a single device; with its zones, if it has some.
@@ -158,7 +144,7 @@ const SIGNATURES: [(u64, &[u8], &str); 8] = [
     (82, b"FAT32   ", "FAT"),
 ];
 
-fn recognise(device: &dyn BlockDevice) -> Option<&'static str> {
+pub(crate) fn recognise(device: &dyn BlockDevice) -> Option<&'static str> {
     if matches!(partition::read(device), Ok(Some(table)) if !table.partitions.is_empty()) {
         return Some("a partitioned disk");
     }

@@ -102,7 +102,7 @@ fn what_the_kernel_fsynced_is_there_after_a_reset() {
         echo lost > /mnt/d/lost\necho now\nsleep 100\n";
     let _ = Vm::new().disk(image.path()).crash_after(script, "now");
     let image = ImageSpec::whole(image.path());
-    let Info::F2fs(info) = cairn::inspect(&image).unwrap() else { panic!("not F2FS") };
+    let Info::F2fs(info) = cairn::inspect(&image, &[]).unwrap() else { panic!("not F2FS") };
     // Which of the two is the kernel's choice: after some fsyncs it makes a checkpoint.
     assert!(["needs roll-forward", "not unmounted"].contains(&info.state), "{}", info.state);
     let volume = cairn::open(&image, &OpenOptions::read_only()).unwrap();

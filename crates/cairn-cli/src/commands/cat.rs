@@ -1,6 +1,6 @@
 //! `cairn cat`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Error, FileKind, FileSystem, IoFlags, walk};
@@ -8,7 +8,7 @@ use cairn_vfs::{Error, FileKind, FileSystem, IoFlags, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `cat`.
 #[derive(Debug, clap::Args)]
@@ -17,14 +17,15 @@ Example:
   cairn cat disk.img /etc/fstab")]
 pub struct Args {
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// Files to print, one after the other.
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

@@ -1,6 +1,6 @@
 //! `cairn chmod`: octal and symbolic modes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileKind, FileSystem, SetAttributes, walk};
@@ -8,7 +8,7 @@ use cairn_vfs::{FileKind, FileSystem, SetAttributes, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `chmod`.
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,8 @@ pub struct Args {
     #[arg(short = 'R', long)]
     pub recursive: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// Octal, or clauses such as u+x,g-w,o=rX.
     #[arg(allow_hyphen_values = true, value_parser = Change::parse)]
     pub mode: Change,
@@ -30,7 +31,7 @@ pub struct Args {
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

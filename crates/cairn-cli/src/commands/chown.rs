@@ -1,6 +1,6 @@
 //! `cairn chown`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileSystem, SetAttributes, walk};
@@ -8,7 +8,7 @@ use cairn_vfs::{FileSystem, SetAttributes, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `chown`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,8 @@ pub struct Args {
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// UID, UID:GID or :GID.
     #[arg(value_parser = parse_owner)]
     pub owner: Owner,
@@ -70,7 +71,7 @@ pub fn parse_owner(text: &str) -> Result<Owner, String> {
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Outcome, Status, plain};
 use crate::output::Output;
 use crate::print;
 use crate::progress::Progress;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -35,7 +35,8 @@ Trees are copied whole, with modes, times, extended attributes, hard links and h
 without it they are left out with a warning.")]
 pub struct Args {
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// Files and directories on the image.
     #[arg(required = true)]
     pub sources: Vec<OsString>,
@@ -44,7 +45,7 @@ pub struct Args {
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

@@ -1,12 +1,10 @@
 //! `cairn info`.
 
-use std::ffi::OsString;
-
-use cairn::ImageSpec;
 use serde_json::Value;
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
+use crate::session::ImageArg;
 
 /// Arguments of `info`.
 #[derive(Debug, clap::Args)]
@@ -19,8 +17,8 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// The image.
-    image: OsString,
+    #[command(flatten)]
+    image: ImageArg,
 }
 
 /// Prints what the image holds: reads the superblock alone, so it works on whatever is behind it.
@@ -28,8 +26,8 @@ pub struct Args {
 /// # Errors
 /// The image cannot be opened.
 pub fn run(args: &Args) -> Outcome {
-    let image = ImageSpec::parse(&args.image)?;
-    let info = cairn::inspect(&image)?;
+    let image = args.image.spec()?;
+    let info = cairn::inspect(&image, &args.image.devices)?;
     let details = serde_json::to_value(&info);
     let details = details.map_err(|error| Failure::new(Status::Failed, format!("{image}: {error}")))?;
     let mut object = serde_json::Map::new();

@@ -1,6 +1,6 @@
 //! `cairn ln`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
@@ -8,7 +8,7 @@ use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `ln`.
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,8 @@ pub struct Args {
     #[arg(short = 'f', long)]
     pub force: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// What the link leads to.
     pub target: OsString,
     /// The new name, or a directory to put it in.
@@ -31,7 +32,7 @@ pub struct Args {
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

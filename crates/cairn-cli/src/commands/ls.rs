@@ -1,7 +1,7 @@
 //! `cairn ls`.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 use crate::{json, print};
 
 /// Arguments of `ls`.
@@ -42,13 +42,14 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// What to list; the root if absent.
     pub paths: Vec<OsString>,
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

@@ -1,6 +1,6 @@
 //! `cairn mkdir`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
@@ -9,7 +9,7 @@ use super::on_volume::OnVolume;
 use crate::commands::chmod::parse_octal;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `mkdir`.
 #[derive(Debug, clap::Args)]
@@ -24,14 +24,15 @@ pub struct Args {
     #[arg(short = 'm', long, default_value = "755", value_parser = parse_octal)]
     pub mode: u32,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// Directories to make.
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

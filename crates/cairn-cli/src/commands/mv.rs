@@ -1,6 +1,6 @@
 //! `cairn mv`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileSystem, RenameMode, walk};
@@ -9,7 +9,7 @@ use super::ln::inside;
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `mv`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "no_clobber")]
     pub exchange: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// The old name.
     pub from: OsString,
     /// The new name, or a directory to move it to.
@@ -32,7 +33,7 @@ pub struct Args {
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

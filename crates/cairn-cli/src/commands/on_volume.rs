@@ -1,19 +1,17 @@
 //! The commands that work on a volume without mounting it: each opens the image, works, and closes it again (`cairn ls IMAGE`).
 
-use std::ffi::OsStr;
-
 use cairn_vfs::FileSystem;
 use clap::Subcommand;
 
 use super::{cat, chmod, chown, get, ln, ls, mkdir, mv, put, rm, stat};
 use crate::failure::Outcome;
 use crate::output::{Output, with_stdout};
-use crate::session::{Access, with_volume};
+use crate::session::{Access, ImageArg, with_volume};
 
 /// What each of these commands is to those who run it.
 pub trait OnVolume {
     /// The image, as the user names it.
-    fn image(&self) -> &OsStr;
+    fn image(&self) -> &ImageArg;
 
     /// What it does to the volume.
     fn access(&self) -> Access;

@@ -21,7 +21,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::print;
 use crate::progress::Progress;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -38,7 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
     pub owner: Option<Owner>,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// Files and directories of the host.
     #[arg(required = true)]
     pub sources: Vec<PathBuf>,
@@ -47,7 +48,7 @@ pub struct Args {
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

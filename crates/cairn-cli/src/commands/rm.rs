@@ -1,6 +1,6 @@
 //! `cairn rm`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_base::Ino;
@@ -9,7 +9,7 @@ use cairn_vfs::{Error, FileKind, FileSystem, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `rm`.
 #[derive(Debug, clap::Args)]
@@ -24,14 +24,15 @@ pub struct Args {
     #[arg(short = 'f', long)]
     pub force: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// What to remove.
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

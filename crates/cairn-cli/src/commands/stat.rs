@@ -1,6 +1,6 @@
 //! `cairn stat`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, shown};
+use crate::session::{Access, ImageArg, shown};
 use crate::{json, print};
 
 /// Arguments of `stat`.
@@ -31,14 +31,15 @@ pub struct Args {
     #[arg(short = 'L', long)]
     pub dereference: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// What to describe.
     #[arg(required = true)]
     pub paths: Vec<OsString>,
 }
 
 impl OnVolume for Args {
-    fn image(&self) -> &OsStr {
+    fn image(&self) -> &ImageArg {
         &self.image
     }
 

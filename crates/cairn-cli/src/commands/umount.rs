@@ -118,7 +118,7 @@ fn wait(mount: &Mount) -> Outcome {
 
 /// The daemon is gone, and with it whatever it had to say: the superblock tells whether its last writes succeeded.
 fn check_clean(image: &ImageSpec) -> Outcome {
-    match cairn::inspect(image) {
+    match cairn::inspect(image, &[]) {
         Ok(cairn::Info::Ext4(info)) if matches!(info.state, "needs recovery" | "not clean") => {
             let message = format!(
                 "{image}: unmounted, but the volume is not clean ({}): its last writes failed; mount it again to recover, or run e2fsck",

@@ -267,7 +267,7 @@ fn images_with_zones_are_made_filled_and_changed() {
 #[test]
 fn a_volume_has_a_second_device_with_or_without_zones() {
     let (_dir, image) = in_dir("first.img");
-    let (_other, second) = in_dir("second.img");
+    let second = image.replace("first.img", "second.img");
     let (_third, host) = in_dir("host");
     // More than fits on the first.
     let contents = "sixteen bytes...".repeat(4 << 20);
@@ -283,9 +283,9 @@ fn a_volume_has_a_second_device_with_or_without_zones() {
             assert_f2fs_clean(Path::new(&image));
         }
         for _ in 0..2 {
-            works(&["put", &image, &host, "/file"]);
+            works(&["put", "--device", &second, &image, &host, "/file"]);
         }
-        assert_eq!(works(&["cat", &image, "/file"]), contents);
+        assert_eq!(works(&["cat", "--device", &second, &image, "/file"]), contents);
         if !zoned {
             assert_f2fs_clean(Path::new(&image));
         }
@@ -294,6 +294,6 @@ fn a_volume_has_a_second_device_with_or_without_zones() {
         let refused = fails(&["ls", &image, "/"], 3);
         assert!(refused.contains(&second), "{refused}");
         std::fs::rename(&away, &second).unwrap();
-        assert_eq!(works(&["cat", &image, "/file"]), contents);
+        assert_eq!(works(&["cat", "--device", &second, &image, "/file"]), contents);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
+use cairn_f2fs::devices::Evidence;
 use cairn_f2fs::mkfs::NamedDevice;
 use cairn_f2fs::{Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
@@ -41,6 +42,10 @@ pub(super) fn open(
 pub(super) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Cause> {
     let paths = cairn_f2fs::devices::paths(device).map_err(cause)?;
     Ok(paths.into_iter().skip(1).map(PathBuf::from).collect())
+}
+
+pub(super) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Evidence>, Cause> {
+    cairn_f2fs::devices::recognise(devices).map_err(cause)
 }
 
 pub(super) fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevice>, Cause> {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use cairn::ImageSpec;
@@ -18,13 +18,16 @@ const READY: &[u8] = b"M";
 ///
 /// # Errors
 /// What the daemon failed with: it has printed the line itself.
-pub fn start(image: &ImageSpec, mountpoint: &Path, options: &str) -> Outcome {
+pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options: &str) -> Outcome {
     let failed = |error: &std::io::Error| Failure::host("starting the daemon", error);
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new(program);
     command.arg0("cairn").args(["mount", "--foreground", "--announce"]);
     if !options.is_empty() {
         command.args(["-o", options]);
+    }
+    for device in devices {
+        command.arg("--device").arg(device);
     }
     let mut child = command
         .arg("--")

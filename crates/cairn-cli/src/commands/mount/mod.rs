@@ -11,12 +11,10 @@ pub mod options;
 pub mod serve;
 pub mod table;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use cairn::ImageSpec;
-
 use crate::failure::{Failure, Outcome, Status, plain};
+use crate::session::ImageArg;
 use options::MountOptions;
 
 /// Arguments of `mount`.
@@ -26,7 +24,7 @@ Example:
   cairn mount -o ro,cache=512M disk.img#2 /mnt
 
 Options (-o, separated by commas): ro rw noload commit=SECONDS noatime discard cache=SIZE and the others of the \
-volume's format with the kernel's names; for the mount allow_other nosuid nodev noexec suid dev exec sync dirsync \
+volume's format with the kernel's names; device=PATH for a further device of an F2FS volume; for the mount allow_other nosuid nodev noexec suid dev exec sync dirsync \
 threads=N spin=MICROSECONDS nowriteback_cache.
 As root everybody may use the mount (permissions are checked); as a user only you, unless allow_other is given.
 In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0.")]
@@ -44,7 +42,8 @@ pub struct Args {
     #[arg(long, hide = true, requires = "foreground")]
     pub announce: bool,
     /// The image.
-    pub image: OsString,
+    #[command(flatten)]
+    pub image: ImageArg,
     /// An empty directory, preferably.
     pub mountpoint: PathBuf,
 }
@@ -62,15 +61,24 @@ pub fn run(args: &Args) -> Outcome {
         // mount(8) starts its helpers for this, too.
         return super::remount::change(&args.mountpoint, &words.join(","));
     }
-    let options = MountOptions::parse(&words).map_err(Failure::usage)?;
+    let mut options = MountOptions::parse(&words).map_err(Failure::usage)?;
+    options.devices = further_devices(args, &options)?;
     // Absolute from here on: the daemon works in another directory, and `umount` finds the image by this name.
-    let image = ImageSpec::parse(&args.image)?.canonical()?;
+    let image = args.image.spec()?.canonical()?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
     if args.foreground {
         serve::serve(&image, &mountpoint, &options, args.announce)
     } else {
-        daemon::start(&image, &mountpoint, &words.join(","))
+        words.retain(|word| !word.starts_with("device="));
+        daemon::start(&image, &options.devices, &mountpoint, &words.join(","))
     }
+}
+
+/// The further devices that were named, as arguments or as options; absolute, like the image.
+fn further_devices(args: &Args, options: &MountOptions) -> Outcome<Vec<PathBuf>> {
+    let named = args.image.devices.iter().chain(&options.devices);
+    let canonical = |path: &PathBuf| std::fs::canonicalize(path).map_err(|error| Failure::host(path, &error));
+    named.map(canonical).collect()
 }
 
 fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {

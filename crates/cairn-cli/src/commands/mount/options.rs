@@ -1,5 +1,7 @@
 //! Sorts `-o` words: those of the FUSE mount, those that mean something only in fstab, and the volume's.
 
+use std::path::PathBuf;
+
 use cairn_fuse::MountOptions as FuseOptions;
 
 /// Options of one mount.
@@ -7,6 +9,8 @@ use cairn_fuse::MountOptions as FuseOptions;
 pub struct MountOptions {
     /// For the mount; as root it is for everybody, with devices and set-user-id programs, as a user it is private.
     pub fuse: FuseOptions,
+    /// The further devices of the volume that were named.
+    pub devices: Vec<PathBuf>,
     /// What is left, for the volume, separated by commas.
     pub volume: String,
 }
@@ -26,10 +30,10 @@ impl Changes {
     /// # Errors
     /// As [`MountOptions::parse`].
     pub fn parse(current: &FuseOptions, list: &str) -> Result<Self, String> {
-        const REPEATED: [&str; 6] = ["remount", "user_id", "group_id", "max_read", "rootmode", "fd"];
+        const REPEATED: [&str; 7] = ["remount", "device", "user_id", "group_id", "max_read", "rootmode", "fd"];
         let repeated = |word: &&str| REPEATED.contains(&word.split('=').next().unwrap_or(word));
         let words: Vec<&str> = list.split(',').filter(|word| !repeated(word)).collect();
-        let MountOptions { fuse, volume } = MountOptions::over(current.clone(), &words)?;
+        let MountOptions { fuse, volume, .. } = MountOptions::over(current.clone(), &words)?;
         Ok(Self { fuse, volume })
     }
 }
@@ -39,6 +43,8 @@ enum Place {
     /// The mount takes what it knows, the volume the rest.
     Either,
     Both,
+    /// A further device of the volume.
+    Device(PathBuf),
     /// For mount(8), systemd and libfuse: nothing for us to do.
     Nobody,
 }
@@ -54,10 +60,11 @@ impl MountOptions {
     }
 
     fn over(mut fuse: FuseOptions, words: &[&str]) -> Result<Self, String> {
-        let mut volume = Vec::new();
+        let (mut volume, mut devices) = (Vec::new(), Vec::new());
         for word in words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
             match place(word)? {
                 Place::Nobody => {}
+                Place::Device(path) => devices.push(path),
                 Place::Either if fuse.set(word) => {}
                 Place::Both => {
                     fuse.set(word);
@@ -66,7 +73,7 @@ impl MountOptions {
                 Place::Either => volume.push(word),
             }
         }
-        Ok(Self { fuse, volume: volume.join(",") })
+        Ok(Self { fuse, devices, volume: volume.join(",") })
     }
 }
 
@@ -78,6 +85,8 @@ fn place(word: &str) -> Result<Place, String> {
         | "lazytime" | "nolazytime" | "silent" | "loud" | "comment" => Place::Nobody,
         // The source and type that the mount table shows are ours to say.
         "fsname" | "subtype" => Place::Nobody,
+        "device" if value.is_empty() => return Err("device needs a path: device=PATH".into()),
+        "device" => Place::Device(value.into()),
         name if name.starts_with("x-") || name.starts_with("X-") => Place::Nobody,
         "remount" => return Err("remount concerns a live mount: use cairn remount -o OPTIONS MOUNTPOINT".into()),
         "offset" => return Err(format!("offset is an option of loop devices: write IMAGE?offset={value}")),

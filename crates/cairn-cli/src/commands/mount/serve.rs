@@ -25,7 +25,11 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
     if announce {
         daemon::leave_session();
     }
-    let open = OpenOptions { read_only: options.fuse.read_only, mount_options: options.volume.clone() };
+    let open = OpenOptions {
+        read_only: options.fuse.read_only,
+        mount_options: options.volume.clone(),
+        devices: options.devices.clone(),
+    };
     let volume = cairn::open(image, &open)?;
     let served = mount_and_run(volume.filesystem(), image, mountpoint, options, announce);
     let closed = volume.filesystem().unmount();

@@ -1,0 +1,96 @@
+//! The devices behind the first one of an F2FS volume that lies on several.
+//!
+//! The volume has names for them, but who made the image chose these names, and who opens it must not have files of his opened, let
+//! alone written, because of that. So of a name only the last component counts: a file or device beside the image. It is opened for
+//! reading, and taken only if it is recognised: it has the size of the volume's device, does not begin like a volume or a
+//! partitioned disk of its own, and holds the volume's inodes where the volume has them
+//! ([`cairn_f2fs::devices::recognise`]), or nothing at all where the volume has nothing. Only then it is opened for writing.
+//! What cannot be recognised the user has to name. A device that the user named is refused only if it is another one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_f2fs::devices::Evidence;
+
+use crate::error::{Cause, Error, Result};
+use crate::format;
+use crate::image::ImageSpec;
+use crate::volume::{open_one, recognise};
+
+/// The whole volume whose first device is open.
+pub(crate) fn open(
+    image: &ImageSpec,
+    first: Arc<dyn BlockDevice>,
+    named: &[PathBuf],
+    write: bool,
+) -> Result<Arc<dyn BlockDevice>> {
+    let error = |cause| Error::new(image, cause);
+    let names = format::other_devices(&*first).map_err(error)?;
+    if named.is_empty() && names.is_empty() {
+        return Ok(first);
+    }
+    if !named.is_empty() && named.len() != names.len() {
+        return Err(error(Cause::Option(miscounted(names.len(), named.len()))));
+    }
+    let paths = match named {
+        [] => names.iter().map(|name| beside(&image.path, name)).collect::<Result<_, _>>().map_err(error)?,
+        _ => named.to_vec(),
+    };
+    let devices = open_all(&first, &paths, false)?;
+    let evidence = format::recognise(devices.clone()).map_err(error)?;
+    for ((path, device), evidence) in paths.iter().zip(devices.iter().skip(1)).zip(evidence) {
+        check(path, &**device, evidence, !named.is_empty()).map_err(error)?;
+    }
+    if !write {
+        return format::assemble(devices).map_err(error);
+    }
+    // The readers' locks go first.
+    drop(devices);
+    format::assemble(open_all(&first, &paths, true)?).map_err(error)
+}
+
+fn open_all(first: &Arc<dyn BlockDevice>, paths: &[PathBuf], write: bool) -> Result<Vec<Arc<dyn BlockDevice>>> {
+    let others = paths.iter().map(|path| open_one(&ImageSpec::whole(path), write));
+    std::iter::once(Ok(first.clone())).chain(others).collect()
+}
+
+fn miscounted(wanted: usize, named: usize) -> String {
+    match wanted {
+        0 => "the volume lies on this device alone: leave --device out".into(),
+        _ => format!(
+            "the volume has {wanted} further devices, {named} are named: give --device once for each, in their order"
+        ),
+    }
+}
+
+/// Where a device is if nobody says so: beside the image.
+fn beside(image: &Path, name: &Path) -> Result<PathBuf, Cause> {
+    let found = image.parent().zip(name.file_name()).map(|(directory, name)| directory.join(name));
+    match found {
+        Some(found) if found.exists() => Ok(found),
+        _ => Err(Cause::FurtherDevice { path: name.to_owned(), why: "which is not beside the image".into() }),
+    }
+}
+
+fn check(path: &Path, device: &dyn BlockDevice, evidence: Evidence, named: bool) -> Result<(), Cause> {
+    let refuse = |why: String| Err(Cause::FurtherDevice { path: path.to_owned(), why });
+    match evidence {
+        Evidence::Foreign => refuse("but that holds something else than the volume's nodes".into()),
+        Evidence::Resized { size, used } if size < used || !named => {
+            refuse(format!("but that has {size} bytes, and the volume's device {used}"))
+        }
+        _ if named => Ok(()),
+        Evidence::Unknown => refuse("and nothing on that tells whether it belongs to the volume".into()),
+        Evidence::Recognised | Evidence::Blank | Evidence::Resized { .. } => match stands_alone(device)? {
+            Some(what) => refuse(format!("but that begins like {what}")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// What a device is that is no part of a volume.
+fn stands_alone(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
+    let format = format::probe(device).unwrap_or(None);
+    Ok(format.map(|format| format!("an {format} volume")).or_else(|| recognise(device).map(str::to_owned)))
+}
