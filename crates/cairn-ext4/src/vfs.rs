@@ -256,6 +256,18 @@ impl FileSystem for Ext4 {
         Ok(self.volume.statfs())
     }
 
+    fn room(&self, who: &Caller) -> u64 {
+        self.volume.room(who)
+    }
+
+    fn may_use_reserved(&self, who: &Caller) -> bool {
+        self.volume.may_use_reserved(who)
+    }
+
+    fn referenced(&self) -> Vec<Ino> {
+        self.volume.inodes.referenced()
+    }
+
     fn sync(&self) -> Result<()> {
         let _open = self.pass();
         self.done(fsync::sync(&self.volume))

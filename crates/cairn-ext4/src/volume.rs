@@ -16,7 +16,7 @@ use cairn_cache::file::PageCache;
 use cairn_cache::mapper::Run;
 use cairn_jbd2::Journal;
 use cairn_vfs::inode_table::InodeTable;
-use cairn_vfs::{Error as VfsError, VolumeStats, WriteAccess};
+use cairn_vfs::{Caller, Error as VfsError, VolumeStats, WriteAccess};
 
 use crate::alloc::{Claim, Space};
 use crate::corrupt::Corrupt;
@@ -337,6 +337,18 @@ impl Volume {
         for _ in change.min(0)..0 {
             state.record.drop_link();
         }
+    }
+
+    /// True if a user may have the reserved blocks, too.
+    pub fn may_use_reserved(&self, who: &Caller) -> bool {
+        let layout = &self.layout;
+        let group = layout.reserved_gid != 0 && who.gid == layout.reserved_gid;
+        who.uid == 0 || who.uid == layout.reserved_uid || group
+    }
+
+    /// Bytes that a user can still have stored.
+    pub fn room(&self, who: &Caller) -> u64 {
+        self.space.available(self.may_use_reserved(who)).saturating_mul(u64::from(self.layout.block_size))
     }
 
     /// `statfs`.

@@ -257,6 +257,14 @@ impl FileSystem for F2fs {
         Ok(self.volume.statfs())
     }
 
+    fn room(&self, _who: &Caller) -> u64 {
+        self.volume.bytes_left()
+    }
+
+    fn referenced(&self) -> Vec<Ino> {
+        self.volume.inodes.referenced()
+    }
+
     fn sync(&self) -> Result<()> {
         let _open = self.pass();
         Ok(self.volume.sync()?)

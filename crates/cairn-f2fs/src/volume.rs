@@ -221,6 +221,13 @@ impl Volume {
         }
     }
 
+    /// Bytes that can still be stored.
+    #[must_use]
+    pub fn bytes_left(&self) -> u64 {
+        let free = self.store.as_ref().map_or(0, |store| store.space.free_blocks());
+        free.saturating_mul(BLOCK_SIZE as u64)
+    }
+
     /// Counters and options in force.
     #[must_use]
     pub fn report(&self) -> Report {

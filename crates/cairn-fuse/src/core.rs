@@ -6,6 +6,7 @@
 //! A panic in an operation is one of our own invariants broken: the caller gets EIO, the volume is shut down so that
 //! nothing wrong reaches the disk, and the session lives on to be unmounted.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 
 use crate::convert;
 use crate::counters::{Counters, Operation};
+use crate::guard::Guard;
 use crate::options::MountOptions;
 use crate::removals::Removals;
 use crate::wire::abi::{Attr, EntryOut};
@@ -35,10 +37,12 @@ pub(crate) struct Core {
     notifier: OnceLock<Notifier>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) removals: Removals,
+    pub(crate) guard: Guard,
 }
 
 impl Core {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, options: &MountOptions) -> Self {
+        let counters = Arc::<Counters>::default();
         Self {
             root: fs.root(),
             fs,
@@ -46,9 +50,14 @@ impl Core {
             no_open: options.no_open,
             writeback_cache: options.writeback_cache,
             notifier: OnceLock::new(),
-            counters: Arc::default(),
+            guard: Guard::new(options.writeback_cache, counters.clone()),
+            counters,
             removals: Removals::new(),
         }
+    }
+
+    pub(crate) fn fs(&self) -> &dyn FileSystem {
+        &*self.fs
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
@@ -101,10 +110,28 @@ impl Core {
     /// Lets the kernel write its dirty pages of a file to us: what we know of the file is then true. To be called where requests
     /// can be served meanwhile.
     pub(crate) fn collect_dirty_pages(&self, node: u64) {
+        self.collect_dirty_range(node, 0..u64::MAX);
+    }
+
+    /// As [`Core::collect_dirty_pages`], for some of the bytes.
+    pub(crate) fn collect_dirty_range(&self, node: u64, range: Range<u64>) {
+        let start = i64::try_from(range.start).unwrap_or(i64::MAX);
+        // Zero: to the end.
+        let len = i64::try_from(range.end - range.start).unwrap_or(0);
         if let Some(notifier) = self.notifier.get().filter(|_| self.writeback_cache)
-            && let Err(error) = notifier.inval_inode(INodeNo(node), 0, 0)
+            && let Err(error) = notifier.inval_inode(INodeNo(node), start, len)
         {
             tracing::debug!("dirty pages of node {node} stay in the kernel: {error}");
+        }
+    }
+
+    /// Has the kernel ask again for what it knows of a file before it uses it; its pages stay.
+    pub(crate) fn forget_attributes(&self, node: u64) {
+        // Negative: no pages are meant.
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.inval_inode(INodeNo(node), -1, 0)
+        {
+            tracing::debug!("attributes of node {node} stay in the kernel: {error}");
         }
     }
 
@@ -126,26 +153,24 @@ impl Core {
         }
     }
 
-    /// How long the kernel may believe what it is told: seconds and nanoseconds.
-    pub(crate) fn validity(&self) -> (u64, u32) {
-        (self.timeout.as_secs(), self.timeout.subsec_nanos())
+    /// How long the kernel may believe the attributes that it is told: seconds and nanoseconds.
+    pub(crate) fn validity(&self, found: &Attributes) -> (u64, u32) {
+        if self.guard.watches(found) { (0, 0) } else { (self.timeout.as_secs(), self.timeout.subsec_nanos()) }
     }
 
     /// What hands out an inode.
     pub(crate) fn entry(&self, found: &Attributes) -> EntryOut {
         let nodeid = self.node(found.ino);
         let attr = Attr { ino: nodeid, ..convert::attributes(found) };
-        EntryOut { nodeid, generation: found.generation.into(), attr, ..self.no_entry() }
+        let (attr_valid, attr_valid_nsec) = self.validity(found);
+        EntryOut { nodeid, generation: found.generation.into(), attr, attr_valid, attr_valid_nsec, ..self.no_entry() }
     }
 
     /// What says that there is no such name.
     pub(crate) fn no_entry(&self) -> EntryOut {
-        let (seconds, nanoseconds) = self.validity();
         EntryOut {
-            entry_valid: seconds,
-            entry_valid_nsec: nanoseconds,
-            attr_valid: seconds,
-            attr_valid_nsec: nanoseconds,
+            entry_valid: self.timeout.as_secs(),
+            entry_valid_nsec: self.timeout.subsec_nanos(),
             ..EntryOut::default()
         }
     }

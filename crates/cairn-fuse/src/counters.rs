@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,28 @@ pub(crate) struct Counters {
     pub(crate) written_bytes: Counter,
     /// References that the kernel gave back; many in one request.
     pub(crate) forgotten: Counter,
+    pub(crate) room: RoomCounters,
+}
+
+/// What [`crate::guard`] did.
+#[derive(Default)]
+pub(crate) struct RoomCounters {
+    /// The kernel asks before it takes a write.
+    pub(crate) near_full: AtomicBool,
+    pub(crate) asked: Counter,
+    pub(crate) refused: Counter,
+    /// Times that it was had hand over what it held.
+    pub(crate) fetched: Counter,
+}
+
+impl RoomCounters {
+    fn report(&self) -> Report {
+        Report::new()
+            .with("near_full", self.near_full.load(Ordering::Relaxed))
+            .with("asked", &self.asked)
+            .with("refused", &self.refused)
+            .with("fetched", &self.fetched)
+    }
 }
 
 impl Counters {
@@ -175,6 +197,7 @@ impl FuseStats {
             .with("threads", load.threads)
             .with("threads_idle", load.idle)
             .with("request_ns", &counters.request_ns)
+            .with("room", counters.room.report())
     }
 }
 

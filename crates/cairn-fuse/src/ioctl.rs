@@ -58,6 +58,11 @@ impl Ioctl {
         )
     }
 
+    /// It may protect the file, or end that.
+    pub(crate) fn sets_flags(&self) -> bool {
+        matches!(self.command, FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS | FS_IOC_FSSETXATTR)
+    }
+
     /// Carries it out; returns what goes back to the caller's buffer.
     pub(crate) fn run(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {
         let mut output = self.answer(fs)?;

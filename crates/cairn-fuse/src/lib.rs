@@ -25,6 +25,7 @@ mod core;
 mod counters;
 mod directory;
 mod error;
+mod guard;
 mod handshake;
 mod ioctl;
 mod mounts;

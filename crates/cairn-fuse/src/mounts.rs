@@ -52,13 +52,11 @@ fn unescape(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Lets the kernel read ahead 1 MiB and hold as many dirty pages as it would for a disk. Needs root; without it, slower is all.
+/// Lets the kernel read ahead 1 MiB. Needs root; without it, slower is all. How much it may hold: [`crate::guard`].
 pub(crate) fn tune(mount: &Mount) {
-    for (setting, value) in [("read_ahead_kb", "1024"), ("strict_limit", "0"), ("max_ratio", "100")] {
-        let path = format!("/sys/class/bdi/{}/{setting}", mount.device);
-        if let Err(error) = fs::write(&path, value) {
-            tracing::debug!("{path} stays as it is: {error}");
-        }
+    let path = format!("/sys/class/bdi/{}/read_ahead_kb", mount.device);
+    if let Err(error) = fs::write(&path, "1024") {
+        tracing::debug!("{path} stays as it is: {error}");
     }
 }
 

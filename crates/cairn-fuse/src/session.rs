@@ -11,6 +11,7 @@ use cairn_vfs::FileSystem;
 use crate::core::Core;
 use crate::counters::FuseStats;
 use crate::error::{Error, Result};
+use crate::guard::{Keeper, Mounted};
 use crate::handshake::Handshake;
 use crate::mounts;
 use crate::operations::Operations;
@@ -24,6 +25,7 @@ pub struct Session {
     transport: Box<dyn Transport>,
     mountpoint: PathBuf,
     stats: FuseStats,
+    keeper: Keeper,
 }
 
 /// Mounts a filesystem. The kernel's requests wait until [`Session::run`].
@@ -36,9 +38,12 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
     let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;
     core.set_notifier(mounted.notifier());
-    if root && let Some(mount) = mounts::mounted_on(&mountpoint) {
-        mounts::tune(&mount);
+    let mount = mounts::mounted_on(&mountpoint);
+    if root && let Some(mount) = &mount {
+        mounts::tune(mount);
     }
+    let device_number = mount.map(|mount| mount.device);
+    let keeper = Keeper::start(core.clone(), Mounted { point: mountpoint.clone(), device: device_number, root });
     let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
     let operations = Operations::new(core.clone());
     let servers = Servers::new(Arc::new(Device::new(device)), operations, options.threads.max(1), options.spin);
@@ -46,14 +51,16 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
         let servers = servers.clone();
         move || servers.load()
     });
-    Ok(Session { transport: Box::new(DevFuse { mounted, servers }), mountpoint, stats })
+    Ok(Session { transport: Box::new(DevFuse { mounted, servers }), mountpoint, stats, keeper })
 }
 
 impl Session {
     /// Serves requests until the filesystem is unmounted and all requests are answered. Then it is time for
     /// [`FileSystem::unmount`], also after an error.
     pub fn run(self) -> Result<()> {
-        self.transport.serve().map_err(Error::Connection)
+        let served = self.transport.serve().map_err(Error::Connection);
+        drop(self.keeper);
+        served
     }
 
     /// Something that unmounts from another thread.

@@ -144,6 +144,24 @@ pub trait FileSystem: Send + Sync {
     /// `statfs`.
     fn statfs(&self) -> Result<VolumeStats>;
 
+    /// Bytes of new data that `who` can have stored, what is promised to nobody's data included or not: never more than there
+    /// are. Asked with every write: waits for nothing.
+    fn room(&self, who: &Caller) -> u64 {
+        let _ = who;
+        u64::MAX
+    }
+
+    /// True if `who` may have the blocks that the volume reserves, too.
+    fn may_use_reserved(&self, who: &Caller) -> bool {
+        let _ = who;
+        true
+    }
+
+    /// The inodes that somebody holds a reference on.
+    fn referenced(&self) -> Vec<Ino> {
+        Vec::new()
+    }
+
     /// Makes everything durable (`syncfs`).
     fn sync(&self) -> Result<()>;
 

@@ -122,6 +122,15 @@ impl<T> InodeTable<T> {
         self.shard(ino).slots.lock().entries.get(&ino).map_or(0, |entry| entry.references)
     }
 
+    /// The numbers with references.
+    pub fn referenced(&self) -> Vec<Ino> {
+        let held = |entries: &HashMap<Ino, Entry<T>>| {
+            let held = entries.iter().filter(|(_, entry)| entry.references > 0);
+            held.map(|(ino, _)| *ino).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(|shard| held(&shard.slots.lock().entries)).collect()
+    }
+
     /// Takes an entry out, whatever its references (the inode was deleted); waits for a load under way.
     pub fn remove(&self, ino: Ino) -> Option<Arc<T>> {
         let shard = self.shard(ino);

@@ -393,6 +393,8 @@ bitflags::bitflags! {
         /// The kernel's writeback cache sends this, not a process: it keeps the times itself, so they are not touched
         /// (the size still grows as with any write).
         const WRITEBACK = 32;
+        /// The writer may not have what the volume reserves ([`crate::FileSystem::may_use_reserved`]).
+        const ORDINARY = 64;
     }
 }
 

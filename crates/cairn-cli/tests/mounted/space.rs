@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cairn_testkit::modes::MODES;
@@ -117,6 +119,164 @@ fn short_write(volume: &mut Volume) {
     volume.remount();
     assert!(len >= written && fs::read(volume.path("short")).unwrap() == bytes[..len], "{len} bytes, {written} told");
     volume.unmount();
+}
+
+/// Volumes on which the kernel collects writes, with the least number of bytes that must fit.
+fn collecting() -> [(Volume, u64); 4] {
+    [
+        // Near full from the start, and far from it at first.
+        (Volume::mounted(48 << 20, ""), 30 << 20),
+        (Volume::mounted(300 << 20, ""), 250 << 20),
+        (Volume::f2fs(100 << 20, ""), 30 << 20),
+        (Volume::f2fs(400 << 20, ""), 200 << 20),
+    ]
+}
+
+fn room(volume: &Volume, figure: &str) -> serde_json::Value {
+    volume.stats()["fuse"]["room"][figure].clone()
+}
+
+/// The kernel's cache would take any number of writes and lose them later: whoever writes is told, and what was told to be written
+/// is there, although nobody asks for fsync.
+#[test]
+fn whoever_writes_to_a_full_volume_is_told_without_asking() {
+    for (mut volume, least) in collecting() {
+        let files = ["large", "small", "smallest"].map(|name| File::create(volume.path(name)).unwrap());
+        for (mut file, piece) in files.iter().zip([1 << 20, 4096, 100]) {
+            let bytes = pattern(piece as u64, piece);
+            let refused = (0..100_000).find_map(|_| file.write_all(&bytes).err()).expect("the volume has an end");
+            assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+        }
+        assert_eq!(room(&volume, "near_full"), true);
+        let written = fs::metadata(volume.path("large")).unwrap().len();
+        assert!(written > least, "{written} bytes fit, {least} at the least");
+        // A write that is larger than all that is left, one after the end of the file, one over what is there.
+        let large = File::options().read(true).write(true).open(volume.path("large")).unwrap();
+        let refused = large.write_at(&pattern(1, 8 << 20), written).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+        large.write_all_at(&pattern(2, 50_000), 10_000).unwrap();
+        // Reading past the end asks the kernel the same question as writing.
+        assert_eq!(large.read_at(&mut [0; 100], written).unwrap(), 0);
+        let sizes = ["large", "small", "smallest"].map(|name| fs::read(volume.path(name)).unwrap());
+        drop((large, files));
+        volume.remount();
+        for (name, before) in ["large", "small", "smallest"].iter().zip(&sizes) {
+            let after = fs::read(volume.path(name)).unwrap();
+            assert!(after == *before, "{name}: {} bytes of {} are left, or differ", after.len(), before.len());
+        }
+        assert!(sizes[0][10_000..60_000] == pattern(2, 50_000), "written over");
+        // Room that comes back can be had at once.
+        fs::remove_file(volume.path("large")).unwrap();
+        fs::write(volume.path("again"), pattern(3, 5 << 20)).unwrap();
+        assert!(fs::read(volume.path("again")).unwrap() == pattern(3, 5 << 20));
+        volume.unmount();
+    }
+}
+
+/// Several write at once: what was told to be written to one is not what another was told to have room for.
+#[test]
+fn writers_at_the_same_time_are_told_of_the_same_room() {
+    const PIECE: usize = 70_000;
+    for (mut volume, _) in collecting() {
+        let written: Vec<usize> = std::thread::scope(|scope| {
+            let volume = &volume;
+            let write = |n: u64| {
+                let mut file = File::create(volume.path(&format!("f{n}"))).unwrap();
+                let bytes = pattern(n, PIECE);
+                (0..100_000).take_while(|_| file.write_all(&bytes).is_ok()).count()
+            };
+            let writers: Vec<_> = (0..4).map(|n| scope.spawn(move || write(n))).collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        volume.remount();
+        for (n, pieces) in written.into_iter().enumerate() {
+            let bytes = fs::read(volume.path(&format!("f{n}"))).unwrap();
+            assert!(bytes.len() >= pieces * PIECE, "f{n}: {} bytes, told of {pieces} pieces", bytes.len());
+            let expected = pattern(n as u64, PIECE);
+            let wrong = bytes.chunks_exact(PIECE).take(pieces).position(|piece| piece != expected);
+            assert_eq!(wrong, None, "f{n} differs");
+        }
+        volume.unmount();
+    }
+}
+
+/// `cp -a` of a tree that does not fit, and `echo`, as everybody uses them: each says what it could not do.
+#[test]
+fn copying_too_large_a_tree_is_reported() {
+    for (mut volume, _) in collecting() {
+        let tree = volume.outside("tree");
+        fs::create_dir(&tree).unwrap();
+        for n in 0..120_u64 {
+            fs::write(tree.join(format!("f{n}")), pattern(n, 4_000_000 + n as usize * 1013)).unwrap();
+        }
+        let copied = Command::new("cp").arg("-a").arg(&tree).arg(volume.path("copy")).output().unwrap();
+        let said = String::from_utf8_lossy(&copied.stderr);
+        assert!(!copied.status.success() && said.contains("No space left"), "{}: {said}", copied.status);
+        let echo = "for n in $(seq 1 2000); do echo \"line $n\" >> \"$0\" || exit 1; done";
+        let filled = Command::new("sh").args(["-c", echo]).arg(volume.path("lines")).output().unwrap();
+        let said_of = |name: &str| said.contains(&format!("/{name}'"));
+        volume.remount();
+        for n in 0..120_u64 {
+            let name = format!("f{n}");
+            if !said_of(&name) {
+                let bytes = fs::read(volume.path(&format!("copy/{name}"))).unwrap();
+                assert!(bytes == pattern(n, 4_000_000 + n as usize * 1013), "{name} was copied in silence");
+            }
+        }
+        let lines = fs::read_to_string(volume.path("lines")).unwrap_or_default();
+        let complete = lines.lines().zip(1..).all(|(line, n)| line == format!("line {n}"));
+        assert!(complete && (lines.lines().count() == 2000) == filled.status.success(), "{} bytes", lines.len());
+        volume.unmount();
+    }
+}
+
+/// Far from full the kernel asks nothing more than before.
+#[test]
+fn a_volume_with_room_is_not_asked() {
+    for mut volume in [Volume::mounted(512 << 20, ""), Volume::f2fs(512 << 20, "")] {
+        let requests = |volume: &Volume| volume.stats()["fuse"]["requests"]["getattr"].as_u64().unwrap_or(0);
+        let before = requests(&volume);
+        let mut file = File::create(volume.path("file")).unwrap();
+        for n in 0..1000 {
+            file.write_all(&pattern(n, 10_000)).unwrap();
+        }
+        drop(file);
+        let asked = requests(&volume) - before;
+        assert!(asked <= 3, "{asked} questions for 1000 writes");
+        assert_eq!((room(&volume, "near_full"), room(&volume, "asked")), (false.into(), 0.into()));
+        volume.unmount();
+    }
+}
+
+/// `chattr +i`, `+a`: a descriptor that was open before is no way around it, and what it wrote before is kept.
+#[test]
+fn a_protected_file_is_not_written_through_a_descriptor_from_before() {
+    for mut volume in [Volume::mounted(512 << 20, ""), Volume::f2fs(512 << 20, "")] {
+        let path = volume.path("file");
+        let mut file = File::create(&path).unwrap();
+        let mut appending = File::options().append(true).open(&path).unwrap();
+        let chattr = |flags: &str| {
+            let status = Command::new("chattr").arg(flags).arg(&path).status().unwrap();
+            assert!(status.success(), "chattr {flags}");
+        };
+        file.write_all(b"before").unwrap();
+        chattr("+i");
+        for file in [&mut file, &mut appending] {
+            assert_eq!(file.write(b"lost").unwrap_err().kind(), ErrorKind::PermissionDenied);
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        chattr("-i");
+        file.write_all(b" between").unwrap();
+        chattr("+a");
+        assert_eq!(file.write_at(b"lost", 0).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        appending.write_all(b" after").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"before between after");
+        chattr("-a");
+        drop((file, appending));
+        volume.remount();
+        assert_eq!(fs::read(&path).unwrap(), b"before between after");
+        volume.unmount();
+    }
 }
 
 /// Running out of inodes is the same error; one that is removed can be had again.

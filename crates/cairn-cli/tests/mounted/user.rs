@@ -21,6 +21,18 @@ mount --bind "$3/fuse" /dev/fuse
 as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"; }
 as_user "$0" mount "$1" "$2"
 as_user sh -c 'echo hello > "$0"; cat "$0"' "$2/file"
+# The volume has an end for this user, too, and what did fit is there after the next mount.
+if as_user dd if=/dev/zero of="$2/zeros" bs=64k 2>"$3/said"; then echo "dd did not end"; fi
+grep -q "No space left" "$3/said" || cat "$3/said"
+if as_user sh -c 'for n in $(seq 2000); do echo "line $n" >> "$0" || exit 1; done' "$2/lines" 2>/dev/null; then
+    test "$(as_user sh -c 'wc -l < "$0"' "$2/lines")" = 2000 || echo "lines were lost"
+fi
+zeros=$(as_user stat -c %s "$2/zeros")
+test "$zeros" -gt 40000000 || echo "only $zeros bytes fit"
+as_user cat "$2/zeros" | tr -d '\0' | head -c 100
+as_user "$0" umount "$2"
+as_user "$0" mount "$1" "$2"
+test "$(as_user cat "$2/zeros" | wc -c)" = "$zeros" || echo "zeros were lost"
 # Without allow_other not even root gets in.
 if cat "$2/file" 2>/dev/null; then echo "root got in"; fi
 grep -q " $2 .*fuse.cairn" /proc/self/mountinfo || { echo "no such mount:"; cat /proc/self/mountinfo; }

@@ -71,6 +71,10 @@ pub struct Layout {
     pub groups: u32,
     /// Blocks only the reserved user may take.
     pub reserved_blocks: u64,
+    /// The user, beside root, whose they are.
+    pub reserved_uid: u32,
+    /// The group, unless it is root's, whose they are.
+    pub reserved_gid: u32,
     /// First inode that files may use.
     pub first_ino: u32,
     /// Inodes of the volume.
@@ -167,6 +171,8 @@ impl Layout {
             desc_size,
             groups,
             reserved_blocks: superblock.reserved_blocks().min(blocks_count),
+            reserved_uid: u32::from(raw.s_def_resuid.get()) | u32::from(raw.s_def_resuid_hi.get()) << 16,
+            reserved_gid: u32::from(raw.s_def_resgid.get()) | u32::from(raw.s_def_resgid_hi.get()) << 16,
             first_ino,
             inodes_count,
             log_groups_per_flex: flex,

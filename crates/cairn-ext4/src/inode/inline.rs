@@ -11,6 +11,7 @@ use cairn_cache::mapper::Run;
 use cairn_vfs::Error as VfsError;
 
 use crate::alloc::Claim;
+use crate::alloc::Class;
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::format::xattr::{self, OwnedAttribute, Place, Value};
@@ -91,7 +92,7 @@ pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
         leave(volume, inode, &mut state)?;
         return inode.store(volume, &handle, &mut state);
     }
-    let claim = volume.space.claim(volume.group_goal(inode.ino), blocks)?;
+    let claim = volume.space.claim_as(volume.group_goal(inode.ino), blocks, Class::Privileged)?;
     let start = claim.start;
     let handle = match put_aside(volume, &claim, bytes, blocks) {
         Ok(handle) => handle,

@@ -30,6 +30,12 @@ impl<'v> InodeMapper<'v> {
         Self { volume, inode, privileged: true }
     }
 
+    /// The same for data of somebody who may not have the reserved blocks.
+    #[must_use]
+    pub(super) fn ordinary(self, ordinary: bool) -> Self {
+        Self { privileged: !ordinary, ..self }
+    }
+
     /// The largest known run at `block`, read from the map if the status cache does not know.
     pub(crate) fn find(volume: &Volume, inode: &Inode, state: &mut State, block: FileBlock) -> Result<Known> {
         if let Some(known) = state.status.find(block) {

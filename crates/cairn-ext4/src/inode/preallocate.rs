@@ -7,6 +7,7 @@ use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{AllocateMode, Error as VfsError, FileKind, IoFlags};
 
+use crate::alloc::Class;
 use crate::error::Result;
 use crate::extent::Shift;
 use crate::inode::Inode;
@@ -107,8 +108,9 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
         let mut state = inode.state.write();
         InodeMapper::new(volume, inode).goal(&mut state, hole.start)?
     };
-    let claim = match volume.space.claim(goal, want) {
-        Err(crate::Error::Vfs(VfsError::NoSpace)) if volume.reclaim_freed()? => volume.space.claim(goal, want)?,
+    let claim = || volume.space.claim_as(goal, want, Class::Privileged);
+    let claim = match claim() {
+        Err(crate::Error::Vfs(VfsError::NoSpace)) if volume.reclaim_freed()? => claim()?,
         other => other?,
     };
     let run = Run { start: hole.start, len: u64::from(claim.len) };

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 
 use cairn_base::Ino;
-use cairn_vfs::{Error, FileSystem, IoFlags, Result, Seek};
+use cairn_vfs::{AllocateMode, Error, FileSystem, InodeFlags, IoFlags, Result, Seek};
 use rustix::io::Errno;
 
-use super::Operations;
+use super::{Operations, caller};
 use crate::convert;
 use crate::counters::Operation;
+use crate::guard;
 use crate::wire::abi::{
     CopyFileRangeIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
     WriteIn, WriteOut, opcode,
@@ -29,11 +30,13 @@ thread_local! {
 
 /// `O_APPEND` and `O_SYNC` are not passed on: the kernel has put the offset at the end already (with its cache, it alone knows the
 /// end), and sends an FSYNC after each synchronous write.
-fn write_flags(asked: &WriteIn) -> IoFlags {
+fn write_flags(asked: &WriteIn, ordinary: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();
     flags.set(IoFlags::WRITEBACK, from_cache);
     flags.set(IoFlags::DIRECT, !from_cache && asked.flags & O_DIRECT != 0);
+    // Of a write from the cache nobody knows any more who made it: it was decided when it was taken ([`crate::guard`]).
+    flags.set(IoFlags::ORDINARY, !from_cache && ordinary);
     flags.set(IoFlags::KILL_PRIVILEGES, asked.write_flags & WRITE_KILL_SUIDGID != 0);
     flags
 }
@@ -49,6 +52,17 @@ fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoF
         }
     }
     Ok(done)
+}
+
+/// The kernel writes whole pages, also of a file that is open for appending only: what was there is there already, and only what
+/// comes after it is added.
+fn write_added(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+    let found = fs.getattr(ino)?;
+    let there = found.size.checked_sub(offset).and_then(|there| usize::try_from(there).ok());
+    match there.filter(|there| *there < data.len() && found.flags.contains(InodeFlags::APPEND)) {
+        Some(there) => Ok(there + write_all(fs, ino, found.size, &data[there..], flags)?),
+        None => Err(Error::NotPermitted),
+    }
 }
 
 impl Operations {
@@ -93,14 +107,21 @@ impl Operations {
     pub(super) fn write(&self, request: &mut Request<'_>) -> Result<WriteOut, Errno> {
         let asked: WriteIn = request.take()?;
         let data = request.bytes(asked.size)?;
-        let (ino, flags) = (self.core.ino(request.header.nodeid), write_flags(&asked));
-        let count = self.core.run_taking_space(Operation::Write, |fs| {
+        let ino = self.core.ino(request.header.nodeid);
+        let ordinary = !self.core.fs().may_use_reserved(&caller(request, 0));
+        let flags = write_flags(&asked, ordinary);
+        let written = self.core.run_taking_space(Operation::Write, |fs| {
             if flags.contains(IoFlags::WRITEBACK) {
-                write_all(fs, ino, asked.offset, data, flags)
+                match write_all(fs, ino, asked.offset, data, flags) {
+                    Err(Error::NotPermitted) => write_added(fs, ino, asked.offset, data, flags),
+                    written => written,
+                }
             } else {
                 fs.write(ino, asked.offset, data, flags)
             }
-        })?;
+        });
+        self.core.guard.arrived(self.core.fs(), request.header.nodeid);
+        let count = written?;
         self.core.counters.written_bytes.add(count as u64);
         // At most MAX_WRITE.
         Ok(WriteOut { size: count as u32, padding: 0 })
@@ -119,8 +140,13 @@ impl Operations {
     pub(super) fn fallocate(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: FallocateIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
+        let caller = caller(request, 0);
         self.core.run_taking_space(Operation::Fallocate, |fs| {
-            fs.allocate(ino, convert::allocate_mode(asked.mode)?, asked.offset, asked.length)
+            let mode = convert::allocate_mode(asked.mode)?;
+            if !matches!(mode, AllocateMode::PunchHole | AllocateMode::CollapseRange | AllocateMode::InsertRange) {
+                guard::check_room(fs, &caller, ino, asked.offset, asked.length)?;
+            }
+            fs.allocate(ino, mode, asked.offset, asked.length)
         })
     }
 

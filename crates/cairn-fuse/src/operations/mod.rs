@@ -8,6 +8,7 @@ mod volume;
 
 use std::sync::Arc;
 
+use cairn_vfs::Caller;
 use rustix::io::Errno;
 
 use crate::core::Core;
@@ -30,6 +31,11 @@ pub(crate) enum Weight {
     NeedsAnother,
 }
 
+/// Who sent a request, with this mask for what is made.
+fn caller(request: &Request<'_>, umask: u32) -> Caller {
+    Caller { uid: request.header.uid, gid: request.header.gid, umask }
+}
+
 /// A filesystem as requests see it.
 pub(crate) struct Operations {
     core: Arc<Core>,
@@ -44,13 +50,12 @@ impl Operations {
         match request.header.opcode {
             // It may wait to be thawed; those that only read go on.
             _ if self.core.is_frozen() => Weight::NeedsAnother,
-            opcode::FSYNC
-            | opcode::FSYNCDIR
-            | opcode::SYNCFS
-            | opcode::IOCTL
-            | opcode::FALLOCATE
-            | opcode::COPY_FILE_RANGE => Weight::MayTakeLong,
+            opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS | opcode::FALLOCATE | opcode::COPY_FILE_RANGE => {
+                Weight::MayTakeLong
+            }
             opcode::LSEEK => Weight::NeedsAnother,
+            // It may have the kernel write its pages first.
+            opcode::IOCTL => Weight::NeedsAnother,
             opcode::READ if request.peek::<ReadIn>().is_some_and(|read| read.size >= LONG) => Weight::Copies,
             opcode::WRITE if request.peek::<WriteIn>().is_some_and(|write| write.size >= LONG) => Weight::Copies,
             _ => Weight::Quick,
@@ -62,7 +67,7 @@ impl Operations {
         let request = &mut request;
         match request.header.opcode {
             opcode::LOOKUP => reply.send(&self.lookup(request)),
-            opcode::GETATTR => reply.send(&self.getattr(request)),
+            opcode::GETATTR => self.getattr(request, reply),
             opcode::STATX => reply.send(&self.statx(request)),
             opcode::SETATTR => reply.send(&self.setattr(request)),
             opcode::READLINK => reply.send_bytes(self.readlink(request).as_deref().map_err(|error| *error)),

@@ -1,27 +1,25 @@
 //! Names, inodes and attributes.
 
-use cairn_vfs::{Attributes, Caller, Error, FileSystem, NewInode, OpenMode, Result, SetAttributes};
+use cairn_vfs::{Attributes, Error, FileSystem, NewInode, OpenMode, Result, SetAttributes};
 use rustix::io::Errno;
 
-use super::Operations;
+use super::{Operations, caller};
 use crate::convert;
 use crate::core::{Core, checked_name};
 use crate::counters::Operation;
 use crate::directory;
-use crate::wire::Request;
+use crate::guard::{self, Ask, Intent};
 use crate::wire::abi::{
-    AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne, LinkIn, MkdirIn,
-    MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, StatxOut, fattr, opcode,
+    AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne, GETATTR_FH,
+    GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, StatxOut,
+    fattr, opcode,
 };
+use crate::wire::{Reply, Request};
 
 const O_ACCMODE: u32 = 3;
 
 /// What the kernel may believe of a file's contents when it is opened.
 const OPENED: OpenOut = OpenOut { fh: 0, open_flags: FOPEN_KEEP_CACHE, padding: 0 };
-
-fn caller(request: &Request<'_>, umask: u32) -> Caller {
-    Caller { uid: request.header.uid, gid: request.header.gid, umask }
-}
 
 fn open_mode(flags: u32) -> OpenMode {
     OpenMode { write: flags & O_ACCMODE != 0, direct: flags & super::data::O_DIRECT != 0 }
@@ -70,20 +68,45 @@ impl Operations {
     }
 
     fn attributes(&self, found: &Attributes) -> AttrOut {
-        let (attr_valid, attr_valid_nsec) = self.core.validity();
+        let (attr_valid, attr_valid_nsec) = self.core.validity(found);
         AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: convert::attributes(found) }
     }
 
-    pub(super) fn getattr(&self, request: &Request<'_>) -> Result<AttrOut, Errno> {
-        let ino = self.core.ino(request.header.nodeid);
-        self.core.run(Operation::GetAttr, |fs| fs.getattr(ino)).map(|found| self.attributes(&found))
+    pub(super) fn getattr(&self, request: &mut Request<'_>, reply: Reply) {
+        let node = request.header.nodeid;
+        let with_handle = request.take().is_ok_and(|asked: GetattrIn| asked.getattr_flags & GETATTR_FH != 0);
+        let found = match self.core.run(Operation::GetAttr, |fs| fs.getattr(self.core.ino(node))) {
+            Ok(found) => found,
+            Err(error) => return reply.error(error),
+        };
+        let answer = self.attributes(&found);
+        if !with_handle || !self.core.guard.watches(&found) {
+            return reply.send(&Ok(answer));
+        }
+        // It may be about to write.
+        let intent = Intent::of(request.header.pid, node);
+        match guard::check_protection(found.flags, intent) {
+            Ok(()) => {
+                let ask = Ask {
+                    caller: caller(request, 0),
+                    node,
+                    ino: found.ino,
+                    block: found.block_size,
+                    intent,
+                    answer,
+                    reply,
+                };
+                self.core.guard.answer(self.core.fs(), ask);
+            }
+            Err(error) => reply.error(error),
+        }
     }
 
     /// As [`Self::getattr`], with the time of creation.
     pub(super) fn statx(&self, request: &Request<'_>) -> Result<StatxOut, Errno> {
         let ino = self.core.ino(request.header.nodeid);
         let found = self.core.run(Operation::Statx, |fs| fs.getattr(ino))?;
-        let (attr_valid, attr_valid_nsec) = self.core.validity();
+        let (attr_valid, attr_valid_nsec) = self.core.validity(&found);
         Ok(StatxOut { attr_valid, attr_valid_nsec, flags: 0, spare: [0; 2], stat: convert::statx(&found) })
     }
 

@@ -105,7 +105,17 @@ impl Operations {
         if !ioctl.is_known() {
             return reply.error(Errno::NOTTY);
         }
-        match self.core.run(Operation::Ioctl, |fs| ioctl.run(fs)) {
+        let node = request.header.nodeid;
+        if ioctl.sets_flags() {
+            // What was written before the file was protected is not refused afterwards.
+            self.core.collect_dirty_pages(node);
+        }
+        let done = self.core.run(Operation::Ioctl, |fs| ioctl.run(fs));
+        if ioctl.sets_flags() {
+            // From now on the kernel asks before it writes, or no longer does ([`crate::guard`]).
+            self.core.forget_attributes(node);
+        }
+        match done {
             Ok(output) => reply.data(&[IoctlOut::default().as_bytes(), &output]),
             Err(error) => reply.error(error),
         }

@@ -57,6 +57,8 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// `fuse_getattr_in.getattr_flags`: asked through an open file, not through a name.
+pub(crate) const GETATTR_FH: u32 = 1 << 0;
 /// `fuse_open_out.open_flags`: what the kernel has cached of the file stays.
 pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// `fuse_write_in.write_flags`: pages of the kernel's cache.
@@ -94,6 +96,8 @@ structures! {
     EntryOut (128) {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32, attr_valid_nsec: u32, attr: Attr,
     }
+    /// `fuse_getattr_in`
+    GetattrIn (16) { getattr_flags: u32, dummy: u32, fh: u64 }
     /// `fuse_attr_out`
     AttrOut (104) { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr }
     /// `fuse_open_out`

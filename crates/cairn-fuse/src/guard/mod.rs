@@ -1,0 +1,455 @@
+//! Near full, nobody is told "written" for what cannot be stored.
+//!
+//! With its writeback cache the kernel takes a write and answers it at once; we hear of it later, when there is nobody left to be
+//! told that there is no space. But before each write it asks for the attributes of the file if those that it has are stale, with the
+//! flag that there is a handle; and an error of that question is the error of the write. So near full the attributes of regular
+//! files are good for that one use, and the question is a request for room: it is granted if the write fits beside everything that
+//! was granted before and that we have not received yet. What the kernel holds is then fetched, which tells how much room
+//! there really is, and what does not fit is refused.
+//!
+//! The same question keeps what is immutable, or open for appending only, from being written through a descriptor that was open before.
+//!
+//! *Near* is where the room comes close to what the kernel may hold without having asked ([`bound`]). On the way there, the attributes
+//! that the kernel has are made stale, those of files that are being written first. Far from full, a write costs two comparisons.
+//!
+//! A single write whose length cannot be seen ([`intent`]) counts as [`UNSEEN`] bytes. Memory that is mapped cannot be guarded:
+//! there is no question before it changes.
+//!
+//! Locking: one mutex, never held while the kernel is asked or told something. All that waits for the kernel is done by a thread of
+//! its own, which keeps the questions that it cannot answer at once; no thread that serves requests waits for it.
+
+mod bound;
+mod intent;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use cairn_base::Ino;
+use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, InodeFlags, Result};
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::core::Core;
+use crate::counters::Counters;
+use crate::wire::Reply;
+use crate::wire::abi::AttrOut;
+use bound::Bound;
+pub(crate) use intent::Intent;
+
+/// A write of unseen length is taken for this long.
+const UNSEEN: u64 = 1 << 20;
+/// Beside twice what the kernel may hold, near full begins here: what it takes before it is told.
+const SLACK: u64 = 32 << 20;
+/// Blocks that a write may take beside its data: both its ends, and what maps them.
+const EXTRA_BLOCKS: u64 = 4;
+/// A block of mapping serves so much data at the least.
+const MAPPED: u64 = 512;
+/// How long a write that was granted may take to reach the kernel's cache.
+const UNDER_WAY: Duration = Duration::from_millis(20);
+/// Inodes told to the kernel before those that are written are looked for again.
+const BATCH: usize = 256;
+/// An ordinary user.
+const ORDINARY: Caller = Caller { uid: 65_534, gid: 65_534, umask: 0 };
+/// `FIEMAP_EXTENT_DATA_INLINE`.
+const INLINE: u32 = 0x200;
+
+/// A question that is not answered yet.
+pub(crate) struct Ask {
+    pub(crate) caller: Caller,
+    pub(crate) node: u64,
+    pub(crate) ino: Ino,
+    /// Bytes a block.
+    pub(crate) block: u32,
+    pub(crate) intent: Intent,
+    /// The answer, if it fits.
+    pub(crate) answer: AttrOut,
+    pub(crate) reply: Reply,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes that the kernel was allowed to take, or may have taken, and that are not known to have arrived.
+    granted: u64,
+    /// Where that goes to, by node.
+    places: HashMap<u64, Range<u64>>,
+    /// When something was granted last.
+    last: Option<Instant>,
+    /// Some of it may be anywhere.
+    anywhere: bool,
+    asked: Vec<Ask>,
+    /// Nodes written while the kernel is being told: they come first.
+    written: Vec<u64>,
+    /// The room has passed one of the marks.
+    look: bool,
+    ended: bool,
+}
+
+/// See the module.
+pub(crate) struct Guard {
+    /// The kernel collects writes.
+    on: bool,
+    telling: AtomicBool,
+    /// Rooms below and above which to look again.
+    low: AtomicU64,
+    high: AtomicU64,
+    state: Mutex<State>,
+    wake: Condvar,
+    counters: Arc<Counters>,
+}
+
+/// Where the kernel's side of the mount is.
+pub(crate) struct Mounted {
+    pub(crate) point: PathBuf,
+    /// `major:minor`.
+    pub(crate) device: Option<String>,
+    pub(crate) root: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(on: bool, counters: Arc<Counters>) -> Self {
+        Self {
+            on,
+            telling: AtomicBool::new(false),
+            low: AtomicU64::new(0),
+            high: AtomicU64::new(u64::MAX),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            counters,
+        }
+    }
+
+    fn is_near(&self) -> bool {
+        self.counters.room.near_full.load(Ordering::Acquire)
+    }
+
+    /// True if the kernel is to ask again before it writes to this file.
+    pub(crate) fn watches(&self, found: &Attributes) -> bool {
+        let protected = found.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
+        self.on && found.kind == FileKind::Regular && (protected || self.is_near())
+    }
+
+    /// Something of this file has arrived from the kernel.
+    pub(crate) fn arrived(&self, fs: &dyn FileSystem, node: u64) {
+        if !self.on {
+            return;
+        }
+        let room = fs.room(&ORDINARY);
+        let look = room < self.low.load(Ordering::Relaxed) || room > self.high.load(Ordering::Relaxed);
+        let telling = self.telling.load(Ordering::Relaxed);
+        if look || telling {
+            let mut state = self.state.lock();
+            state.look |= look;
+            if telling {
+                state.written.push(node);
+            }
+            self.wake.notify_one();
+        }
+    }
+
+    /// Answers a question, now or when it is known whether there is room.
+    pub(crate) fn answer(&self, fs: &dyn FileSystem, ask: Ask) {
+        if !self.is_near() || ask.intent == Intent::Reads {
+            return ask.grant();
+        }
+        self.counters.room.asked.add(1);
+        let mut state = self.state.lock();
+        // Who waits has come first.
+        if state.asked.is_empty() && state.fits(fs, &ask) {
+            drop(state);
+            return ask.grant();
+        }
+        state.asked.push(ask);
+        self.wake.notify_one();
+    }
+
+    /// There is room for it, or it needs none.
+    fn admits(&self, fs: &dyn FileSystem, ask: &Ask) -> bool {
+        self.state.lock().fits(fs, ask) || ask.has_blocks(fs)
+    }
+
+    fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        // The connection has ended: nobody hears the answers.
+        state.asked.clear();
+        self.wake.notify_one();
+    }
+}
+
+impl State {
+    /// Counts a write in, if there is room for it beside all that was granted.
+    fn fits(&mut self, fs: &dyn FileSystem, ask: &Ask) -> bool {
+        let need = ask.need();
+        let fits = self.granted.checked_add(need).is_some_and(|sum| sum <= fs.room(&ask.caller));
+        if fits {
+            self.granted += need;
+            self.last = Some(Instant::now());
+            let range = ask.reach();
+            let place = self.places.entry(ask.node).or_insert_with(|| range.clone());
+            *place = place.start.min(range.start)..place.end.max(range.end);
+        }
+        fits
+    }
+}
+
+impl State {
+    /// Counts in what the kernel has taken unasked.
+    fn grant_anywhere(&mut self, bytes: u64) {
+        self.granted = self.granted.saturating_add(bytes);
+        self.anywhere = true;
+    }
+}
+
+impl Ask {
+    fn grant(self) {
+        self.reply.send(&Ok(self.answer));
+    }
+
+    /// Bytes that the write may take.
+    fn need(&self) -> u64 {
+        let len = match self.intent {
+            Intent::Writes { len: Some(len), .. } => len,
+            _ => UNSEEN,
+        };
+        len.saturating_add(len / MAPPED).saturating_add(EXTRA_BLOCKS * u64::from(self.block))
+    }
+
+    /// The bytes that are written, if they are known and inside the file of this size.
+    fn range(&self, size: u64) -> Option<Range<u64>> {
+        let Intent::Writes { append: Some(false), offset: Some(offset), len } = self.intent else { return None };
+        let end = match len {
+            Some(len) => offset.checked_add(len)?,
+            // As much of it as there is.
+            None => size.min(offset.checked_add(UNSEEN)?),
+        };
+        (offset < end && end <= size).then_some(offset..end)
+    }
+
+    /// Where the write may go to.
+    fn reach(&self) -> Range<u64> {
+        match self.intent {
+            Intent::Writes { append: Some(false), offset: Some(offset), len: Some(len) } => {
+                offset..offset.saturating_add(len)
+            }
+            _ => 0..u64::MAX,
+        }
+    }
+
+    /// True if all blocks of the write are the file's already.
+    fn has_blocks(&self, fs: &dyn FileSystem) -> bool {
+        // The kernel may have handed over more since the question was asked.
+        let Some(range) = fs.getattr(self.ino).ok().and_then(|found| self.range(found.size)) else { return false };
+        holes(fs, self.ino, range).is_ok_and(|holes| holes == 0)
+    }
+}
+
+/// Bytes of a range that have no blocks yet.
+fn holes(fs: &dyn FileSystem, ino: Ino, range: Range<u64>) -> Result<u64> {
+    let (mut holes, mut at) = (0, range.start);
+    fs.extents(ino, range.start, range.end - range.start, false, &mut |extent| {
+        if extent.flags & INLINE == 0 {
+            holes += extent.logical.clamp(at, range.end) - at;
+            at = extent.logical.saturating_add(extent.length).clamp(at, range.end);
+        }
+        at < range.end
+    })?;
+    Ok(holes + (range.end - at))
+}
+
+/// Whether `who` may have the blocks that a range lacks. For those who may have all there are, the allocator decides.
+pub(crate) fn check_room(fs: &dyn FileSystem, who: &Caller, ino: Ino, offset: u64, len: u64) -> Result<()> {
+    let room = fs.room(who);
+    if fs.may_use_reserved(who) || len <= room {
+        return Ok(());
+    }
+    let end = offset.checked_add(len).ok_or(Error::TooLarge)?;
+    if holes(fs, ino, offset..end)? <= room { Ok(()) } else { Err(Error::NoSpace) }
+}
+
+/// The thread behind a guard. Ended when dropped.
+pub(crate) struct Keeper {
+    core: Arc<Core>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Begins to keep watch over a mount whose first request has not been served yet.
+    pub(crate) fn start(core: Arc<Core>, mounted: Mounted) -> Self {
+        let keeping =
+            Keeping { bound: Bound::new(mounted.device.as_deref(), mounted.root), mounted, core: core.clone() };
+        if !core.guard.on {
+            return Self { core, thread: None };
+        }
+        keeping.look(true);
+        let spawned = thread::Builder::new().name("cairn-fuse-room".into()).spawn(move || keeping.run());
+        if let Err(error) = &spawned {
+            // Nobody would answer.
+            core.counters.room.near_full.store(false, Ordering::Release);
+            tracing::warn!("no thread to watch the room on the volume: a full volume is told at fsync only: {error}");
+        }
+        Self { core, thread: spawned.ok() }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.core.guard.end();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread works with.
+struct Keeping {
+    core: Arc<Core>,
+    bound: Bound,
+    mounted: Mounted,
+}
+
+impl Keeping {
+    fn run(&self) {
+        let core = self.core.clone();
+        loop {
+            let (look, asked) = {
+                let mut state = core.guard.state.lock();
+                while !state.look && state.asked.is_empty() && !state.ended {
+                    core.guard.wake.wait(&mut state);
+                }
+                if state.ended {
+                    return;
+                }
+                (std::mem::take(&mut state.look), std::mem::take(&mut state.asked))
+            };
+            if look {
+                self.look(false);
+            }
+            self.answer(asked);
+        }
+    }
+
+    /// Sets the bound and the marks for the room that there is, and tells the kernel when it has become near full.
+    fn look(&self, first: bool) {
+        let guard = &self.core.guard;
+        let room = self.core.fs().room(&ORDINARY);
+        let bound = self.bound.follow(room);
+        let begins = bound.saturating_mul(2).saturating_add(SLACK);
+        let was = guard.is_near();
+        let near = room < if was { begins.saturating_mul(2) } else { begins };
+        let (low, high) = match near {
+            true => (0, begins.saturating_mul(2)),
+            false if self.bound.can_shrink(bound) => (begins.max(bound.saturating_mul(8)), bound.saturating_mul(32)),
+            false => (begins, u64::MAX),
+        };
+        guard.low.store(low, Ordering::Relaxed);
+        guard.high.store(high, Ordering::Relaxed);
+        guard.counters.room.near_full.store(near, Ordering::Release);
+        if near && !was && !first {
+            self.tell(bound);
+        }
+    }
+
+    /// Makes the attributes of all files stale that the kernel has. It may have taken as much as it holds at most.
+    fn tell(&self, bound: u64) {
+        let guard = &self.core.guard;
+        guard.telling.store(true, Ordering::Release);
+        guard.state.lock().grant_anywhere(bound);
+        // Once more, for what was answered while it was not near yet.
+        for _ in 0..2 {
+            for inodes in self.core.fs().referenced().chunks(BATCH) {
+                let written = std::mem::take(&mut guard.state.lock().written);
+                let nodes = written.into_iter().chain(inodes.iter().map(|ino| self.core.node(*ino)));
+                nodes.for_each(|node| self.core.forget_attributes(node));
+            }
+        }
+        guard.telling.store(false, Ordering::Release);
+        guard.state.lock().grant_anywhere(bound);
+    }
+
+    /// Answers what did not fit beside what was granted.
+    fn answer(&self, asked: Vec<Ask>) {
+        let (guard, fs) = (&self.core.guard, self.core.fs());
+        if asked.is_empty() {
+            return;
+        }
+        // What is promised to no data is free, and is given back for this.
+        let _ = fs.statfs();
+        for ask in asked {
+            if guard.admits(fs, &ask) {
+                ask.grant();
+                continue;
+            }
+            self.fetch();
+            let admitted = || if guard.admits(fs, &ask) { Ok(()) } else { Err(Errno::NOSPC) };
+            match self.core.removals.taking_space(admitted) {
+                Ok(()) => ask.grant(),
+                Err(error) => {
+                    guard.counters.room.refused.add(1);
+                    ask.reply.error(error);
+                }
+            }
+        }
+    }
+
+    /// Has the kernel hand over what it holds.
+    fn fetch(&self) {
+        let (guard, fs) = (&self.core.guard, self.core.fs());
+        let last = guard.state.lock().last;
+        // Whoever was just granted a write has yet to make it.
+        if let Some(left) = last.and_then(|last| UNDER_WAY.checked_sub(last.elapsed())) {
+            thread::sleep(left);
+        }
+        let (granted, places, anywhere) = {
+            let mut state = guard.state.lock();
+            (state.granted, std::mem::take(&mut state.places), std::mem::take(&mut state.anywhere))
+        };
+        if granted == 0 {
+            return;
+        }
+        guard.counters.room.fetched.add(1);
+        // This begins it, in large pieces; since Linux 6.16 it does not wait for what a FUSE server has to do.
+        if let Some(root) = self.open_root()
+            && let Err(error) = rustix::fs::syncfs(&root)
+        {
+            tracing::debug!("not everything that the kernel held was written: {error}");
+        }
+        if anywhere {
+            fs.referenced().iter().for_each(|ino| self.core.collect_dirty_pages(self.core.node(*ino)));
+        }
+        for (node, range) in places {
+            self.core.collect_dirty_range(node, range);
+        }
+        guard.state.lock().granted -= granted;
+        let _ = fs.statfs();
+    }
+
+    /// The root of the mount, seen as a process sees it.
+    fn open_root(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.mounted.point, flags, Mode::empty()).ok()?;
+        let device = rustix::fs::fstat(&root).ok()?.st_dev;
+        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        (Some(device) == self.mounted.device).then_some(root)
+    }
+}
+
+/// Whether a file with these flags takes what is about to be written.
+pub(crate) fn check_protection(flags: InodeFlags, intent: Intent) -> Result<(), Errno> {
+    let forbidden = match intent {
+        Intent::Reads => false,
+        Intent::Writes { append, .. } => {
+            // Where it cannot be seen, the write will tell.
+            append.is_some() && flags.contains(InodeFlags::IMMUTABLE)
+                || append == Some(false) && flags.contains(InodeFlags::APPEND)
+        }
+    };
+    if forbidden { Err(Errno::PERM) } else { Ok(()) }
+}
