@@ -127,8 +127,8 @@ impl MountOptions {
         let on = |flag: Option<bool>| flag.unwrap_or(root);
         let pick = |flag: bool, yes: MountOption, no: MountOption| if flag { yes } else { no };
         let mut options = vec![
-            // The kernel's and fusermount's option lists have no commas inside values.
-            MountOption::FSName(self.source.replace(',', "_")),
+            // As root it goes to the kernel by itself, else in the list of options of fusermount, which undoes such escapes.
+            MountOption::FSName(if root { self.source.clone() } else { escaped(&self.source) }),
             // Not fuser's own `Subtype`, which it does not pass to the kernel when it mounts as root.
             MountOption::CUSTOM("subtype=cairn".into()),
             MountOption::DefaultPermissions,
@@ -145,6 +145,12 @@ impl MountOptions {
         config.acl = if on(self.allow_other) { fuser::SessionACL::All } else { fuser::SessionACL::Owner };
         config
     }
+}
+
+/// A value in a list of options, as libfuse writes it.
+fn escaped(value: &str) -> String {
+    let escape = |letter: char| matches!(letter, ',' | '\\').then_some('\\').into_iter().chain([letter]);
+    value.chars().flat_map(escape).collect()
 }
 
 #[cfg(test)]
