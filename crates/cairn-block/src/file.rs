@@ -27,7 +27,7 @@ mod ofd;
 mod open;
 
 pub use direct::DirectFile;
-pub use open::OpenOptions;
+pub use open::{OpenOptions, open_image};
 
 /// Buffers that one system call takes (`UIO_MAXIOV`).
 const MAX_BUFFERS: usize = 1024;

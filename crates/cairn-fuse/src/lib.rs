@@ -43,4 +43,4 @@ pub use error::{Error, Result};
 pub use options::MountOptions;
 pub use remount::remount;
 pub use session::{Session, mount};
-pub use transport::Unmounter;
+pub use transport::{Ender, Unmounter};

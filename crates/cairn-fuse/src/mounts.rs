@@ -4,8 +4,13 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 
 /// A line of `/proc/self/mountinfo`, as far as we care.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,6 +63,43 @@ pub(crate) fn tune(mount: &Mount) {
     if let Err(error) = fs::write(&path, "1024") {
         tracing::debug!("{path} stays as it is: {error}");
     }
+}
+
+/// Unmounts what has this number (`major:minor`) from a path; done if it is not there.
+pub(crate) fn unmount(path: &Path, device: &str) -> io::Result<()> {
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    match find(&table, path) {
+        Some(mount) if mount.device == device => {}
+        _ if !table.lines().any(|line| is_at(line, path, device)) => return Ok(()),
+        _ => return Err(io::Error::new(ErrorKind::ResourceBusy, "something else is mounted over it")),
+    }
+    match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
+        // Only the set-user-id helper may.
+        Err(Errno::PERM) => unmount_as_user(path),
+        done => Ok(done?),
+    }
+}
+
+fn is_at(line: &str, path: &Path, device: &str) -> bool {
+    let mut fields = line.split(' ').skip(2);
+    fields.next() == Some(device) && fields.nth(1).is_some_and(|point| unescape(point) == path)
+}
+
+fn unmount_as_user(path: &Path) -> io::Result<()> {
+    let mut command = Command::new("fusermount3");
+    let output = command.env("LC_ALL", "C").args(["-u", "--"]).arg(path).stdin(Stdio::null()).output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(()),
+        false if text.contains("busy") => Err(ErrorKind::ResourceBusy.into()),
+        false => Err(io::Error::other(text.trim().to_owned())),
+    }
+}
+
+/// Ends the connection of a mount (`major:minor`): every request, also of later, is answered with an error.
+pub(crate) fn abort(device: &str) -> io::Result<()> {
+    let minor = device.split(':').nth(1).unwrap_or_default();
+    fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
 }
 
 #[cfg(test)]

@@ -182,7 +182,8 @@ impl Servers {
         }
     }
 
-    fn end(&self, failure: Option<Errno>) {
+    /// No further request is taken.
+    pub(crate) fn end(&self, failure: Option<Errno>) {
         let mut state = self.state.lock();
         state.ended = true;
         state.failure = state.failure.or(failure);

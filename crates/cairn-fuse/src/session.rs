@@ -17,7 +17,7 @@ use crate::mounts;
 use crate::operations::Operations;
 use crate::options::MountOptions;
 use crate::servers::Servers;
-use crate::transport::{DevFuse, Transport, Unmounter};
+use crate::transport::{DevFuse, Ender, Transport, Unmounter};
 use crate::wire::Device;
 
 /// A mounted filesystem that is served by [`Session::run`]. Dropped, it unmounts.
@@ -43,7 +43,9 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
         mounts::tune(mount);
     }
     let device_number = mount.map(|mount| mount.device);
-    let keeper = Keeper::start(core.clone(), Mounted { point: mountpoint.clone(), device: device_number, root });
+    let mounted_at = Mounted { point: mountpoint.clone(), device: device_number.clone(), root };
+    let keeper = Keeper::start(core.clone(), mounted_at);
+    let number = device_number.unwrap_or_default();
     let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
     let operations = Operations::new(core.clone());
     let servers = Servers::new(Arc::new(Device::new(device)), operations, options.threads.max(1), options.spin);
@@ -51,7 +53,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
         let servers = servers.clone();
         move || servers.load()
     });
-    Ok(Session { transport: Box::new(DevFuse { mounted, servers }), mountpoint, stats, keeper })
+    Ok(Session { transport: Box::new(DevFuse { mounted, servers, device: number }), mountpoint, stats, keeper })
 }
 
 impl Session {
@@ -64,8 +66,15 @@ impl Session {
     }
 
     /// Something that unmounts from another thread.
-    pub fn unmounter(&mut self) -> Unmounter {
-        self.transport.unmounter()
+    #[must_use]
+    pub fn unmounter(&self) -> Unmounter {
+        self.transport.unmounter(&self.mountpoint)
+    }
+
+    /// Something that ends it from another thread although it is in use.
+    #[must_use]
+    pub fn ender(&self) -> Ender {
+        self.transport.ender(&self.mountpoint)
     }
 
     /// Its counters; they stay readable while and after it runs.

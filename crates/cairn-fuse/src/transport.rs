@@ -4,11 +4,14 @@
 //! io_uring comes in: everything else sees a [`Transport`].
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
-use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
 
 use crate::handshake::Handshake;
+use crate::mounts;
 use crate::servers::Servers;
 
 /// A mounted connection.
@@ -17,17 +20,49 @@ pub(crate) trait Transport: Send {
     fn serve(self: Box<Self>) -> io::Result<()>;
 
     /// Something that unmounts from another thread.
-    fn unmounter(&mut self) -> Unmounter;
+    fn unmounter(&self, mountpoint: &Path) -> Unmounter;
+
+    /// Something that ends it from another thread although it is in use.
+    fn ender(&self, mountpoint: &Path) -> Ender;
 }
 
 /// Unmounts a session from another thread, such as a signal handler's.
+///
+/// Not fuser's own, which tries once: after that it reports success without doing anything.
 #[derive(Clone)]
-pub struct Unmounter(Arc<Mutex<fuser::SessionUnmounter>>);
+pub struct Unmounter {
+    mountpoint: PathBuf,
+    device: String,
+}
 
 impl Unmounter {
-    /// Unmounts; [`crate::Session::run`] then returns.
+    /// Unmounts, unless that is done; [`crate::Session::run`] then returns. Refused while somebody uses the mount.
     pub fn unmount(&self) -> io::Result<()> {
-        self.0.lock().unmount()
+        mounts::unmount(&self.mountpoint, &self.device)
+    }
+}
+
+/// Ends a session from another thread although it is mounted and in use: whoever has files of it open gets errors.
+#[derive(Clone)]
+pub struct Ender {
+    servers: Arc<Servers>,
+    mountpoint: PathBuf,
+    device: String,
+}
+
+impl Ender {
+    /// Serves no further request; [`crate::Session::run`] then returns. What the kernel has not written is lost: it is asked for that
+    /// before.
+    pub fn end(&self) {
+        // Before anybody detaches it.
+        let root = rustix::fs::open(&self.mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        self.servers.end(None);
+        // The thread that waits for the next request is woken: by the end of the connection, or by a request of our own.
+        if mounts::abort(&self.device).is_ok() {
+            return;
+        }
+        // Unanswered if another request comes first; then nothing is left to be done.
+        let _ = thread::Builder::new().name("cairn-end".into()).spawn(move || root.and_then(rustix::fs::fstatvfs));
     }
 }
 
@@ -36,6 +71,8 @@ pub(crate) struct DevFuse {
     /// Dropped, it unmounts whatever is mounted on its path.
     pub(crate) mounted: fuser::Session<Handshake>,
     pub(crate) servers: Arc<Servers>,
+    /// `major:minor`.
+    pub(crate) device: String,
 }
 
 impl Transport for DevFuse {
@@ -47,7 +84,11 @@ impl Transport for DevFuse {
         Ok(())
     }
 
-    fn unmounter(&mut self) -> Unmounter {
-        Unmounter(Arc::new(Mutex::new(self.mounted.unmount_callable())))
+    fn unmounter(&self, mountpoint: &Path) -> Unmounter {
+        Unmounter { mountpoint: mountpoint.to_owned(), device: self.device.clone() }
+    }
+
+    fn ender(&self, mountpoint: &Path) -> Ender {
+        Ender { servers: self.servers.clone(), mountpoint: mountpoint.to_owned(), device: self.device.clone() }
     }
 }

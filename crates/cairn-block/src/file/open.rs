@@ -92,6 +92,14 @@ fn lock(operation: &str, path: &Path, file: &File, metadata: &Metadata, write: b
     looked().inspect_err(|_| lock::release(file))
 }
 
+/// Opens an image for reading, without locks: to look at it, or to wait until it is free.
+///
+/// # Errors
+/// As [`super::FileDevice::open`].
+pub fn open_image(path: impl AsRef<Path>) -> Result<File> {
+    existing(path.as_ref(), false, OFlags::empty())
+}
+
 /// Opens what is there if it is a file or a block device. Its type is known before it is opened: opening a FIFO would wait, and opening
 /// a terminal or a tape does something to it. On a block device, `claim` is added to the flags.
 pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> {

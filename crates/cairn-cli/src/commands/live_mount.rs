@@ -43,10 +43,23 @@ pub fn connect(given: &Path) -> Outcome<Client> {
         let mount = find(given)?;
         match Client::connect(&mount.device, mount.owner) {
             // The mount is there a moment before its daemon listens.
-            Err(ControlError::NoSocket(_)) if started.elapsed() < STARTING => thread::sleep(Duration::from_millis(20)),
+            Err(ControlError::NoSocket(_)) if started.elapsed() < STARTING && !is_dead(&mount.point) => {
+                thread::sleep(Duration::from_millis(20))
+            }
+            // The socket that its daemon left may have been cleared away.
+            Err(ControlError::NoSocket(_)) if is_dead(&mount.point) => {
+                let message = "the daemon that served it is gone: run `cairn umount -l`, then mount again";
+                return Err(Failure::new(Status::Failed, format!("{}: {message}", given.display())));
+            }
             found => return found.map_err(|error| failure(given, &error)),
         }
     }
+}
+
+/// True if the mount's daemon has gone without unmounting it.
+#[must_use]
+pub fn is_dead(point: &Path) -> bool {
+    std::fs::metadata(point).is_err_and(|error| error.kind() == std::io::ErrorKind::NotConnected)
 }
 
 /// What to tell the user.

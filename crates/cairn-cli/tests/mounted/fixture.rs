@@ -234,6 +234,20 @@ impl Volume {
         self.judge();
     }
 
+    /// Sends the daemon a SIGTERM.
+    pub fn ask_to_end(&self) {
+        let daemon = self.daemon.as_ref().expect("it is mounted");
+        rustix::process::kill_process(rustix::process::Pid::from_child(daemon), rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for the end of a daemon that has been asked to end; then the checker must find nothing. Returns what the daemon said.
+    pub fn await_end(&mut self) -> String {
+        let status = self.daemon.take().expect("it was mounted").wait().unwrap();
+        assert!(status.success(), "the daemon ended with {status}: {}", self.log());
+        self.judge();
+        self.log()
+    }
+
     /// Unmounts a volume that has something to say; returns it.
     pub fn end(&mut self) -> String {
         // Of a volume that failed it tells that it did.

@@ -8,6 +8,7 @@ mod errors;
 mod fixture;
 mod kills;
 mod label;
+mod leaving;
 mod live;
 mod load;
 mod locks;

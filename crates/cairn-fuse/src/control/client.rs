@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_base::stats::Report;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::protocol::{self, Reply, Request};
 use super::{ControlError, place, server};
@@ -18,6 +19,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STARTING: Duration = Duration::from_secs(1);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Where the socket of a mount may be.
+fn places(device: &str, owner: u32, runtime: Option<PathBuf>) -> Vec<PathBuf> {
+    let directories = place::directories(owner, place::outer(owner), runtime);
+    directories.into_iter().map(|directory| directory.join(place::name(device))).collect()
+}
+
+/// Removes the sockets that killed daemons have left where that of this mount would be.
+pub fn clear(device: &str, owner: u32) {
+    let uid = rustix::process::geteuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| uid == owner).map(PathBuf::from);
+    for directory in places(device, owner, runtime).iter().filter_map(|path| path.parent()) {
+        if place::check(directory, owner).is_ok() {
+            place::sweep(directory);
+        }
+    }
+}
 
 /// A connection to the daemon of one mount.
 #[derive(Debug)]
@@ -35,10 +53,7 @@ impl Client {
             return Err(ControlError::Foreign { owner });
         }
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| uid == owner).map(PathBuf::from);
-        let places: Vec<PathBuf> = place::directories(owner, runtime)
-            .into_iter()
-            .map(|directory| directory.join(place::name(device)))
-            .collect();
+        let places = places(device, owner, runtime);
         let started = Instant::now();
         Self::connect_to_one(&places, owner, || {
             thread::sleep(PAUSE);
@@ -64,13 +79,21 @@ impl Client {
     }
 
     fn first_of(places: &[PathBuf], owner: u32) -> Result<Self, ControlError> {
+        let mut stale = None;
+        let mut looked = Vec::new();
         for path in places {
             match Self::connect_to(path, owner) {
-                Err(ControlError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
-                found => return found,
+                Ok(client) => return Ok(client),
+                Err(ControlError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                    looked.push((path.clone(), None));
+                }
+                // Made by somebody else, or not for us: the mount's own may be in the next place.
+                Err(ControlError::Unsafe { why, .. }) => looked.push((path.clone(), Some(why))),
+                Err(error @ ControlError::Gone(_)) => stale = stale.or(Some(error)),
+                Err(error) => return Err(error),
             }
         }
-        Err(ControlError::NoSocket(places.to_vec()))
+        Err(stale.unwrap_or(ControlError::NoSocket(looked)))
     }
 
     /// Connects to the socket at a path, if it is this user's.
@@ -94,6 +117,13 @@ impl Client {
         Ok(Self { stream, path: path.to_owned() })
     }
 
+    /// The daemon's process, if it is one of ours to see.
+    #[must_use]
+    pub fn daemon(&self) -> Option<u32> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.stream).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+
     /// All counters, state and options.
     pub fn stats(self) -> Result<Report, ControlError> {
         self.ask(&Request::Stats)
@@ -112,6 +142,11 @@ impl Client {
     /// Thaws it.
     pub fn thaw(self) -> Result<(), ControlError> {
         self.ask_patiently(&Request::Thaw)
+    }
+
+    /// Has everything written, and the mount ended whoever uses it. Returns when the end has begun.
+    pub fn end(self) -> Result<(), ControlError> {
+        self.ask_patiently(&Request::End)
     }
 
     /// Waits however long the disk takes.
@@ -158,6 +193,19 @@ impl Client {
 pub struct Ending(Client);
 
 impl Ending {
+    /// True if [`Ending::wait`] need not wait; asks for that long at most.
+    #[must_use]
+    pub fn is_ready(&self, patience: Duration) -> bool {
+        let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&self.0.stream, PollFlags::IN)];
+        match poll(&mut fds, Some(&patience)) {
+            Ok(ready) => ready > 0,
+            Err(rustix::io::Errno::INTR) => false,
+            // Waiting will tell.
+            Err(_) => true,
+        }
+    }
+
     /// What it had to say last, waiting as long as it takes; `None` if it ended without a word.
     #[must_use]
     pub fn wait(self) -> Option<Report> {

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// There is no socket.
+    /// There is no socket in these places; why some were passed over.
     #[error(
         "its daemon has no control socket (looked for {}): unmount and mount again, with the same XDG_RUNTIME_DIR as \
          now", list(.0)
     )]
-    NoSocket(Vec<PathBuf>),
+    NoSocket(Vec<(PathBuf, Option<String>)>),
     /// Nobody listens any more.
     #[error("the daemon that served it is gone (its socket {} is stale): run `cairn umount -l`, then mount again", .0.display())]
     Gone(PathBuf),
@@ -54,7 +54,10 @@ pub enum ControlError {
     },
 }
 
-fn list(paths: &[PathBuf]) -> String {
-    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    shown.join(", ")
+fn list(places: &[(PathBuf, Option<String>)]) -> String {
+    let shown = places.iter().map(|(path, why)| match why {
+        Some(why) => format!("{}, but not in: {why}", path.display()),
+        None => path.display().to_string(),
+    });
+    shown.collect::<Vec<String>>().join("; ")
 }

@@ -22,7 +22,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Ending};
+pub use client::{Client, Ending, clear};
 pub use error::ControlError;
 pub use protocol::VERSION;
 pub use server::{Server, Waiting};
@@ -42,4 +42,8 @@ pub trait Control: Send + Sync {
 
     /// Thaws it.
     fn thaw(&self) -> Result<(), String>;
+
+    /// Brings everything to the disk and ends the mount, whoever uses it. Returns when the end has begun; the text of a refusal says
+    /// what to do.
+    fn end(&self) -> Result<(), String>;
 }

@@ -1,13 +1,22 @@
 //! Where the socket of a mount is.
 //!
-//! Its name is the mount's device number, which all paths to one mount share and no two live mounts do. Its directory
-//! belongs to the daemon's user and is closed to others: `$XDG_RUNTIME_DIR/cairn` or `/run/user/UID/cairn`, for root
-//! `/run/cairn`; where there is no such place, `/tmp/cairn-UID`.
+//! Its name is the mount's device number, which all paths to one mount share and no two live mounts do, also not of different
+//! namespaces. Its directory belongs to the daemon's user and is closed to others: `$XDG_RUNTIME_DIR/cairn` or `/run/user/UID/cairn`,
+//! for root `/run/cairn`; where there is no such place, `/tmp/cairn-UID`. In a user namespace UID is the user outside: its root is not
+//! the system's, and must not take root's place in a `/tmp` that both share. A directory that is not ours is passed over by both sides.
+//!
+//! Locking: `flock` on the directory, while a socket is made or stale ones are removed; held for a moment, and without it all works but
+//! for that moment.
 
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::ControlError;
 
@@ -16,20 +25,39 @@ pub(crate) fn name(device: &str) -> String {
     format!("{}.sock", device.replace(':', "-"))
 }
 
-/// Directories that daemons of a user may have chosen, best first. For one's own, `runtime` is `$XDG_RUNTIME_DIR`.
-pub(crate) fn directories(uid: u32, runtime: Option<PathBuf>) -> Vec<PathBuf> {
-    let fallback = PathBuf::from(format!("/tmp/cairn-{uid}"));
+/// Directories that daemons of a user may have chosen, best first. `outer` is the user outside of our user namespace. For one's own,
+/// `runtime` is `$XDG_RUNTIME_DIR`.
+pub(crate) fn directories(uid: u32, outer: u32, runtime: Option<PathBuf>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
     if uid == 0 {
-        return vec!["/run/cairn".into(), fallback];
+        // The root of a container may have a /run of its own.
+        found.push("/run/cairn".into());
     }
-    let mut found: Vec<PathBuf> =
-        runtime.filter(|path| path.is_absolute()).map(|path| path.join("cairn")).into_iter().collect();
-    let usual = PathBuf::from(format!("/run/user/{uid}/cairn"));
-    if !found.contains(&usual) {
-        found.push(usual);
+    if outer != 0 {
+        found.extend(runtime.filter(|path| path.is_absolute()).map(|path| path.join("cairn")));
+        let usual = PathBuf::from(format!("/run/user/{outer}/cairn"));
+        if !found.contains(&usual) {
+            found.push(usual);
+        }
     }
-    found.push(fallback);
+    found.push(format!("/tmp/cairn-{outer}").into());
     found
+}
+
+/// The user outside of our user namespace (one level up) that a user of it is.
+pub(crate) fn outer(uid: u32) -> u32 {
+    fs::read_to_string("/proc/self/uid_map").map_or(uid, |map| mapped(&map, uid))
+}
+
+/// By a map of users: `INSIDE OUTSIDE COUNT` a line.
+pub(crate) fn mapped(map: &str, uid: u32) -> u32 {
+    let found = map.lines().find_map(|line| {
+        let mut numbers = line.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let (inside, outside, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let at = u64::from(uid).checked_sub(inside).filter(|at| *at < count)?;
+        u32::try_from(outside.checked_add(at)?).ok()
+    });
+    found.unwrap_or(uid)
 }
 
 /// The first of the directories that can be made, or is there, and is ours alone.
@@ -64,4 +92,61 @@ pub(crate) fn check(directory: &Path, uid: u32) -> Result<(), ControlError> {
         return Err(broken("others may enter it"));
     }
     Ok(())
+}
+
+/// Who is at the other end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    /// A daemon, also if it is too busy to answer.
+    Somebody,
+    /// The daemon that made it is gone.
+    Nobody,
+    /// There is no socket.
+    None,
+}
+
+/// Looks, without waiting for whoever is there.
+pub(crate) fn listener(path: &Path) -> io::Result<Listener> {
+    let socket =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(Listener::Somebody),
+        Err(Errno::CONNREFUSED) => Ok(Listener::Nobody),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Listener::None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes the sockets of daemons that were killed. What cannot be removed stays.
+pub(crate) fn sweep(directory: &Path) {
+    let Some(_alone) = Alone::in_directory(directory) else { return };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "sock")) {
+        if matches!(listener(&path), Ok(Listener::Nobody)) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Nobody else makes or removes sockets in a directory while this lives.
+pub(crate) struct Alone {
+    _directory: File,
+}
+
+impl Alone {
+    const TRIES: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(10);
+
+    /// `None` if somebody else is at it for longer than that takes, or the directory cannot be locked.
+    pub(crate) fn in_directory(directory: &Path) -> Option<Self> {
+        let directory = File::open(directory).ok()?;
+        for _ in 0..Self::TRIES {
+            match directory.try_lock() {
+                Ok(()) => return Some(Self { _directory: directory }),
+                Err(fs::TryLockError::WouldBlock) => thread::sleep(Self::PAUSE),
+                Err(fs::TryLockError::Error(_)) => return None,
+            }
+        }
+        None
+    }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Request {
     Freeze,
     /// Go on.
     Thaw,
+    /// Write everything and end the mount, whoever uses it.
+    End,
     /// Answer twice: now, and when the volume has been closed, with what there was to say.
     WaitForEnd,
 }

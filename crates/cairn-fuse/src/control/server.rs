@@ -19,6 +19,7 @@ use cairn_base::stats::Report;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::place::Listener;
 use super::protocol::{self, Reply, Request};
 use super::{Control, ControlError, place};
 use crate::mounts;
@@ -51,7 +52,8 @@ impl Server {
         let mount = mounts::mounted_on(mountpoint).ok_or_else(missing)?;
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let directory = place::make(&place::directories(uid, runtime), uid)?;
+        let directory = place::make(&place::directories(uid, place::outer(uid), runtime), uid)?;
+        place::sweep(&directory);
         let path = directory.join(place::name(&mount.device));
         let started = Instant::now();
         loop {
@@ -65,10 +67,13 @@ impl Server {
 
     /// Listens at a path, whose directory is closed to others.
     pub(crate) fn listen(path: PathBuf, control: Arc<dyn Control>) -> Result<Self, ControlError> {
-        remove_stale(&path)?;
         let failed = |source| ControlError::Io { path: path.clone(), source };
+        // Nobody takes the socket for a stale one before somebody listens.
+        let alone = path.parent().and_then(place::Alone::in_directory);
+        remove_stale(&path)?;
         let listener = UnixListener::bind(&path).map_err(failed)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        drop(alone);
         listener.set_nonblocking(true).map_err(failed)?;
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
         let owner = rustix::process::geteuid().as_raw();
@@ -121,17 +126,15 @@ impl Waiting {
 
 /// A daemon that was killed leaves its socket behind.
 fn remove_stale(path: &Path) -> Result<(), ControlError> {
-    match UnixStream::connect(path) {
-        Ok(_) => Err(ControlError::InUse(path.to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            match fs::remove_file(path) {
-                // Its daemon was just ending.
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                removed => removed.map_err(|source| ControlError::Io { path: path.to_owned(), source }),
-            }
-        }
-        Err(source) => Err(ControlError::Io { path: path.to_owned(), source }),
+    let failed = |source| ControlError::Io { path: path.to_owned(), source };
+    match place::listener(path).map_err(failed)? {
+        Listener::Somebody => Err(ControlError::InUse(path.to_owned())),
+        Listener::None => Ok(()),
+        Listener::Nobody => match fs::remove_file(path) {
+            // Its daemon was just ending.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(failed),
+        },
     }
 }
 
@@ -209,6 +212,7 @@ fn serve(mut client: &UnixStream, shared: &Shared) {
             Ok(Some(Request::Remount { options })) => done(shared.control.remount(&options)),
             Ok(Some(Request::Freeze)) => done(shared.control.freeze()),
             Ok(Some(Request::Thaw)) => done(shared.control.thaw()),
+            Ok(Some(Request::End)) => done(shared.control.end()),
             Ok(Some(Request::WaitForEnd)) => {
                 wait_for_end(client, shared);
                 Reply::Ok(Report::new())

@@ -30,6 +30,10 @@ impl Control for Fake {
         Ok(())
     }
 
+    fn end(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     fn thaw(&self) -> Result<(), String> {
         Err("the volume is not frozen".to_owned())
     }
@@ -216,10 +220,56 @@ fn directories_that_others_could_change_are_not_trusted() {
 
 #[test]
 fn users_have_their_own_places() {
-    let of = |uid, runtime: Option<&str>| place::directories(uid, runtime.map(PathBuf::from));
+    let of = |uid, runtime: Option<&str>| place::directories(uid, uid, runtime.map(PathBuf::from));
     assert_eq!(of(0, Some("/run/user/7")), [PathBuf::from("/run/cairn"), "/tmp/cairn-0".into()]);
     assert_eq!(of(7, Some("/x"))[0], PathBuf::from("/x/cairn"));
     assert_eq!(of(7, Some("relative")), of(7, None));
     assert_eq!(of(7, Some("/run/user/7")), of(7, None));
     assert_eq!(place::name("0:52"), "0-52.sock");
+}
+
+#[test]
+fn the_root_of_a_user_namespace_has_the_places_of_the_user_it_is_outside() {
+    let places = place::directories(0, 1000, Some("/x".into()));
+    assert_eq!(places, ["/run/cairn", "/x/cairn", "/run/user/1000/cairn", "/tmp/cairn-1000"].map(PathBuf::from));
+    let map = "         0       1000          1\n         1     100000      65536\n";
+    assert_eq!([0, 1, 65_536, 65_537].map(|uid| place::mapped(map, uid)), [1000, 100_000, 165_535, 65_537]);
+    let initial = "         0          0 4294967295";
+    assert_eq!([0, 1000].map(|uid| place::mapped(initial, uid)), [0, 1000]);
+}
+
+#[test]
+fn a_place_that_somebody_else_made_is_passed_over() {
+    let (foreign, rig) = (Rig::new(), Rig::new());
+    fs::set_permissions(foreign.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let places = [foreign.path(), rig.path()];
+    // The mount is there a moment before its daemon listens: also then the foreign place ends nothing.
+    let mut server = None;
+    let client = Client::connect_to_one(&places, uid(), || {
+        server = Some(rig.listen());
+        true
+    });
+    client.unwrap().stats().unwrap();
+    // Nor does a socket that a killed daemon left in a better place.
+    fs::set_permissions(foreign.directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    drop(UnixListener::bind(foreign.path()).unwrap());
+    Client::connect_to_one(&places, uid(), || false).unwrap().stats().unwrap();
+    drop(server);
+    fs::set_permissions(foreign.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let missing = Client::connect_to_one(&places, uid(), || false).unwrap_err().to_string();
+    assert!(missing.contains("not in: others may enter it"), "{missing}");
+}
+
+#[test]
+fn sockets_of_killed_daemons_are_cleared_away_and_those_of_live_ones_are_not() {
+    let rig = Rig::new();
+    let stale = rig.directory.path().join("0-7.sock");
+    drop(UnixListener::bind(&stale).unwrap());
+    let other = rig.directory.path().join("other");
+    fs::write(&other, "").unwrap();
+    let server = rig.listen();
+    place::sweep(rig.directory.path());
+    assert!(!stale.exists() && rig.path().exists() && other.exists());
+    rig.connect().unwrap().stats().unwrap();
+    drop(server);
 }

@@ -47,7 +47,7 @@ impl Mounted {
     pub fn hooked(model: Model, options: &MountOptions, before: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
         let fs = Arc::new(Hooked { model, before: Box::new(before) });
         let dir = tempfile::tempdir().unwrap();
-        let mut session = cairn_fuse::mount(fs.clone(), dir.path(), options).unwrap();
+        let session = cairn_fuse::mount(fs.clone(), dir.path(), options).unwrap();
         let unmounter = session.unmounter();
         let server = std::thread::spawn(move || session.run());
         Self { fs, dir, unmounter, server: Some(server) }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cairn::FileSystem;
 use cairn_base::stats::Report;
 use cairn_fuse::control::Control;
-use cairn_fuse::{FuseStats, MountOptions as FuseOptions};
+use cairn_fuse::{Ender, FuseStats, MountOptions as FuseOptions, Session};
 
 use super::options::Changes;
 use crate::failure::plain;
@@ -26,6 +26,7 @@ pub struct Live {
     stats: FuseStats,
     image: String,
     mountpoint: PathBuf,
+    ender: Ender,
     started: Instant,
     root: bool,
     /// The mount's own options; held from reading the old ones to applying the new.
@@ -35,7 +36,7 @@ pub struct Live {
 impl Live {
     /// Of a mount that has just been made with these options.
     #[must_use]
-    pub fn new(filesystem: Arc<dyn FileSystem>, stats: FuseStats, mountpoint: PathBuf, options: &FuseOptions) -> Self {
+    pub fn new(filesystem: Arc<dyn FileSystem>, session: &Session, options: &FuseOptions) -> Self {
         let root = rustix::process::geteuid().is_root();
         let mut options = options.clone();
         for choice in [&mut options.allow_other, &mut options.suid, &mut options.dev] {
@@ -43,7 +44,16 @@ impl Live {
         }
         let image = options.source.clone();
         let options = Mutex::new(options);
-        Self { filesystem, stats, image, mountpoint, started: Instant::now(), root, options }
+        Self {
+            filesystem,
+            stats: session.stats(),
+            image,
+            mountpoint: session.mountpoint().to_owned(),
+            ender: session.ender(),
+            started: Instant::now(),
+            root,
+            options,
+        }
     }
 
     fn apply(&self, old: &FuseOptions, new: &FuseOptions, volume: &str) -> Result<(), String> {
@@ -69,6 +79,14 @@ impl Live {
                 tracing::error!("the flags of the mount could not be restored: {error}");
             }
         })
+    }
+
+    /// The kernel sends what it has of files that are being written, and does not wait until we have it.
+    fn take_dirty_pages(&self) {
+        if let Err(error) = File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?)) {
+            tracing::warn!("the kernel was not asked for its dirty pages: {}", plain(&error));
+        }
+        self.stats.settle(SETTLING);
     }
 
     /// A user's mount may change what the kernel does not insist on.
@@ -115,15 +133,20 @@ impl Control for Live {
     }
 
     fn freeze(&self) -> Result<(), String> {
-        // The kernel sends what it has of files that are being written, and does not wait until we have it.
-        if let Err(error) = File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?)) {
-            tracing::warn!("the kernel was not asked for its dirty pages: {}", plain(&error));
-        }
-        self.stats.settle(SETTLING);
+        self.take_dirty_pages();
         self.filesystem.freeze().map_err(|error| error.to_string())
     }
 
     fn thaw(&self) -> Result<(), String> {
         self.filesystem.thaw().map_err(|error| error.to_string())
+    }
+
+    fn end(&self) -> Result<(), String> {
+        // Mostly it is not frozen. What cannot be written shows when the volume is closed.
+        let _ = self.filesystem.thaw();
+        self.take_dirty_pages();
+        tracing::warn!("the mount was ended by force: programs that used it have got errors since");
+        self.ender.end();
+        Ok(())
     }
 }

@@ -9,7 +9,9 @@ pub mod helper;
 pub mod live;
 pub mod options;
 pub mod serve;
+pub mod signals;
 pub mod table;
+pub mod users;
 
 use std::path::{Path, PathBuf};
 

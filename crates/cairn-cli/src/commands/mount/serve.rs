@@ -2,20 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
 use cairn::{FileSystem, ImageSpec, OpenOptions};
 use cairn_base::stats::Report;
 use cairn_fuse::control::{Server, Waiting};
-use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session, Unmounter};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
+use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session};
 
-use super::daemon;
 use super::live::Live;
 use super::options::MountOptions;
-use crate::failure::{Failure, Outcome, Status, plain};
-use crate::{log_ring, output};
+use super::{daemon, signals};
+use crate::failure::{Failure, Outcome, Status};
+use crate::log_ring;
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
 ///
@@ -53,8 +50,8 @@ fn mount_and_run(
 ) -> Outcome<Option<Waiting>> {
     let mut fuse = options.fuse.clone();
     fuse.source = image.to_string();
-    let mut session = cairn_fuse::mount(filesystem.clone(), mountpoint, &fuse).map_err(|error| failure(&error))?;
-    let signals = unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
+    let session = cairn_fuse::mount(filesystem.clone(), mountpoint, &fuse).map_err(|error| failure(&error))?;
+    let signals = signals::unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
         .map_err(|error| Failure::host("signals", &error))?;
     let control = start_control(filesystem, &session, &fuse);
     if announce {
@@ -70,7 +67,7 @@ fn mount_and_run(
 /// Without it the mount works as well, but cannot be asked or changed.
 fn start_control(filesystem: &Arc<dyn FileSystem>, session: &Session, options: &FuseOptions) -> Option<Server> {
     let mountpoint = session.mountpoint();
-    let live = Live::new(filesystem.clone(), session.stats(), mountpoint.to_owned(), options);
+    let live = Live::new(filesystem.clone(), session, options);
     match Server::start(mountpoint, Arc::new(live)) {
         Ok(server) => Some(server),
         Err(error) => {
@@ -87,28 +84,6 @@ fn last_words(error: Option<&cairn_vfs::Error>) -> Report {
         report.set("error", error.to_string());
     }
     report
-}
-
-/// SIGINT and SIGTERM unmount, as `cairn umount` does; in use, the mount stays and the next signal tries again. Whoever waits for
-/// the volume to be thawed would be in the way.
-fn unmount_on_signal(
-    unmounter: Unmounter,
-    filesystem: Arc<dyn FileSystem>,
-    mountpoint: &Path,
-) -> std::io::Result<Handle> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let handle = signals.handle();
-    let mountpoint = mountpoint.to_owned();
-    thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            // Mostly it is not frozen; that it cannot be written any more shows at its end.
-            let _ = filesystem.thaw();
-            if let Err(error) = unmounter.unmount() {
-                output::complain(format_args!("{}: cannot unmount: {}", mountpoint.display(), plain(&error)));
-            }
-        }
-    })?;
-    Ok(handle)
 }
 
 fn failure(error: &FuseError) -> Failure {

@@ -38,7 +38,12 @@ impl Mount {
 pub fn find(point: &Path) -> Outcome<Option<Mount>> {
     const TABLE: &str = "/proc/self/mountinfo";
     let table = std::fs::read(TABLE).map_err(|error| Failure::host(TABLE, &error))?;
-    Ok(table.split(|byte| *byte == b'\n').filter_map(parse).rfind(|mount| mount.point == point))
+    Ok(parse_all(&table).filter(|mount| mount.point == point).last())
+}
+
+/// All mounts of a table, in its order.
+pub fn parse_all(table: &[u8]) -> impl Iterator<Item = Mount> {
+    table.split(|byte| *byte == b'\n').filter_map(parse)
 }
 
 /// `36 35 98:0 /root /point rw,noatime master:1 - type source super-options`

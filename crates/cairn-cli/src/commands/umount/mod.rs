@@ -1,17 +1,25 @@
 //! `cairn umount`.
 
+mod wait;
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use cairn::ImageSpec;
-use cairn_fuse::control::{Client, Ending};
+use cairn_block::file::open_image;
+use cairn_fuse::control::{self, Client, ControlError};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::mount::table::Mount;
+use super::mount::users;
 use super::{live_mount, stats};
 use crate::failure::{Failure, Outcome, Status, plain};
+use crate::output;
+use wait::{Daemon, Patience};
 
 /// Arguments of `umount`.
 #[derive(Debug, clap::Args)]
@@ -19,11 +27,18 @@ use crate::failure::{Failure, Outcome, Status, plain};
 Example:
   cairn umount /mnt
 
-Returns when the daemon has written everything and let go of the image.")]
+Returns when the daemon has written everything and let go of the image. While the volume is mounted elsewhere (a bind mount, another \
+mount namespace) the daemon goes on; what is waited for is said after 2 seconds. Whoever uses the mount is named if it is in use.")]
 pub struct Args {
     /// Detach now; the daemon ends when the last file is closed. Does not wait.
-    #[arg(short = 'l', long)]
+    #[arg(short = 'l', long, conflicts_with = "force")]
     pub lazy: bool,
+    /// End it although it is in use: everything is written, then programs that have files of it open get errors.
+    #[arg(short = 'f', long)]
+    pub force: bool,
+    /// Wait this long at most, in seconds; the status is 6 if that is not enough.
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
     /// Where the image is mounted.
     pub mountpoint: PathBuf,
 }
@@ -35,19 +50,34 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let mount = live_mount::find(&args.mountpoint)?;
     if args.lazy {
-        return detach(&mount.point, true);
+        detach(&mount, true)?;
+        control::clear(&mount.device, mount.owner);
+        return Ok(());
     }
     // The daemon's own words about its end, where it has a control channel.
-    let ending = Client::connect(&mount.device, mount.owner).and_then(Client::wait_for_end).ok();
-    detach(&mount.point, false)?;
-    let last = ending.map(Ending::wait);
-    wait(&mount)?;
+    let daemon = Daemon::of(&mount);
+    if args.force {
+        end(&mount, &args.mountpoint)?;
+    } else {
+        detach(&mount, false)?;
+    }
+    let mut patience = Patience::new(&mount, args.timeout.map(Duration::from_secs));
+    let Some(daemon) = daemon else {
+        control::clear(&mount.device, mount.owner);
+        return wait_for_lock(&mount, &mut patience);
+    };
+    let seen_to_its_end = daemon.has_process();
+    let last = daemon.wait(&mut patience)?;
+    if !seen_to_its_end {
+        wait_for_lock(&mount, &mut patience)?;
+    }
     match last {
-        Some(Some(last)) => {
+        Some(last) => {
             stats::print_messages(&mount.source, &last);
             stats::check_end(&mount.source, &last)
         }
-        Some(None) => {
+        None => {
+            control::clear(&mount.device, mount.owner);
             let message = format!(
                 "{}: unmounted, but its daemon ended without a word (it was killed, or has a fault): what was not fsynced may be \
                  missing; check the volume",
@@ -55,31 +85,54 @@ pub fn run(args: &Args) -> Outcome {
             );
             Err(Failure::new(Status::Io, message))
         }
-        None => Ok(()),
     }
 }
 
-fn detach(point: &Path, lazy: bool) -> Outcome {
+/// Has the daemon write everything and end, whoever uses the mount, unless nobody does; and takes the mount away.
+fn end(mount: &Mount, given: &Path) -> Outcome {
+    // While it is mounted here, too, the kernel can be asked for what it has not written.
+    if users::copies(&mount.device).len() <= 1 {
+        match detach(mount, false) {
+            Err(failure) if failure.status == Status::Busy => {}
+            done => return done,
+        }
+    }
+    match Client::connect(&mount.device, mount.owner).and_then(Client::end) {
+        // Nobody is left to be asked.
+        Ok(()) | Err(ControlError::Gone(_)) => {}
+        Err(_) if live_mount::is_dead(&mount.point) => {}
+        Err(error) => return Err(live_mount::failure(given, &error)),
+    }
+    match live_mount::find(given) {
+        Ok(left) if left.device == mount.device => detach(&left, true),
+        _ => Ok(()),
+    }
+}
+
+fn detach(mount: &Mount, lazy: bool) -> Outcome {
     if !rustix::process::geteuid().is_root() {
-        return detach_as_user(point, lazy);
+        return detach_as_user(mount, lazy);
     }
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    unmount(point, flags | UnmountFlags::NOFOLLOW).map_err(|error| match error {
-        rustix::io::Errno::BUSY => busy(point),
-        error => Failure::host(point, &error.into()),
+    unmount(&mount.point, flags | UnmountFlags::NOFOLLOW).map_err(|error| match error {
+        rustix::io::Errno::BUSY => busy(mount),
+        error => Failure::host(&mount.point, &error.into()),
     })
 }
 
-fn busy(point: &Path) -> Failure {
+fn busy(mount: &Mount) -> Failure {
+    let users = users::listed(&users::of(&mount.point, &mount.device));
+    let users = users.unwrap_or_else(|| "somebody whom only root can see".to_owned());
+    let point = mount.point.display();
     let message = format!(
-        "{}: in use: close the files and leave the directories below it (fuser -vm {0} lists who), or use -l",
-        point.display()
+        "{point}: in use by {users}: end that or leave it, or use --force (errors for who uses it) or --lazy (the daemon goes on)"
     );
     Failure::new(Status::Busy, message)
 }
 
 /// Only the set-user-id helper may.
-fn detach_as_user(point: &Path, lazy: bool) -> Outcome {
+fn detach_as_user(mount: &Mount, lazy: bool) -> Outcome {
+    let point = &mount.point;
     let mut command = Command::new("fusermount3");
     command.env("LC_ALL", "C").arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(point).stdin(Stdio::null());
     let output = command.output().map_err(|error| match error.kind() {
@@ -93,27 +146,40 @@ fn detach_as_user(point: &Path, lazy: bool) -> Outcome {
     }
     let text = String::from_utf8_lossy(&output.stderr);
     if text.contains("busy") {
-        return Err(busy(point));
+        return Err(busy(mount));
     }
     Err(Failure::new(Status::Failed, format!("{}: {}", point.display(), text.trim())))
 }
 
-/// The daemon holds the image's lock until it has written everything and ended. A reader's lock is waited for with a
-/// reader's lock: other read-only mounts of the image do not concern us, and there is nothing to write.
-fn wait(mount: &Mount) -> Outcome {
+/// Of a daemon that cannot be asked: it holds the image's lock until it has written everything and ended. A reader's lock is waited for
+/// with a reader's lock: other read-only mounts of the image do not concern us, and there is nothing to write. What another user named
+/// is not opened.
+fn wait_for_lock(mount: &Mount, patience: &mut Patience<'_>) -> Outcome {
+    if mount.owner != rustix::process::geteuid().as_raw() {
+        let point = mount.point.display();
+        output::complain(format_args!("{point}: unmounted; its daemon cannot be asked whether everything is written"));
+        return Ok(());
+    }
     let Ok(image) = ImageSpec::parse(mount.source.as_ref()) else { return Ok(()) };
-    let file = match File::open(&image.path) {
-        Ok(file) => file,
-        // Deleted or unreadable for us: nothing to wait on.
-        Err(_) => return Ok(()),
-    };
-    let locked = if mount.read_only { file.lock_shared() } else { file.lock() };
-    locked.map_err(|error| {
-        let message = format!("{image}: unmounted, but waiting for the daemon failed: {}", plain(&error));
-        Failure::new(Status::Io, message)
-    })?;
+    // Deleted or unreadable for us: nothing to wait on.
+    let Ok(file) = open_image(&image.path) else { return Ok(()) };
+    while !lock(&image, &file, mount.read_only)? {
+        thread::sleep(Duration::from_millis(20));
+        patience.spend("its daemon")?;
+    }
     drop(file);
     if mount.read_only { Ok(()) } else { check_clean(&image) }
+}
+
+fn lock(image: &ImageSpec, file: &File, shared: bool) -> Outcome<bool> {
+    match if shared { file.try_lock_shared() } else { file.try_lock() } {
+        Ok(()) => Ok(true),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(false),
+        Err(std::fs::TryLockError::Error(error)) => {
+            let message = format!("{image}: unmounted, but waiting for the daemon failed: {}", plain(&error));
+            Err(Failure::new(Status::Io, message))
+        }
+    }
 }
 
 /// The daemon is gone, and with it whatever it had to say: the superblock tells whether its last writes succeeded.

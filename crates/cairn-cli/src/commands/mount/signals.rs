@@ -1,0 +1,94 @@
+//! What SIGINT, SIGTERM and SIGHUP do to a daemon: it unmounts as `cairn umount` does, and ends.
+//!
+//! While somebody uses the mount it cannot: then everything is brought to the disk, so that nothing is lost whatever comes next, who
+//! uses it is said, and it is tried again until they have gone. At the shutdown of a system the users end a moment later.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use cairn::FileSystem;
+use cairn_fuse::Unmounter;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use super::{table, users};
+use crate::failure::plain;
+
+/// Between two tries to unmount what is in use.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Starts the thread that takes the signals, until the handle is closed.
+pub fn unmount_on_signal(
+    unmounter: Unmounter,
+    filesystem: Arc<dyn FileSystem>,
+    mountpoint: &Path,
+) -> std::io::Result<Handle> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let handle = signals.handle();
+    let device = table::find(mountpoint).ok().flatten().map(|mount| mount.device).unwrap_or_default();
+    let end = End { unmounter, filesystem, mountpoint: mountpoint.to_owned(), device };
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        while !signals.is_closed() {
+            if signals.wait().next().is_none() {
+                continue;
+            }
+            let mut left = end.begin();
+            while !left && !signals.is_closed() {
+                thread::sleep(PAUSE);
+                left = if signals.pending().next().is_some() { end.begin() } else { end.unmounter.unmount().is_ok() };
+            }
+        }
+    })?;
+    Ok(handle)
+}
+
+struct End {
+    unmounter: Unmounter,
+    filesystem: Arc<dyn FileSystem>,
+    mountpoint: std::path::PathBuf,
+    device: String,
+}
+
+impl End {
+    /// Unmounts; false if it is in use, which has been said.
+    fn begin(&self) -> bool {
+        // Whoever waits for the volume to be thawed would be in the way. Mostly it is not frozen; that it cannot be written any more
+        // shows at its end.
+        let _ = self.filesystem.thaw();
+        // Before it is detached: an ordinary user's mount is detached although it is in use.
+        let users = users::of(&self.mountpoint, &self.device);
+        let unmounted = self.unmounter.unmount();
+        let left = if unmounted.is_ok() { users::copies(&self.device) } else { Vec::new() };
+        let point = self.mountpoint.display();
+        match (unmounted, users::listed(if left.is_empty() { &users } else { &left })) {
+            (Ok(()), None) => return true,
+            (Ok(()), Some(users)) => {
+                tracing::warn!("{point} is unmounted, but its daemon ends only when it is used by nobody: {users}");
+            }
+            (Err(_), Some(users)) => tracing::warn!(
+                "{point} is in use, it is unmounted as soon as it is not (cairn umount --force ends it now): {users}"
+            ),
+            (Err(error), None) => tracing::warn!("{point} cannot be unmounted yet: {}", plain(&error)),
+        }
+        self.commit();
+        !table_has(&self.mountpoint, &self.device)
+    }
+
+    /// Brings what there is to the disk, the kernel's pages first.
+    fn commit(&self) {
+        if table_has(&self.mountpoint, &self.device)
+            && let Err(error) = std::fs::File::open(&self.mountpoint).and_then(|root| Ok(rustix::fs::syncfs(root)?))
+        {
+            tracing::warn!("the kernel was not asked for its dirty pages: {}", plain(&error));
+        }
+        if let Err(error) = self.filesystem.sync() {
+            tracing::error!("not everything could be written: {error}");
+        }
+    }
+}
+
+fn table_has(mountpoint: &Path, device: &str) -> bool {
+    table::find(mountpoint).ok().flatten().is_some_and(|mount| mount.device == device)
+}

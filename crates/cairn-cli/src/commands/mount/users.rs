@@ -1,0 +1,149 @@
+//! Who uses a mount, so that it cannot be unmounted or its daemon cannot end; by `/proc` and `/sys`.
+//!
+//! Nothing on the mount is touched: its daemon may be busy, stopped or gone. Paths are compared as texts. What other users' processes
+//! do is seen by root alone.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::table;
+
+/// Users that a message names; the rest are counted.
+const NAMED: usize = 5;
+
+/// One user of a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    who: String,
+    how: String,
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.who, self.how)
+    }
+}
+
+/// Several users, in one line; `None` if there are none.
+#[must_use]
+pub fn listed(users: &[User]) -> Option<String> {
+    let named: Vec<String> = users.iter().take(NAMED).map(ToString::to_string).collect();
+    let rest = users.len().saturating_sub(NAMED);
+    let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+    (!named.is_empty()).then(|| named.join(", ") + &more)
+}
+
+/// What keeps the mount at `point` from being unmounted: processes, loop devices, further mounts. `device` is its `major:minor`.
+#[must_use]
+pub fn of(point: &Path, device: &str) -> Vec<User> {
+    let own = std::process::id().to_string();
+    let processes = processes().into_iter().filter(|pid| *pid != own);
+    let mut found: Vec<User> = processes.filter_map(|pid| use_by(&pid, point, device)).collect();
+    found.extend(mounts_below(point));
+    found.extend(loops(point));
+    found
+}
+
+/// Other places where the same volume is mounted: in this mount namespace, and in those of processes.
+#[must_use]
+pub fn copies(device: &str) -> Vec<User> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    for pid in std::iter::once("self".to_owned()).chain(processes()) {
+        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/mnt")) else { continue };
+        if !seen.insert(namespace) {
+            continue;
+        }
+        let table = fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        for mount in table::parse_all(&table).filter(|mount| mount.device == device) {
+            let point = mount.point.display();
+            found.push(match pid.as_str() {
+                "self" => User { who: point.to_string(), how: "it is mounted there, too: unmount that".to_owned() },
+                _ => User {
+                    who: process(&pid),
+                    how: format!("its mount namespace has a copy: nsenter --target {pid} --mount umount {point}"),
+                },
+            });
+        }
+    }
+    found
+}
+
+fn processes() -> Vec<String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect()
+}
+
+fn process(pid: &str) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("process {pid}, {}", name.trim())
+}
+
+/// How a process uses the mount; one way is enough.
+fn use_by(pid: &str, point: &Path, device: &str) -> Option<User> {
+    let base = PathBuf::from(format!("/proc/{pid}"));
+    let link = |name: &OsStr| fs::read_link(base.join(name)).ok().filter(|target| target.starts_with(point));
+    let mut held = [("cwd", "works in"), ("root", "has for its root"), ("exe", "runs")].into_iter();
+    let held = held.find_map(|(name, how)| Some(format!("{how} {}", link(name.as_ref())?.display())));
+    let open = || {
+        let descriptors = fs::read_dir(base.join("fd")).ok()?.flatten();
+        let file =
+            descriptors.map(|entry| Path::new("fd").join(entry.file_name())).find_map(|at| link(at.as_os_str()))?;
+        Some(format!("has {} open", file.display()))
+    };
+    let how = held.or_else(open).or_else(|| mapped(&base, device))?;
+    Some(User { who: process(pid), how })
+}
+
+/// A file of the mount in the memory of a process: `START-END FLAGS OFFSET MAJ:MIN INODE PATH`.
+fn mapped(base: &Path, device: &str) -> Option<String> {
+    let (major, minor) = device.split_once(':')?;
+    let wanted = format!("{:02x}:{:02x}", major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
+    let maps = fs::read_to_string(base.join("maps")).ok()?;
+    let line = maps.lines().find(|line| line.split_ascii_whitespace().nth(3) == Some(&wanted))?;
+    let path = line.split_ascii_whitespace().skip(5).collect::<Vec<_>>().join(" ");
+    Some(format!("has {path} in its memory"))
+}
+
+fn mounts_below(point: &Path) -> Vec<User> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let below = table::parse_all(&table).filter(|mount| mount.point != point && mount.point.starts_with(point));
+    let named = below.map(|mount| User { who: mount.source, how: format!("is mounted on {}", mount.point.display()) });
+    named.collect()
+}
+
+fn loops(point: &Path) -> Vec<User> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let shown = devices.filter_map(|device| {
+        let file = fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+        let file = file.trim_end_matches('\n');
+        let who = format!("/dev/{}", device.file_name().to_string_lossy());
+        Path::new(file).starts_with(point).then(|| User { who, how: format!("shows {file}") })
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_some_and_counts_the_rest() {
+        let user = |n: usize| User { who: format!("process {n}, sh"), how: "works in /mnt".to_owned() };
+        assert_eq!(listed(&[]), None);
+        assert_eq!(listed(&[user(1)]).unwrap(), "process 1, sh (works in /mnt)");
+        let many: Vec<User> = (0..8).map(user).collect();
+        assert!(listed(&many).unwrap().ends_with("process 4, sh (works in /mnt), and 3 more"));
+    }
+
+    #[test]
+    fn this_process_is_seen_by_another_but_not_by_itself() {
+        let here = std::env::current_dir().unwrap();
+        assert!(use_by("self", &here, "0:0").unwrap().how.starts_with("works in"));
+        assert!(of(&here, "0:0").iter().all(|user| !user.who.contains(&format!("process {},", std::process::id()))));
+    }
+}

@@ -1,0 +1,127 @@
+//! Waiting for a daemon's end, which says what it waits for, and can be given up.
+
+use std::io::IsTerminal;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use cairn_base::stats::Report;
+use cairn_fuse::control::{Client, Ending};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::commands::mount::table::Mount;
+use crate::commands::mount::users;
+use crate::failure::{Failure, Outcome, Status};
+use crate::output;
+
+/// Nothing is said of a wait that is over by then.
+const MOMENT: Duration = Duration::from_secs(2);
+/// On a terminal, it is said again this often.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Between two looks at whether it is time to say something.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A daemon that will end.
+pub struct Daemon {
+    /// Will tell how the volume was closed.
+    ending: Ending,
+    pid: Option<u32>,
+    /// Becomes readable when the process has ended.
+    process: Option<OwnedFd>,
+}
+
+impl Daemon {
+    /// Of a mount; `None` if it cannot be reached.
+    pub fn of(mount: &Mount) -> Option<Self> {
+        let client = Client::connect(&mount.device, mount.owner).ok()?;
+        let pid = client.daemon();
+        let process = pid.and_then(|pid| {
+            let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+            pidfd_open(pid, PidfdFlags::empty()).ok()
+        });
+        Some(Self { ending: client.wait_for_end().ok()?, pid, process })
+    }
+
+    /// The process, for messages.
+    pub fn name(&self) -> String {
+        self.pid.map_or_else(|| "its daemon".to_owned(), |pid| format!("its daemon (process {pid})"))
+    }
+
+    /// True if the end of its process can be seen.
+    pub fn has_process(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Waits until it has let go of the image. What it had to say last; `None` if it ended without a word.
+    ///
+    /// # Errors
+    /// The patience is over.
+    pub fn wait(self, patience: &mut Patience<'_>) -> Outcome<Option<Report>> {
+        let name = self.name();
+        while !self.ending.is_ready(TICK) {
+            patience.spend(&name)?;
+        }
+        let last = self.ending.wait();
+        while let Some(process) = &self.process
+            && !is_readable(process)
+        {
+            patience.spend(&name)?;
+        }
+        Ok(last)
+    }
+}
+
+fn is_readable(process: &OwnedFd) -> bool {
+    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+    // An error is no reason to wait for ever.
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&tick)).map_or(true, |ready| ready > 0)
+}
+
+/// How long somebody waits, and what is said meanwhile.
+pub struct Patience<'a> {
+    mount: &'a Mount,
+    started: Instant,
+    limit: Option<Duration>,
+    next: Option<Duration>,
+}
+
+impl<'a> Patience<'a> {
+    /// From now on, for a mount that has been unmounted here.
+    pub fn new(mount: &'a Mount, limit: Option<Duration>) -> Self {
+        Self { mount, started: Instant::now(), limit, next: Some(MOMENT) }
+    }
+
+    /// Called again and again: says something if it is time to.
+    ///
+    /// # Errors
+    /// The limit has been reached.
+    pub fn spend(&mut self, whom: &str) -> Outcome {
+        let passed = self.started.elapsed();
+        if self.limit.is_some_and(|limit| passed >= limit) {
+            let message = format!(
+                "{}: unmounted here, but after {} s {}; it goes on without being waited for",
+                self.mount.point.display(),
+                passed.as_secs(),
+                self.reason(whom)
+            );
+            return Err(Failure::new(Status::Busy, message));
+        }
+        if self.next.is_some_and(|next| passed >= next) {
+            output::complain(format_args!(
+                "{}: unmounted here; waiting since {} s: {}. Ending this wait (Ctrl-C, --timeout) does no harm.",
+                self.mount.point.display(),
+                passed.as_secs(),
+                self.reason(whom)
+            ));
+            self.next = std::io::stderr().is_terminal().then(|| passed + AGAIN);
+        }
+        Ok(())
+    }
+
+    fn reason(&self, whom: &str) -> String {
+        match users::listed(&users::copies(&self.mount.device)) {
+            Some(copies) => format!("{whom} still serves {}, because of {copies}", self.mount.source),
+            None => format!("{whom} still writes to {}, or programs have files of it open", self.mount.source),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Leaving a mount that somebody uses, here or in another mount namespace: who it is is said, nothing is lost, and there is a way out.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use cairn_testkit::judge;
+
+use crate::fixture::{CAIRN, Volume, is_mounted, stats};
+
+const SIZE: u64 = 64 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn umount(arguments: &[&str], point: &Path) -> Output {
+    Command::new(CAIRN).arg("umount").args(arguments).arg(point).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A shell that has said that it is there and goes on when it reads a line.
+struct Shell(Child);
+
+impl Shell {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+        Self(child)
+    }
+
+    /// In the mount's root, with a file open.
+    fn inside(volume: &Volume, then: &str) -> Self {
+        let mut command = judge::command("sh");
+        command.args(["-c", &format!("exec 3>>held; echo ready; read -r line; {then}")]).current_dir(volume.root());
+        Self::start(command)
+    }
+
+    /// In a mount namespace of its own, with a copy of every mount.
+    fn elsewhere() -> Self {
+        let mut command = judge::command("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r line"]);
+        Self::start(command)
+    }
+
+    fn pid(&self) -> String {
+        format!("process {}", self.0.id())
+    }
+
+    /// Lets it go on; what it says.
+    fn finish(mut self) -> String {
+        self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let mut said = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        self.0.wait().unwrap();
+        said
+    }
+}
+
+#[track_caller]
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn whoever_uses_a_mount_is_named_by_umount() {
+    let mut volume = Volume::mounted(SIZE, "");
+    let shell = Shell::inside(&volume, "true");
+    let output = umount(&[], &volume.root());
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(6), "{text}");
+    assert!(text.contains(&shell.pid()) && text.contains("works in") && text.contains("--force"), "{text}");
+    shell.finish();
+    // What is mounted below is in the way as well.
+    let below = volume.path("below");
+    fs::create_dir(&below).unwrap();
+    judge::run("mount", ["-t", "tmpfs", "something", below.to_str().unwrap()]);
+    let text = said(&umount(&[], &volume.root()));
+    judge::run("umount", [&below]);
+    assert!(text.contains("something (is mounted on"), "{text}");
+    volume.unmount();
+}
+
+#[test]
+fn a_daemon_that_is_asked_to_end_while_it_is_in_use_commits_says_so_and_ends_when_it_can() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let shell = Shell::inside(&volume, "echo last >&3");
+        fs::write(volume.path("unsynced"), "only in the kernel so far").unwrap();
+        volume.ask_to_end();
+        until("the daemon says who uses it", || volume.log().contains(&shell.pid()));
+        assert!(volume.log().contains("works in"), "{}", volume.log());
+        // Everything is on the disk, whatever comes next, and the mount works.
+        let copy = volume.outside("copy");
+        let written = || {
+            fs::copy(volume.image(), &copy).unwrap();
+            Command::new(CAIRN).arg("cat").arg(&copy).arg("unsynced").output().unwrap().stdout
+        };
+        until("it is committed", || written() == b"only in the kernel so far");
+        fs::write(volume.path("later"), "still writable").unwrap();
+        shell.finish();
+        let root = volume.root();
+        volume.await_end();
+        assert!(!is_mounted(&root));
+        let held = Command::new(CAIRN).arg("cat").arg(volume.image()).args(["held", "later"]).output().unwrap();
+        assert_eq!(said(&held), "last\nstill writable");
+    }
+}
+
+#[test]
+fn a_mount_that_another_namespace_has_too_is_waited_for_with_a_word_and_a_bound() {
+    let mut volume = Volume::mounted(SIZE, "");
+    fs::write(volume.path("file"), "kept").unwrap();
+    let shell = Shell::elsewhere();
+    let output = umount(&["--timeout=3"], &volume.root());
+    let text = said(&output);
+    assert_eq!((output.status.code(), text.lines().count()), (Some(6), 2), "{text}");
+    for line in text.lines() {
+        assert!(line.contains("nsenter") && line.contains("daemon (process"), "{line}");
+    }
+    assert!(!is_mounted(&volume.root()));
+    // The way out that is told. (Other tests may have namespaces with a copy at the moment: theirs end by themselves.)
+    let way = ["--target", &shell.0.id().to_string(), "--mount", "umount", volume.root().to_str().unwrap()]
+        .map(str::to_owned);
+    judge::run("nsenter", way);
+    volume.await_end();
+    shell.finish();
+}
+
+#[test]
+fn what_is_in_use_can_be_ended_by_force_without_loss() {
+    for namespace in [false, true] {
+        for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+            let shell = if namespace {
+                Shell::elsewhere()
+            } else {
+                Shell::inside(&volume, "if touch new 2>/dev/null; then echo written; else echo refused; fi")
+            };
+            fs::write(volume.path("unsynced"), vec![7; 3 << 20]).unwrap();
+            let output = umount(&["--force"], &volume.root());
+            assert!(output.status.success(), "{}", said(&output));
+            assert!(!is_mounted(&volume.root()));
+            let told = volume.await_end();
+            assert!(told.contains("by force"), "{told}");
+            let kept = Command::new(CAIRN).arg("cat").arg(volume.image()).arg("unsynced").output().unwrap();
+            assert!(kept.stdout == vec![7; 3 << 20], "{}", String::from_utf8_lossy(&kept.stderr));
+            let heard = shell.finish();
+            assert!(namespace || heard.contains("refused"), "{heard}");
+        }
+    }
+}
+
+#[test]
+fn a_dead_mount_goes_by_force_too() {
+    let mut volume = Volume::mounted(SIZE, "");
+    stats(&volume.root());
+    volume.kill();
+    let output = umount(&["--force"], &volume.root());
+    assert!(!is_mounted(&volume.root()), "{}", said(&output));
+}
+
+#[test]
+fn any_file_name_is_told_whole_by_the_mount_table() {
+    let volume = Volume::make(SIZE, &[]);
+    let image = volume.outside("my, disk\\040 #2,ro\\.img");
+    fs::rename(volume.image(), &image).unwrap();
+    let root = volume.root();
+    let mounted = Command::new(CAIRN).arg("mount").args([&image, &root]).output().unwrap();
+    assert!(mounted.status.success(), "{}", said(&mounted));
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(4) == root.to_str()).unwrap().to_owned();
+    let told = stats(&root)["mount"]["image"].as_str().map(str::to_owned);
+    fs::write(volume.path("file"), "written").unwrap();
+    let output = umount(&[], &root);
+    assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
+    assert!(line.contains("/my,\\040disk\\134040\\040\\0432,ro\\134.img "), "{line}");
+    assert_eq!(told.as_deref(), image.to_str());
+    judge::assert_clean(&image);
+    assert!(judge::debugfs(&image, "cat /file").starts_with("written"));
+}
+
+/// Run in a mount namespace of its own, where `/dev/fuse` can be opened by everybody and `/tmp` is empty: the program, the image, the
+/// mount point, a directory for the device.
+const NAMESPACE: &str = r#"
+set -e
+mount -t tmpfs -o mode=755 device "$3"
+mknod "$3/fuse" c 10 229
+chmod 666 "$3/fuse"
+mount --bind "$3/fuse" /dev/fuse
+mount -t tmpfs -o mode=1777 temporary /tmp
+as_user() { setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"; }
+as_user unshare --user --map-root-user --mount sh -ec '
+    "$0" mount "$1" "$2"
+    "$0" stats "$2" | grep -q "mode  *rw"
+    ls /tmp
+    "$0" umount "$2"
+' "$0" "$1" "$2"
+# Whoever takes the name that is meant for root does not get in its way.
+as_user mkdir /tmp/cairn-0
+"$0" mount "$1" "$2"
+"$0" stats "$2" | grep -o "mode  *rw"
+"$0" umount "$2"
+"#;
+
+#[test]
+fn the_root_of_a_user_namespace_is_not_the_systems() {
+    let volume = Volume::make(SIZE, &["-E", "root_owner=65534:65534"]);
+    let place = tempfile::Builder::new().prefix("cairn-user-").tempdir_in("/dev/shm").unwrap();
+    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (program, device) = (place.path().join("cairn"), place.path().join("device"));
+    // Not by this process: one that another test is just starting would hold the file open for writing.
+    assert!(judge::command("cp").args([Path::new(CAIRN), &program]).status().unwrap().success());
+    fs::create_dir(&device).unwrap();
+    for path in [volume.image(), volume.root()] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+    }
+    let mut command = judge::command("unshare");
+    command.args(["--mount", "sh", "-c", NAMESPACE]).args([&program, &volume.image(), &volume.root(), &device]);
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}: {}", output.status, said(&output));
+    let text = said(&output);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert_eq!(words, ["cairn-65534", "mode", "rw"], "{text}");
+    judge::assert_clean(&volume.image());
+}
