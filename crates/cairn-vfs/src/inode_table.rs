@@ -6,7 +6,7 @@
 //! Locking: a mutex a shard, held for map operations and for the `can_evict` callback only, never during a load. The callback
 //! must not call the table and should only look at atomics or use `try_lock`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::Ino;
@@ -27,7 +27,8 @@ struct Entry<T> {
 }
 
 struct Slots<T> {
-    entries: HashMap<Ino, Entry<T>>,
+    /// In order: what is done for every inode reaches the disk in the same order in every run.
+    entries: BTreeMap<Ino, Entry<T>>,
     /// Entries at which the next eviction scan is due: makes scans cost O(1) an insertion.
     scan_at: usize,
 }
@@ -49,7 +50,7 @@ impl<T> InodeTable<T> {
     pub fn new(limit: usize, can_evict: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         let limit_per_shard = limit.div_ceil(SHARDS).max(1);
         let shard = || Shard {
-            slots: Mutex::new(Slots { entries: HashMap::new(), scan_at: limit_per_shard + 1 }),
+            slots: Mutex::new(Slots { entries: BTreeMap::new(), scan_at: limit_per_shard + 1 }),
             loaded: Condvar::new(),
         };
         Self { shards: (0..SHARDS).map(|_| shard()).collect(), limit_per_shard, can_evict: Box::new(can_evict) }

@@ -49,6 +49,8 @@ struct State {
     running_deferred: Vec<u64>,
     steps: u64,
     fingerprint: u32,
+    /// Timestamps are this, however far the clock moves on.
+    standing_at: Option<SystemTime>,
 }
 
 struct Task {
@@ -87,8 +89,21 @@ impl Simulated {
             running_deferred: Vec::new(),
             steps: 0,
             fingerprint: 0,
+            standing_at: None,
         };
         Arc::new(Self { seed, owner: std::thread::current().id(), shared: Arc::new(Mutex::new(state)) })
+    }
+
+    /// A runtime whose timestamps are all the same, `seconds` since 1970, and whose decisions follow from that: for images that are to be
+    /// the same bytes whenever and wherever they are made.
+    #[must_use]
+    pub fn standing_at(seconds: i64) -> Arc<Self> {
+        let this = Self::new(seconds.cast_unsigned());
+        let distance = Duration::from_secs(seconds.unsigned_abs());
+        let epoch = SystemTime::UNIX_EPOCH;
+        let time = if seconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
+        this.shared.lock().standing_at = Some(time.unwrap_or(epoch));
+        this
     }
 
     /// The seed it was made with.
@@ -241,7 +256,8 @@ impl State {
 
 impl Runtime for Simulated {
     fn now(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + START + self.monotonic()
+        let state = self.shared.lock();
+        state.standing_at.unwrap_or(SystemTime::UNIX_EPOCH + START + state.clock)
     }
 
     fn monotonic(&self) -> Duration {

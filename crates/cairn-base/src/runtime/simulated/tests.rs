@@ -46,6 +46,18 @@ fn run(seed: u64) -> (Vec<(u64, Duration)>, u32) {
 }
 
 #[test]
+fn a_standing_clock_moves_nobody_s_timestamps() {
+    for seconds in [1_700_000_000, -5] {
+        let (one, other) = (Simulated::standing_at(seconds), Simulated::standing_at(seconds));
+        let before = one.now();
+        one.advance(Duration::from_secs(100));
+        assert_eq!(one.now(), before);
+        assert!(one.monotonic() >= Duration::from_secs(100));
+        assert_eq!(one.random(), other.random());
+    }
+}
+
+#[test]
 fn one_seed_gives_one_course_and_seeds_differ() {
     for seed in 0..20 {
         assert_eq!(run(seed), run(seed));
