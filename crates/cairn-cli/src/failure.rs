@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use cairn::{Cause, Class};
+use cairn::{Cause, Class, Format};
 use cairn_block::ErrorKind;
 
 /// Exit statuses. Stable: scripts rely on them.
@@ -40,6 +40,8 @@ pub struct Failure {
     /// The kind.
     pub status: Status,
     message: String,
+    /// The program that checks the volume, where that is what to do.
+    checker: Option<&'static str>,
 }
 
 /// Result of a command.
@@ -48,7 +50,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure in these words: `subject: what happened: what to do`.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), checker: None }
     }
 
     /// Wrong usage.
@@ -60,7 +62,8 @@ impl Failure {
     pub fn volume(path: impl fmt::Display, error: &cairn_vfs::Error) -> Self {
         use cairn_vfs::Error as E;
         let (status, advice) = match error {
-            E::Corrupt(_) => (Status::Corrupt, Some("run e2fsck on the image")),
+            // Nobody else uses the volume: a name that was found a moment ago points to an inode that is not in use.
+            E::Corrupt(_) | E::Stale => (Status::Corrupt, None),
             E::Io(_) => (Status::Io, None),
             E::Busy => (Status::Busy, None),
             E::IsDirectory => (Status::Failed, Some("add -r for directories")),
@@ -68,7 +71,15 @@ impl Failure {
             _ => (Status::Failed, None),
         };
         let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
-        Self::new(status, format!("{path}: {error}{advice}"))
+        let checker = matches!(error, E::Corrupt(_) | E::Stale).then_some("fsck");
+        Self { checker, ..Self::new(status, format!("{path}: {error}{advice}")) }
+    }
+
+    /// On a volume of this format: names the right checker.
+    #[must_use]
+    pub fn on(mut self, format: Format) -> Self {
+        self.checker = self.checker.map(|_| format.checker());
+        self
     }
 
     /// A call on the host failed for `path`.
@@ -82,13 +93,13 @@ impl Failure {
         use Status as S;
         let known = [S::Usage, S::NoImage, S::Corrupt, S::Unsupported, S::Busy, S::Io];
         let status = known.into_iter().find(|status| i32::from(*status as u8) == code).unwrap_or(S::Failed);
-        Self { status, message: String::new() }
+        Self::new(status, "")
     }
 
     /// Whoever read standard output has gone away: the command ends early, and nothing is wrong.
     #[must_use]
     pub fn nobody_listens() -> Self {
-        Self { status: Status::Success, message: String::new() }
+        Self::new(Status::Success, "")
     }
 
     /// True if there is nothing left to print.
@@ -120,7 +131,8 @@ pub fn plain(error: &std::io::Error) -> String {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the texts inside hold.
-        f.write_str(&self.message.replace('\n', "; "))
+        f.write_str(&self.message.replace('\n', "; "))?;
+        self.checker.map_or(Ok(()), |checker| write!(f, ": run {checker} on the image"))
     }
 }
 
@@ -169,6 +181,15 @@ mod tests {
     fn system_errors_read_as_part_of_a_sentence() {
         let error = std::io::Error::from_raw_os_error(2);
         assert_eq!(Failure::host("/x", &error).to_string(), "/x: no such file or directory");
+    }
+
+    #[test]
+    fn damage_names_the_program_that_checks_this_format() {
+        for (format, checker) in [(Format::Ext4, "run e2fsck on"), (Format::F2fs, "run fsck.f2fs on")] {
+            let failure = Failure::volume("/x", &cairn_vfs::Error::Stale).on(format);
+            assert!(failure.status == Status::Corrupt && failure.to_string().contains(checker), "{failure}");
+            assert!(!Failure::volume("/x", &cairn_vfs::Error::NotFound).on(format).to_string().contains("fsck"));
+        }
     }
 
     #[test]

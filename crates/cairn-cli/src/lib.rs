@@ -10,6 +10,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod confirm;
 pub mod failure;
 pub mod json;
 pub mod log_ring;

@@ -19,14 +19,25 @@ impl Progress {
     #[must_use]
     pub fn start(verb: &'static str) -> Self {
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{spinner} {prefix} {msg}, {bytes} ({bytes_per_sec})");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        set_style(&bar, "{spinner} {prefix} {msg}, {bytes} ({bytes_per_sec})");
         bar.set_prefix(verb);
         bar.set_message("0 files");
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(100));
         }
         Self { bar, files: 0 }
+    }
+
+    /// Does anybody see it?
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// So many bytes are to come in all: shows what is left, and how long it will take.
+    pub fn expect(&self, bytes: u64) {
+        self.bar.set_length(bytes);
+        set_style(&self.bar, "{spinner} {prefix} {msg}, {bytes} of {total_bytes} ({bytes_per_sec}, {eta} left)");
     }
 
     /// More bytes were copied.
@@ -50,6 +61,11 @@ impl Progress {
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| output::complain(text));
     }
+}
+
+fn set_style(bar: &ProgressBar, template: &str) {
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
 }
 
 impl Drop for Progress {

@@ -50,15 +50,30 @@ pub fn with_volume<T>(
 ) -> Outcome<T> {
     let image = argument.spec()?;
     let devices = argument.devices.clone();
-    let options = OpenOptions { read_only: access == Access::Read, devices, ..OpenOptions::default() };
+    let mut options = OpenOptions { read_only: access == Access::Read, devices, ..OpenOptions::default() };
+    if access == Access::Write {
+        options.fixed_time = source_date_epoch()?;
+    }
     let volume = cairn::open(&image, &options)?;
-    let done = work(&**volume.filesystem()).map_err(|failure| failure.in_image(&image));
+    let done = work(&**volume.filesystem()).map_err(|failure| failure.in_image(&image).on(volume.format()));
     let closed = volume.filesystem().unmount();
-    let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image));
+    let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image).on(volume.format()));
     match done {
         Err(failure) if failure.status != Status::Success => Err(failure),
         done => closed.and(done),
     }
+}
+
+/// The time that `SOURCE_DATE_EPOCH` gives: then what is written follows from the input alone, byte for byte
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+///
+/// # Errors
+/// It is no number.
+pub fn source_date_epoch() -> Outcome<Option<i64>> {
+    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let seconds = text.to_str().and_then(|text| text.trim().parse().ok());
+    let wrong = || format!("SOURCE_DATE_EPOCH={}: not a number: give seconds since 1970, or unset it", text.display());
+    seconds.map(Some).ok_or_else(|| Failure::usage(wrong()))
 }
 
 /// A path on a volume, for messages: they go to logs and terminals, so it is escaped.

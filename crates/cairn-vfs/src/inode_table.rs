@@ -125,7 +125,7 @@ impl<T> InodeTable<T> {
 
     /// The numbers with references.
     pub fn referenced(&self) -> Vec<Ino> {
-        let held = |entries: &HashMap<Ino, Entry<T>>| {
+        let held = |entries: &BTreeMap<Ino, Entry<T>>| {
             let held = entries.iter().filter(|(_, entry)| entry.references > 0);
             held.map(|(ino, _)| *ino).collect::<Vec<_>>()
         };

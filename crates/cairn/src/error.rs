@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::format::Format;
+use crate::recognise::Hint;
+
 /// Result of opening or making a volume.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -72,11 +75,19 @@ pub enum Cause {
     #[error("not a filesystem that Cairn knows{}", hint.map_or(String::new(), |h| format!(" (it looks like {h})")))]
     UnknownFormat {
         /// What it looks like.
-        hint: Option<&'static str>,
+        hint: Option<Hint>,
+    },
+    /// A volume was to be made where something is.
+    #[error("it holds {found}, which would be lost")]
+    WouldOverwrite {
+        /// What is there.
+        found: String,
     },
     /// The format's own refusal: corrupt, unsupported feature, failing device.
     #[error("{source}")]
     Format {
+        /// Which it is.
+        format: Format,
         /// What to do about it differs.
         class: Class,
         /// The typed error of the format.
@@ -142,11 +153,12 @@ impl Cause {
             Self::FurtherDevice { .. } => {
                 "name its further devices in their order with --device PATH (-o device=PATH for mount)"
             }
+            Self::WouldOverwrite { .. } => "add --force (-F) to replace it",
+            Self::UnknownFormat { hint: Some(hint) } => hint.advice,
             Self::UnknownFormat { .. } => "if the image is partitioned, name a partition as in IMAGE#1",
-            Self::Format { class, .. } => match class {
-                Class::Corrupt => "run e2fsck or fsck.f2fs on it",
-                Class::Unsupported | Class::Io | Class::Usage => return None,
-            },
+            Self::Format { class: Class::Corrupt, format: Format::Ext4, .. } => "run e2fsck on it",
+            Self::Format { class: Class::Corrupt, format: Format::F2fs, .. } => "run fsck.f2fs on it",
+            Self::Format { .. } => return None,
         })
     }
 }

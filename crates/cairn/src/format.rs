@@ -39,6 +39,15 @@ impl Format {
         }
     }
 
+    /// The program of its makers that checks and repairs a volume.
+    #[must_use]
+    pub fn checker(self) -> &'static str {
+        match self {
+            Self::Ext4 => "e2fsck",
+            Self::F2fs => "fsck.f2fs",
+        }
+    }
+
     /// The format of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -94,6 +103,14 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
         return Ok(Some(Info::Ext4(Box::new(info))));
     }
     Ok(f2fs::inspect(device)?.map(|info| Info::F2fs(Box::new(info))))
+}
+
+/// Its label, where that can be read.
+pub(crate) fn label(format: Format, device: &dyn BlockDevice) -> Option<String> {
+    match format {
+        Format::Ext4 => ext4::inspect(device).ok()?.map(|info| info.label),
+        Format::F2fs => f2fs::label(device),
+    }
 }
 
 pub(crate) fn open(

@@ -16,7 +16,8 @@ use cairn_f2fs::devices::Evidence;
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::ImageSpec;
-use crate::volume::{open_one, recognise};
+use crate::recognise::recognise;
+use crate::volume::open_one;
 
 /// The whole volume whose first device is open.
 pub(crate) fn open(
@@ -92,5 +93,7 @@ fn check(path: &Path, device: &dyn BlockDevice, evidence: Evidence, named: bool)
 /// What a device is that is no part of a volume.
 fn stands_alone(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
     let format = format::probe(device).unwrap_or(None);
-    Ok(format.map(|format| format!("an {format} volume")).or_else(|| recognise(device).map(str::to_owned)))
+    Ok(format
+        .map(|format| format!("an {format} volume"))
+        .or_else(|| recognise(device).map(|hint| hint.what.to_owned())))
 }

@@ -20,17 +20,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod contents;
+pub mod disk;
 pub mod error;
 pub mod format;
 pub mod further;
 pub mod image;
 pub mod mkfs;
 pub mod partition;
+pub mod recognise;
 pub mod volume;
 
 pub use cairn_vfs::FileSystem;
+pub use contents::contents;
+pub use disk::{Disk, DiskPartition, disk};
 pub use error::{Cause, Class, Error, Result};
 pub use format::{Format, Info};
 pub use image::{ImageSpec, Part};
 pub use mkfs::{ImageZones, MkfsOptions, mkfs};
+pub use recognise::Hint;
 pub use volume::{OpenOptions, Volume, inspect, open, open_device, open_on};

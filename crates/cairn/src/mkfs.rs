@@ -1,18 +1,19 @@
 //! Making a volume: creates the image file if absent, then lets the format write itself.
 
-use std::path::PathBuf;
+use std::fs::{File, Metadata};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::zoned::{self, ZoneLayout};
 use uuid::Uuid;
 
+use crate::contents::contents;
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format};
 use crate::image::{ImageSpec, Part};
-use crate::volume::open_one;
+use crate::volume::{open_one, runtime};
 
 /// Parameters of a new volume.
 #[derive(Clone, Debug)]
@@ -45,6 +46,13 @@ pub struct MkfsOptions {
     pub zones: Option<ImageZones>,
     /// F2FS: devices behind the first one, as the next mount shall find them.
     pub devices: Vec<PathBuf>,
+    /// Owner and group of the root directory; 0 and 0 if absent.
+    pub root_owner: Option<(u32, u32)>,
+    /// Time of all timestamps, in seconds since 1970; now if absent. If given, nothing is left to chance: the same options make the same
+    /// bytes, the UUID (if it is absent) following from time, label and size.
+    pub time: Option<i64>,
+    /// Replace what the devices hold; without it, whatever is found there is [`Cause::WouldOverwrite`].
+    pub overwrite: bool,
 }
 
 /// The zones of an image.
@@ -81,6 +89,9 @@ impl MkfsOptions {
             reserved_sections: None,
             zones: None,
             devices: Vec::new(),
+            root_owner: None,
+            time: None,
+            overwrite: false,
         }
     }
 
@@ -102,17 +113,63 @@ impl MkfsOptions {
     }
 }
 
-/// Makes a volume in `image`, replacing what is there.
+/// Makes a volume in `image`. If that fails, a file that was created for it is removed, and one that was enlarged for it has its size again.
 ///
 /// # Errors
-/// The image cannot be created or is in use, the parameters do not fit, or the device fails.
+/// The image holds something that would be lost, it cannot be created or is in use, the parameters do not fit, or the device fails.
 pub fn mkfs(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
+    if !options.overwrite {
+        let further = options.devices.iter().map(ImageSpec::whole);
+        for image in std::iter::once(image.clone()).chain(further) {
+            if let Some(found) = contents(&image)? {
+                return Err(Error::new(&image, Cause::WouldOverwrite { found }));
+            }
+        }
+    }
+    let before =
+        options.size.map(|_| std::fs::metadata(&image.path).ok().filter(Metadata::is_file).map(|file| file.len()));
+    let existed = image.path.exists();
+    let made = make(image, options);
+    match (&made, before) {
+        // A device keeps its size.
+        (Err(_), Some(Some(len))) => shrink_to(&image.path, len),
+        (Err(_), Some(None)) if !existed => remove(&image.path),
+        _ => {}
+    }
+    made
+}
+
+/// Best effort: the failure that led here is what the user hears of.
+fn shrink_to(path: &Path, len: u64) {
+    if let Ok(file) = File::options().write(true).open(path)
+        && file.metadata().is_ok_and(|now| now.len() > len)
+    {
+        let _ = file.set_len(len);
+    }
+}
+
+/// As [`shrink_to`]. Where the name is a link, what it leads to was created, not the link.
+fn remove(path: &Path) {
+    if let Ok(path) = std::fs::canonicalize(path) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn make(image: &ImageSpec, options: &MkfsOptions) -> Result<()> {
     let mut devices = vec![(image.path.clone(), device_for(image, options)?)];
     for path in &options.devices {
         devices.push((path.clone(), open_one(&ImageSpec::whole(path), true)?));
     }
-    let runtime = Threads::new();
-    format::make(devices, options, &*runtime).map_err(|cause| Error::new(image, cause))
+    let options = MkfsOptions { uuid: options.uuid.or_else(|| fixed_uuid(options)), ..options.clone() };
+    let runtime = runtime(options.time);
+    format::make(devices, &options, &*runtime).map_err(|cause| Error::new(image, cause))
+}
+
+/// With the time given: a UUID that is the same for the same volume, and another for another label, size or format.
+fn fixed_uuid(options: &MkfsOptions) -> Option<Uuid> {
+    let label = options.label.as_deref().unwrap_or_default();
+    let name = format!("{} {} {:?} {label}", options.time?, options.format, options.size);
+    Some(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()))
 }
 
 fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockDevice>> {
@@ -132,7 +189,7 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
         return zoned_image(image, size, zones).map_err(error);
     }
     let options = FileOptions { write: true, lock: true, create_size: Some(size) };
-    let device = FileDevice::open(&image.path, options).map_err(|source| error(source.into()))?;
+    let device = FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?;
     Ok(Arc::new(device))
 }
 
@@ -150,6 +207,6 @@ fn zoned_image(image: &ImageSpec, size: u64, wanted: &ImageZones) -> Result<Arc<
     // Before the file is touched.
     layout.check().map_err(|error| Cause::Option(format!("zones cannot be like that: {}", error.detail)))?;
     let options = FileOptions { write: true, lock: true, create_size: Some(layout.image_size()) };
-    let device = FileDevice::open(&image.path, options)?;
+    let device = FileDevice::open(&image.path, options).map_err(Cause::Open)?;
     Ok(Arc::new(zoned::create_image(Arc::new(device), layout)?))
 }

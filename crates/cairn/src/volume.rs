@@ -4,16 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
+use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
 use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
 use cairn_block::wrap::Partition;
 use cairn_block::zoned::{self, HostZoned};
-use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_vfs::FileSystem;
 
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
 use crate::image::{ImageSpec, Part};
+use crate::recognise::recognise;
 use crate::{further, partition};
 
 /// How to open.
@@ -26,6 +28,9 @@ pub struct OpenOptions {
     /// The devices behind the first one, in order, of an F2FS volume that lies on several. If there are none here, they are looked
     /// for beside the image under the names that the volume has for them, and must be recognised by their contents.
     pub devices: Vec<PathBuf>,
+    /// For images that can be made again bit by bit: the time of everything that is written, in seconds since 1970. Nothing is left
+    /// to chance then: the same calls on the same volume write the same bytes. Only the thread that opens the volume may use it.
+    pub fixed_time: Option<i64>,
 }
 
 impl OpenOptions {
@@ -63,7 +68,15 @@ impl Volume {
 /// The image cannot be opened, holds no volume we know, or the format refuses it.
 pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
     let device = open_device(image, &options.devices, !options.read_only)?;
-    open_on(device, Threads::new(), options).map_err(|cause| Error::new(image, cause))
+    open_on(device, runtime(options.fixed_time), options).map_err(|cause| Error::new(image, cause))
+}
+
+/// Threads and the system's clock and randomness; or one thread, one point in time, and numbers that follow from it.
+pub(crate) fn runtime(fixed_time: Option<i64>) -> Arc<dyn Runtime> {
+    match fixed_time {
+        Some(seconds) => Simulated::standing_at(seconds),
+        None => Threads::new(),
+    }
 }
 
 /// Opens the volume on a device of the caller's, under the caller's runtime.
@@ -130,29 +143,4 @@ fn narrow(device: Arc<dyn BlockDevice>, part: Part) -> Result<Arc<dyn BlockDevic
     };
     let part = Partition::new(device, range.offset, range.len)?;
     Ok(Arc::new(part))
-}
-
-/// Signatures of things people try by mistake: place, bytes, name.
-const SIGNATURES: [(u64, &[u8], &str); 8] = [
-    (0, b"XFSB", "XFS"),
-    (0, b"hsqs", "squashfs"),
-    (0, b"QFI\xfb", "a qcow2 image; convert it with qemu-img convert -O raw"),
-    (0, &[0x1f, 0x8b], "gzip-compressed data; unpack it first"),
-    (0, &[0xfd, b'7', b'z', b'X', b'Z', 0], "xz-compressed data; unpack it first"),
-    (65_600, b"_BHRfS_M", "Btrfs"),
-    (3, b"NTFS    ", "NTFS"),
-    (82, b"FAT32   ", "FAT"),
-];
-
-pub(crate) fn recognise(device: &dyn BlockDevice) -> Option<&'static str> {
-    if matches!(partition::read(device), Ok(Some(table)) if !table.partitions.is_empty()) {
-        return Some("a partitioned disk");
-    }
-    let geometry = device.geometry();
-    let len = geometry.size.min(1 << 17) / 4096 * 4096;
-    let head = device.read_at(0, usize::try_from(len).ok()?).ok()?;
-    SIGNATURES.iter().find_map(|(offset, bytes, name)| {
-        let at = usize::try_from(*offset).ok()?;
-        (head.get(at..)?.starts_with(bytes)).then_some(*name)
-    })
 }

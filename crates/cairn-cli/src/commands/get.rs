@@ -15,6 +15,7 @@ use cairn_base::Ino;
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, Timestamp, walk};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
 
+use super::cat;
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status, plain};
 use crate::output::Output;
@@ -28,8 +29,9 @@ const CHUNK: usize = 1 << 20;
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   cairn get disk.img /etc /boot/config.txt backup/
+  cairn get disk.img /var/log/syslog - | grep error
 
 Trees are copied whole, with modes, times, extended attributes, hard links and holes. Owners and devices need root; \
 without it they are left out with a warning.")]
@@ -40,7 +42,7 @@ pub struct Args {
     /// Files and directories on the image.
     #[arg(required = true)]
     pub sources: Vec<OsString>,
-    /// Where to put them: a directory, or the new name of a single source.
+    /// Where to put them: a directory, or the new name of a single source; - is standard output (files only).
     pub destination: PathBuf,
 }
 
@@ -53,7 +55,10 @@ impl OnVolume for Args {
         Access::Read
     }
 
-    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        if self.destination.as_os_str() == "-" {
+            return cat::print(fs, &self.sources, output);
+        }
         let sources: Vec<&OsStr> = self.sources.iter().map(OsString::as_os_str).collect();
         copy_out(fs, &sources, &self.destination)
     }
@@ -77,10 +82,27 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
         skipped: HashMap::new(),
         buffer: vec![0; CHUNK],
     };
+    if copy.progress.is_shown() {
+        copy.progress.expect(sources.iter().map(|source| volume_bytes(fs, source.as_bytes())).sum());
+    }
     for source in sources {
         copy.source(source.as_bytes(), destination)?;
     }
     copy.finish()
+}
+
+/// Bytes in the regular files of a tree, for the progress: what cannot be read is not counted.
+fn volume_bytes(fs: &dyn FileSystem, path: &[u8]) -> u64 {
+    let mut bytes = 0;
+    if let Ok(found) = walk::resolve(fs, path, false) {
+        let _ = walk::walk(fs, found.ino, &mut |visit| {
+            if visit.attributes.kind == FileKind::Regular {
+                bytes += visit.attributes.size;
+            }
+            Ok(walk::Next::Continue)
+        });
+    }
+    bytes
 }
 
 struct Copy<'a> {

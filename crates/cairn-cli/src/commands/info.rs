@@ -1,18 +1,28 @@
 //! `cairn info`.
 
+use std::os::unix::ffi::OsStrExt;
+
+use cairn::{Cause, Disk, DiskPartition, ImageSpec};
+use cairn_vfs::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
 use crate::session::ImageArg;
+use crate::{json, print};
 
 /// Arguments of `info`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  cairn info disk.img#2
+Examples:
+  cairn info disk.img
+  cairn info --json disk.img#2
 
-The JSON form is one object: \"image\", \"type\", and the format's own fields, whose names do not change.")]
+Of a disk with partitions, info lists these: where each is, what it holds, and how to address it.
+The JSON form is one object: \"image\", \"type\" (ext4, f2fs or disk), and the format's own fields, whose names do not change. Dates are \
+seconds since 1970 there. A disk has \"table\" (GPT or MBR), \"size\" and \"partitions\", each with \"number\", \"address\", \"offset\", \"size\", \
+\"type\", \"name\", \"filesystem\" and \"label\".")]
 pub struct Args {
     /// Print JSON.
     #[arg(long)]
@@ -21,28 +31,70 @@ pub struct Args {
     image: ImageArg,
 }
 
-/// Prints what the image holds: reads the superblock alone, so it works on whatever is behind it.
+/// Keys whose numbers are seconds since 1970.
+const DATES: [&str; 3] = ["created", "last_mounted", "last_written"];
+
+/// Prints what the image holds: reads the superblock or the partition table alone, so it works on whatever is behind them.
 ///
 /// # Errors
 /// The image cannot be opened.
 pub fn run(args: &Args) -> Outcome {
     let image = args.image.spec()?;
-    let info = cairn::inspect(&image, &args.image.devices)?;
-    let details = serde_json::to_value(&info);
+    let unknown = match cairn::inspect(&image, &args.image.devices) {
+        Ok(info) => return show(args, &image, info.format().name(), &info, None),
+        Err(error) if matches!(error.cause(), Cause::UnknownFormat { .. }) => error,
+        Err(error) => return Err(error.into()),
+    };
+    match cairn::disk(&image)? {
+        Some(disk) => show(args, &image, "disk", &disk, Some(&disk)),
+        None => Err(unknown.into()),
+    }
+}
+
+fn show(args: &Args, image: &ImageSpec, kind: &str, details: &impl Serialize, disk: Option<&Disk>) -> Outcome {
+    let details = serde_json::to_value(details);
     let details = details.map_err(|error| Failure::new(Status::Failed, format!("{image}: {error}")))?;
-    let mut object = serde_json::Map::new();
-    object.insert("image".into(), image.to_string().into());
-    object.insert("type".into(), info.format().name().into());
+    let mut object = json::Object::new();
+    json::insert_name(&mut object, "image", image.to_os_string().as_bytes());
+    object.insert("type".into(), kind.into());
     if let Value::Object(fields) = details {
         object.extend(fields);
     }
     with_stdout(|output| {
         if args.json {
-            writeln!(output, "{:#}", Value::Object(object))
-        } else {
-            output.bytes(as_text(&object).as_bytes())
+            return writeln!(output, "{:#}", Value::Object(object));
         }
+        object.remove("partitions");
+        output.bytes(as_text(&object).as_bytes())?;
+        disk.map_or(Ok(()), |disk| output.bytes(table(disk).as_bytes()))
     })
+}
+
+/// The partitions of a disk, in columns.
+fn table(disk: &Disk) -> String {
+    let heading = ["address", "start", "size", "type", "filesystem", "label"].map(String::from);
+    let row = |one: &DiskPartition| {
+        let or_dash =
+            |text: &Option<String>| text.as_deref().map_or("-".into(), |text| print::escaped(text.as_bytes()));
+        let label = one.label.as_ref().or(one.name.as_ref()).cloned();
+        let address = print::escaped(one.address.as_bytes());
+        [
+            address,
+            print::size(one.offset),
+            print::size(one.size),
+            one.kind.clone(),
+            or_dash(&one.filesystem),
+            or_dash(&label),
+        ]
+    };
+    let rows: Vec<[String; 6]> = std::iter::once(heading).chain(disk.partitions.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 6] = std::array::from_fn(width);
+    let line = |row: &[String; 6]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 /// `key: value` lines; nested objects are indented.
@@ -53,15 +105,24 @@ fn as_text(object: &serde_json::Map<String, Value>) -> String {
 }
 
 fn append(text: &mut String, object: &serde_json::Map<String, Value>, indent: usize) {
-    for (key, value) in object {
-        let key = format!("{:indent$}{}:", "", key.replace('_', " "));
+    for (name, value) in object {
+        let key = format!("{:indent$}{}:", "", name.replace('_', " "));
         match value {
             Value::Object(inner) => {
                 text.push_str(&format!("{key}\n"));
                 append(text, inner, indent + 2);
             }
+            value if DATES.contains(&name.as_str()) => text.push_str(&format!("{key:<26} {}\n", date(value))),
             value => text.push_str(&format!("{key:<26} {}\n", scalar(value))),
         }
+    }
+}
+
+fn date(value: &Value) -> String {
+    match value.as_i64() {
+        Some(0) => "never".into(),
+        Some(seconds) => format!("{} UTC", print::time(Timestamp { seconds, nanoseconds: 0 })),
+        None => scalar(value),
     }
 }
 
@@ -70,7 +131,7 @@ fn scalar(value: &Value) -> String {
         Value::Null => "-".into(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.into(),
         Value::String(text) if text.is_empty() => "-".into(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => print::escaped(text.as_bytes()),
         Value::Array(items) => items.iter().map(scalar).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }
@@ -84,7 +145,7 @@ mod tests {
     fn text_lists_every_field() {
         let Value::Object(object) = serde_json::json!({
             "image": "disk.img", "clean": true, "features": ["extent", "64bit"], "label": "",
-            "journal": {"blocks": 1024},
+            "journal": {"blocks": 1024}, "created": 951_782_400, "last_mounted": 0,
         }) else {
             unreachable!("an object literal")
         };
@@ -93,5 +154,6 @@ mod tests {
             assert!(text.contains(line), "{text}");
         }
         assert!(text.contains("clean:                     yes"), "{text}");
+        assert!(text.contains("2000-02-29 00:00:00 UTC\n") && text.contains("never\n"), "{text}");
     }
 }

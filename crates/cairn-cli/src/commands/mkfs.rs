@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use cairn::{Format, ImageSpec, ImageZones, MkfsOptions};
+use cairn::{Cause, Format, ImageSpec, ImageZones, MkfsOptions};
 use uuid::Uuid;
 
+use super::chown::Owner;
+use crate::confirm;
 use crate::failure::Outcome;
+use crate::session::source_date_epoch;
 
 /// Arguments of `mkfs`.
 #[derive(Debug, clap::Args)]
@@ -17,7 +20,10 @@ Example:
   cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 zones.img
   cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb
 
-The result is reproducible when -U is given and SOURCE_DATE_EPOCH is set.")]
+What holds a volume, a partition table or anything else is not overwritten without --force: on a terminal mkfs asks, elsewhere it \
+refuses. The root directory belongs to whoever makes the volume, unless --root-owner says otherwise.
+With SOURCE_DATE_EPOCH set the result is reproducible: the same options make the same bytes, the UUID included, and so do cairn put and \
+the other commands that write.")]
 pub struct Args {
     /// Type of filesystem.
     #[arg(short = 't', long = "type", default_value = "ext4", value_parser = parse_format)]
@@ -73,6 +79,12 @@ pub struct Args {
     /// With --zone-size: zones that can be partly written at once; 0: any number.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
     max_active_zones: u32,
+    /// Replace what the image holds (and what the devices of -c hold).
+    #[arg(short = 'F', short_alias = 'f', long)]
+    force: bool,
+    /// Owner of the root directory: UID:GID; by default whoever runs this.
+    #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
+    root_owner: Option<Owner>,
     /// The image; a file is created if absent.
     image: OsString,
 }
@@ -89,9 +101,31 @@ fn parse_size(text: &str) -> Result<u64, String> {
 /// Makes the filesystem.
 ///
 /// # Errors
-/// The image cannot be created, is in use, or the parameters do not fit.
+/// The image cannot be created, is in use, or holds something; the parameters do not fit.
 pub fn run(args: &Args) -> Outcome {
-    let options = MkfsOptions {
+    let image = ImageSpec::parse(&args.image)?;
+    let mut options = options(args)?;
+    loop {
+        match cairn::mkfs(&image, &options) {
+            Err(error) => match error.cause() {
+                Cause::WouldOverwrite { found } if confirm::can_ask() => {
+                    confirm::ask(&format!("{} holds {found}. Overwrite it?", error.image()))?;
+                    options.overwrite = true;
+                }
+                _ => return Err(error.into()),
+            },
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+fn options(args: &Args) -> Outcome<MkfsOptions> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let owner = args.root_owner.unwrap_or(Owner { uid: None, gid: None });
+    Ok(MkfsOptions {
+        root_owner: Some((owner.uid.unwrap_or(uid), owner.gid.unwrap_or(gid))),
+        time: source_date_epoch()?,
+        overwrite: args.force,
         format: args.format,
         label: args.label.clone(),
         uuid: args.uuid,
@@ -112,7 +146,5 @@ pub fn run(args: &Args) -> Outcome {
             max_open: args.max_open_zones,
             max_active: args.max_active_zones,
         }),
-    };
-    cairn::mkfs(&ImageSpec::parse(&args.image)?, &options)?;
-    Ok(())
+    })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::print;
 use crate::progress::Progress;
-use crate::session::{Access, ImageArg, shown};
+use crate::session::{Access, ImageArg, shown, source_date_epoch};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -29,10 +29,16 @@ const CHUNK: usize = 1 << 20;
 /// Arguments of `put`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  cairn put --owner 0:0 disk.img rootfs/etc rootfs/usr /
+Examples:
+  cairn put --owner 0:0 disk.img rootfs/. /
+  cairn put disk.img rootfs/etc rootfs/usr /
+  tar -cf - src | cairn put disk.img - /src.tar
 
-Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and devices.")]
+Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and devices. A source that ends in /. means \
+what is in it: it goes into the destination itself, which gets the source's attributes. The source - is standard input, and the \
+destination its name.
+With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
+times of access, which reading changes, are those of change.")]
 pub struct Args {
     /// Owner of everything copied, instead of the host's: UID:GID.
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
@@ -40,7 +46,7 @@ pub struct Args {
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
-    /// Files and directories of the host.
+    /// Files and directories of the host; - is standard input.
     #[arg(required = true)]
     pub sources: Vec<PathBuf>,
     /// Where to put them on the image: a directory, or the new name of a single source.
@@ -75,12 +81,20 @@ pub fn copy_in(fs: &dyn FileSystem, sources: &[PathBuf], destination: &[u8], own
     let mut copy = Copy {
         fs,
         owner,
+        latest: source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 }),
         links: HashMap::new(),
         directories: Vec::new(),
         progress: Progress::start("copied"),
         buffer: vec![0; CHUNK],
     };
+    if copy.progress.is_shown() {
+        copy.progress.expect(sources.iter().map(|source| host_bytes(source)).sum());
+    }
     for source in sources {
+        if let Some(directory) = into.filter(|_| means_contents(source)) {
+            copy.contents_of(source, directory)?;
+            continue;
+        }
         let (parent, name) = match into {
             Some(directory) => (directory, name_of(source)?),
             None => {
@@ -89,13 +103,41 @@ pub fn copy_in(fs: &dyn FileSystem, sources: &[PathBuf], destination: &[u8], own
                 (parent.ino, name.to_vec())
             }
         };
-        copy.tree(source, parent, &name)?;
+        if is_standard_input(source) {
+            copy.standard_input(parent, &name)?;
+        } else {
+            copy.tree(source, parent, &name)?;
+        }
     }
     copy.finish()
 }
 
-/// The last component of a host path, also of `dir/.` and `..`.
+/// `dir/.`, `.`, `dir/..` and `..` name no entry: they mean what is in the directory.
+fn means_contents(source: &Path) -> bool {
+    let bytes = source.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    matches!(bytes.get(..end).and_then(|path| path.rsplit(|byte| *byte == b'/').next()), Some(b"." | b".."))
+}
+
+fn is_standard_input(source: &Path) -> bool {
+    source.as_os_str() == "-"
+}
+
+/// Bytes in the regular files of a tree, for the progress: what cannot be read is not counted.
+fn host_bytes(source: &Path) -> u64 {
+    let Ok(metadata) = fs::symlink_metadata(source) else { return 0 };
+    match fs::read_dir(source) {
+        Ok(entries) if metadata.is_dir() => entries.flatten().map(|entry| host_bytes(&entry.path())).sum(),
+        _ if metadata.is_file() => metadata.len(),
+        _ => 0,
+    }
+}
+
+/// The last component of a host path.
 fn name_of(source: &Path) -> Outcome<Vec<u8>> {
+    if is_standard_input(source) {
+        return Err(Failure::usage("-: standard input has no name: give the file's whole path as the destination"));
+    }
     if let Some(name) = source.file_name() {
         return Ok(name.as_bytes().to_vec());
     }
@@ -109,6 +151,8 @@ fn name_of(source: &Path) -> Outcome<Vec<u8>> {
 struct Copy<'a> {
     fs: &'a dyn FileSystem,
     owner: Option<Owner>,
+    /// Later times are set to this.
+    latest: Option<Timestamp>,
     /// Host device and inode of files with several links, and where they went.
     links: HashMap<(u64, u64), Ino>,
     /// Attributes of directories are set last, deepest first.
@@ -119,7 +163,18 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     fn tree(&mut self, source: &Path, parent: Ino, name: &[u8]) -> Outcome {
-        let mut pending = vec![(source.to_owned(), parent, name.to_vec())];
+        self.entries(vec![(source.to_owned(), parent, name.to_vec())])
+    }
+
+    /// What is in `source`, into a directory that is there; it gets the source's attributes.
+    fn contents_of(&mut self, source: &Path, directory: Ino) -> Outcome {
+        let metadata = fs::metadata(source).map_err(|error| Failure::host(source, &error))?;
+        self.directories.push((source.to_owned(), directory, metadata));
+        self.entries(inside(source, directory)?)
+    }
+
+    /// Entries and everything below them, the last first.
+    fn entries(&mut self, mut pending: Vec<Pending>) -> Outcome {
         while let Some((path, parent, name)) = pending.pop() {
             let metadata = fs::symlink_metadata(&path).map_err(|error| Failure::host(&path, &error))?;
             if !metadata.is_dir() {
@@ -128,11 +183,8 @@ impl Copy<'_> {
                 continue;
             }
             let directory = self.directory(&path, parent, &name)?;
-            self.directories.push((path.clone(), directory, metadata));
-            for entry in fs::read_dir(&path).map_err(|error| Failure::host(&path, &error))? {
-                let entry = entry.map_err(|error| Failure::host(&path, &error))?;
-                pending.push((entry.path(), directory, entry.file_name().as_bytes().to_vec()));
-            }
+            pending.extend(inside(&path, directory)?);
+            self.directories.push((path, directory, metadata));
         }
         Ok(())
     }
@@ -204,13 +256,23 @@ impl Copy<'_> {
         let handle = self.fs.open(ino, OpenMode { write: true, direct: false }).map_err(volume)?;
         let done = self.data(path, &file, ino, size);
         self.fs.release(ino, handle);
-        done?;
-        let set = SetAttributes { size: Some(size), ..Default::default() };
+        let copied = done?;
+        if copied != size {
+            // Files of /proc and /sys do not know their sizes; others change while we read.
+            let path = print::escaped(path.as_os_str().as_bytes());
+            self.progress.note(&format!(
+                "warning: {path}: {size} bytes long by its attributes, but {copied} could be read: copied these"
+            ));
+        }
+        let set = SetAttributes { size: Some(copied), ..Default::default() };
         self.fs.setattr(ino, &set).map_err(volume).map(drop)
     }
 
-    /// Copies the ranges that hold data.
-    fn data(&mut self, path: &Path, file: &File, ino: Ino, size: u64) -> Outcome {
+    /// Copies the ranges that hold data; gives the file's length. One that says it is empty is read to its end.
+    fn data(&mut self, path: &Path, file: &File, ino: Ino, size: u64) -> Outcome<u64> {
+        if size == 0 {
+            return self.stream(path, &mut &*file, ino);
+        }
         let host = |error: io::Error| Failure::host(path, &error);
         let mut at = 0;
         while at < size {
@@ -221,8 +283,8 @@ impl Copy<'_> {
                 let buffer = self.buffer.get_mut(..want).unwrap_or_default();
                 let count = file.read_at(buffer, at).map_err(host)?;
                 if count == 0 {
-                    // It shrank while we read: what is there is what we copy.
-                    return Ok(());
+                    // It is shorter by now: what is there is what we copy.
+                    return Ok(at);
                 }
                 let bytes = self.buffer.get(..count).unwrap_or_default();
                 write_all(self.fs, ino, at, bytes).map_err(|error| Failure::volume(path.display(), &error))?;
@@ -230,6 +292,36 @@ impl Copy<'_> {
                 self.progress.bytes(count as u64);
             }
         }
+        Ok(size)
+    }
+
+    /// Copies to the end of what has no length that could be known; gives the bytes.
+    fn stream(&mut self, path: &Path, from: &mut dyn Read, ino: Ino) -> Outcome<u64> {
+        let mut at = 0;
+        loop {
+            let count = match from.read(&mut self.buffer) {
+                Ok(0) => return Ok(at),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::host(path, &error)),
+            };
+            let bytes = self.buffer.get(..count).unwrap_or_default();
+            write_all(self.fs, ino, at, bytes).map_err(|error| Failure::volume(path.display(), &error))?;
+            at += count as u64;
+            self.progress.bytes(count as u64);
+        }
+    }
+
+    /// Standard input, as a regular file.
+    fn standard_input(&mut self, parent: Ino, name: &[u8]) -> Outcome {
+        let failed = |error: Error| Failure::volume(shown(name), &error);
+        self.clear(parent, name).map_err(failed)?;
+        let ino = self.create(parent, name, NewInode::Regular).map_err(failed)?;
+        self.stream(Path::new("standard input"), &mut io::stdin().lock(), ino)?;
+        let owner = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
+        let set = SetAttributes { permissions: Some(0o644), uid: owner.0, gid: owner.1, ..Default::default() };
+        self.fs.setattr(ino, &set).map_err(failed)?;
+        self.progress.entry();
         Ok(())
     }
 
@@ -247,8 +339,12 @@ impl Copy<'_> {
             }
         }
         let time = |seconds, nanoseconds: i64| {
-            SetTime::To(Timestamp { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or(0) })
+            let time = Timestamp { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or(0) };
+            self.latest.map_or(time, |latest| time.min(latest))
         };
+        let mtime = time(metadata.mtime(), metadata.mtime_nsec());
+        // Reading a file for the first copy changes what the second would find.
+        let atime = if self.latest.is_some() { mtime } else { time(metadata.atime(), metadata.atime_nsec()) };
         let symlink = metadata.is_symlink();
         let owner = SetAttributes {
             uid: Some(uid.unwrap_or(metadata.uid())),
@@ -257,8 +353,8 @@ impl Copy<'_> {
         };
         let rest = SetAttributes {
             permissions: (!symlink).then_some(metadata.mode() & 0o7777),
-            atime: Some(time(metadata.atime(), metadata.atime_nsec())),
-            mtime: Some(time(metadata.mtime(), metadata.mtime_nsec())),
+            atime: Some(SetTime::To(atime)),
+            mtime: Some(SetTime::To(mtime)),
             ..Default::default()
         };
         self.fs.setattr(ino, &owner).map_err(volume)?;
@@ -285,7 +381,19 @@ impl Copy<'_> {
     }
 }
 
-fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]) -> cairn_vfs::Result<()> {
+/// A host path, and the directory and name that it gets.
+type Pending = (PathBuf, Ino, Vec<u8>);
+
+/// What is in a host directory, the last name first: the order of the names decides the image, not that of the host.
+fn inside(path: &Path, directory: Ino) -> Outcome<Vec<Pending>> {
+    let failed = |error: io::Error| Failure::host(path, &error);
+    let entries = fs::read_dir(path).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let mut names: Vec<OsString> = entries.iter().map(fs::DirEntry::file_name).collect();
+    names.sort_by(|a, b| b.cmp(a));
+    Ok(names.into_iter().map(|name| (path.join(&name), directory, name.as_bytes().to_vec())).collect())
+}
+
+pub(super) fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]) -> cairn_vfs::Result<()> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         match fs.write(ino, offset + done as u64, rest, IoFlags::empty())? {

@@ -68,7 +68,10 @@ impl Volume {
             // Metadata can be written anywhere, and grows with the volume.
             let anywhere = (10 + room / 128).to_string();
             let zones = ["-m", "--zone-size", "2M", "--conventional-zones", &anywhere, "-Z", "8", "--size", &size];
-            judge::run(CAIRN, ["mkfs", "-t", "f2fs"].into_iter().chain(zones).map(Path::new).chain([&*volume.image()]));
+            judge::run(
+                CAIRN,
+                ["mkfs", "-F", "-t", "f2fs"].into_iter().chain(zones).map(Path::new).chain([&*volume.image()]),
+            );
         } else {
             judge::mkfs_f2fs(&volume.image(), size << 20, &[]);
         }

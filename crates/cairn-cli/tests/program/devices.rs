@@ -25,7 +25,7 @@ impl Volume {
         let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
         let (image, second) = (path("first.img"), path(second));
         File::create(&second).unwrap().set_len(128 * MIB).unwrap();
-        works(&["mkfs", "-t", "f2fs", "-c", &second, "--size", "64M", &image]);
+        works(&["mkfs", "-F", "-t", "f2fs", "-c", &second, "--size", "64M", &image]);
         Self { directory, image, second }
     }
 
@@ -136,7 +136,7 @@ fn a_device_elsewhere_is_named() {
     assert!(line.contains("nothing on that tells") && line.contains("--device PATH"), "{line}");
     assert_eq!(works(&["ls", "--device", &beside, &volume.image, "/tree"]).lines().count(), 60);
     let single = volume.path("single.img");
-    works(&["mkfs", "-t", "f2fs", "--size", "64M", &single]);
+    works(&["mkfs", "-F", "-t", "f2fs", "--size", "64M", &single]);
     let line = fails(&["ls", "--device", &volume.image, &single], 2);
     assert!(line.contains("leave --device out"), "{line}");
     let (status, _, said) = cairn(&["mount", "-o", "device=/no/such", &volume.image, "/mnt"]);

@@ -132,3 +132,57 @@ fn what_cannot_be_an_image_is_status_3() {
         }
     }
 }
+
+/// Damage that shows before anything is looked at, and damage behind a name.
+#[test]
+fn damage_is_status_4_and_names_e2fsck() {
+    let (_dir, image) = in_dir("disk.img");
+    let path = std::path::Path::new(&image);
+    judge::mke2fs(path, 8 << 20, &["-t", "ext4", "-b", "1024"]);
+    works(&["mkdir", &image, "/d"]);
+    works(&["mkdir", &image, "/d/gone"]);
+    judge::run("debugfs", ["-w", "-R", "clri /d/gone", &image]);
+    let (status, _, stderr) = cairn(&["stat", &image, "/d/gone"]);
+    assert!(status == 4 && stderr.contains("run e2fsck on"), "{status}: {stderr}");
+    // The journal's superblock.
+    let journal = judge::debugfs(path, "bmap <8> 0");
+    let block: u64 = journal.lines().find_map(|line| line.trim().parse().ok()).expect(&journal);
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 64], block * 1024).unwrap();
+    let (status, _, stderr) = cairn(&["mkdir", &image, "/x"]);
+    assert!(status == 4 && stderr.contains("run e2fsck on"), "{status}: {stderr}");
+}
+
+/// What is no disk image is named, with the way to make one of it.
+#[test]
+fn other_formats_are_told_how_to_be_unpacked() {
+    let (dir, image) = in_dir("disk.img");
+    judge::mke2fs(std::path::Path::new(&image), 8 << 20, &["-t", "ext4"]);
+    for format in ["qcow2", "vmdk", "vpc", "vdi", "vhdx"] {
+        let converted = dir.path().join(format).to_str().unwrap().to_owned();
+        judge::run("qemu-img", ["convert", "-f", "raw", "-O", format, &image, &converted]);
+        let (status, _, stderr) = cairn(&["ls", &converted]);
+        assert!(status == 4 && stderr.contains("qemu-img convert -O raw"), "{format}: {stderr}");
+    }
+    let tar = dir.path().join("tar").to_str().unwrap().to_owned();
+    judge::run("tar", ["-cf", &tar, "/etc/passwd"]);
+    assert!(cairn(&["ls", &tar]).2.contains("cairn put"), "tar");
+}
+
+#[test]
+fn a_disk_is_listed_with_what_its_partitions_hold() {
+    for table in ["gpt", "dos"] {
+        let (_dir, image) = in_dir("disk.img");
+        std::fs::write(&image, crate::mkfs_safety::disk(table)).unwrap();
+        works(&["mkfs", "-L", "system", &format!("{image}#2")]);
+        let json: serde_json::Value = serde_json::from_str(&works(&["info", "--json", &image])).unwrap();
+        assert_eq!((&json["type"], json["partitions"].as_array().unwrap().len()), (&"disk".into(), 2));
+        let second = &json["partitions"][1];
+        assert_eq!((&second["filesystem"], &second["label"]), (&"ext4".into(), &"system".into()));
+        let address = second["address"].as_str().unwrap();
+        assert_eq!(works(&["ls", address]), "lost+found\n");
+        let text = works(&["info", &image]);
+        let line = text.lines().find(|line| line.contains("#2")).unwrap();
+        assert!(line.contains("32.0 MiB") && line.contains("Linux") && line.contains("system"), "{text}");
+    }
+}

@@ -19,7 +19,7 @@ fn info(image: &str) -> Value {
 fn every_option_of_mkfs_reaches_the_disk() {
     let (_dir, image) = in_dir("disk.img");
     let uuid = "01234567-89ab-cdef-0123-456789abcdef";
-    works(&["mkfs", "-t", "f2fs", "-l", "lábel", "-U", uuid, "-O", EXTRA, "-o", "7.5", "--size", "128M", &image]);
+    works(&["mkfs", "-F", "-t", "f2fs", "-l", "lábel", "-U", uuid, "-O", EXTRA, "-o", "7.5", "--size", "128M", &image]);
     assert_f2fs_clean(Path::new(&image));
     let found = info(&image);
     assert_eq!((&found["type"], &found["label"], &found["uuid"]), (&"f2fs".into(), &"lábel".into(), &uuid.into()));
@@ -34,7 +34,7 @@ fn every_option_of_mkfs_reaches_the_disk() {
     assert!(text.contains("type:                      f2fs") && text.contains("checkpoint:\n"), "{text}");
 
     for percent in ["10", "30", "75.5"] {
-        works(&["mkfs", "-t", "f2fs", "-o", percent, "--size", "128M", &image]);
+        works(&["mkfs", "-F", "-t", "f2fs", "-o", percent, "--size", "128M", &image]);
         let ours = dump_f2fs(Path::new(&image));
         judge::mkfs_f2fs(Path::new(&image), 128 << 20, &["-o", percent]);
         let theirs = dump_f2fs(Path::new(&image));
@@ -42,7 +42,7 @@ fn every_option_of_mkfs_reaches_the_disk() {
             assert_eq!(ours[field], theirs[field], "{field} with {percent} per cent");
         }
     }
-    works(&["mkfs", "-t", "f2fs", "-s", "2", "-z", "3", "-i", "--size", "512M", &image]);
+    works(&["mkfs", "-F", "-t", "f2fs", "-s", "2", "-z", "3", "-i", "--size", "512M", &image]);
     assert_f2fs_clean(Path::new(&image));
     let (found, fields) = (info(&image), dump_f2fs(Path::new(&image)));
     assert_eq!((fields["segs_per_sec"], fields["secs_per_zone"]), (2, 3));
@@ -55,7 +55,7 @@ fn every_option_of_mkfs_reaches_the_disk() {
 #[test]
 fn mkfs_says_what_is_wrong_and_leaves_the_image_alone() {
     let (_dir, image) = in_dir("disk.img");
-    works(&["mkfs", "-t", "f2fs", "--size", "64M", &image]);
+    works(&["mkfs", "-F", "-t", "f2fs", "--size", "64M", &image]);
     works(&["mkdir", &image, "/kept"]);
     let refusals: [(&[&str], &[&str]); 13] = [
         (&["-O", "has_journal"], &["no feature has_journal", "extra_attr", "inode_checksum", "lost_found"]),
@@ -73,20 +73,20 @@ fn mkfs_says_what_is_wrong_and_leaves_the_image_alone() {
         (&["-b", "1024"], &["4096"]),
     ];
     for (given, named) in refusals {
-        let line = fails(&[&["mkfs", "-t", "f2fs"], given, &[&image]].concat(), 2);
+        let line = fails(&[&["mkfs", "-F", "-t", "f2fs"], given, &[&image]].concat(), 2);
         assert!(named.iter().all(|word| line.contains(word)), "{given:?}: {named:?} in {line}");
         assert_eq!(works(&["ls", &image]), "kept\n", "{given:?}");
     }
     let long = "x".repeat(512);
-    assert!(fails(&["mkfs", "-t", "f2fs", "-l", &long, &image], 2).contains("511"));
-    assert!(fails(&["mkfs", "-t", "ext4", "-s", "2", &image], 2).contains("option of f2fs"));
-    let (code, _, said) = cairn(&["mkfs", "-t", "f2ss", &image]);
+    assert!(fails(&["mkfs", "-F", "-t", "f2fs", "-l", &long, &image], 2).contains("511"));
+    assert!(fails(&["mkfs", "-F", "-t", "ext4", "-s", "2", &image], 2).contains("option of f2fs"));
+    let (code, _, said) = cairn(&["mkfs", "-F", "-t", "f2ss", &image]);
     assert!(code == 2 && said.contains("ext4") && said.contains("f2fs"), "{said}");
-    let (code, _, said) = cairn(&["mkfs", "-t", "f2fs", "-s", "many", &image]);
+    let (code, _, said) = cairn(&["mkfs", "-F", "-t", "f2fs", "-s", "many", &image]);
     assert!(code == 2 && said.contains("many"), "{said}");
     assert_f2fs_clean(Path::new(&image));
     let (_dir, small) = in_dir("small.img");
-    let line = fails(&["mkfs", "-t", "f2fs", "--size", "20M", &small], 2);
+    let line = fails(&["mkfs", "-F", "-t", "f2fs", "--size", "20M", &small], 2);
     assert!(line.contains("too few") && line.contains("MiB"), "{line}");
 }
 
@@ -94,7 +94,7 @@ fn mkfs_says_what_is_wrong_and_leaves_the_image_alone() {
 fn every_file_command_works_and_fsck_agrees() {
     for arguments in [&[][..], &["-O", EXTRA]] {
         let (dir, image) = in_dir("disk.img");
-        works(&[&["mkfs", "-t", "f2fs", "--size", "96M"], arguments, &[&image]].concat());
+        works(&[&["mkfs", "-F", "-t", "f2fs", "--size", "96M"], arguments, &[&image]].concat());
         let source = dir.path().join("source");
         std::fs::create_dir(&source).unwrap();
         std::fs::write(source.join("small"), b"contents\n").unwrap();
@@ -134,10 +134,10 @@ fn every_file_command_works_and_fsck_agrees() {
 fn the_type_is_probed() {
     let (_dir, image) = in_dir("disk.img");
     for round in 0..2 {
-        works(&["mkfs", "-t", "ext4", "--size", "64M", &image]);
+        works(&["mkfs", "-F", "-t", "ext4", "--size", "64M", &image]);
         assert_eq!(info(&image)["type"], "ext4", "round {round}");
         judge::assert_clean(Path::new(&image));
-        works(&["mkfs", "-t", "f2fs", &image]);
+        works(&["mkfs", "-F", "-t", "f2fs", &image]);
         assert_eq!(info(&image)["type"], "f2fs", "round {round}");
         assert_f2fs_clean(Path::new(&image));
     }
@@ -211,7 +211,7 @@ fn volumes_that_cannot_be_written_name_the_feature() {
 #[test]
 fn a_full_volume_says_so() {
     let (dir, image) = in_dir("disk.img");
-    works(&["mkfs", "-t", "f2fs", "--size", "64M", &image]);
+    works(&["mkfs", "-F", "-t", "f2fs", "--size", "64M", &image]);
     let source = dir.path().join("source");
     std::fs::write(&source, vec![1; 80 << 20]).unwrap();
     let line = fails(&["put", &image, source.to_str().unwrap(), "/"], 1);
@@ -244,8 +244,9 @@ fn images_with_zones_are_made_filled_and_changed() {
     let (_dir, image) = in_dir("zones.img");
     let zones = ["--zone-size", "8M", "--zone-capacity", "5100K", "--conventional-zones", "4"];
     let limits = ["--max-open-zones", "8", "--max-active-zones", "14"];
-    let make =
-        |size| [&["mkfs", "-t", "f2fs", "-m", "-Z", "8", "--size", size][..], &zones, &limits, &[&image]].concat();
+    let make = |size| {
+        [&["mkfs", "-F", "-t", "f2fs", "-m", "-Z", "8", "--size", size][..], &zones, &limits, &[&image]].concat()
+    };
     works(&make("320M"));
     let contents = "twelve bytes".repeat(1 << 20);
     let (_other, host) = in_dir("host");
@@ -257,7 +258,7 @@ fn images_with_zones_are_made_filled_and_changed() {
     works(&["rm", &image, "/one"]);
     assert_eq!(works(&["cat", &image, "/two"]), contents);
     assert_eq!(info(&image)["access"], "read-write");
-    let larger = ["mkfs", "-t", "f2fs", "-m", "--size", "320M", "--zone-size", "8M", "--zone-capacity", "9M"];
+    let larger = ["mkfs", "-F", "-t", "f2fs", "-m", "--size", "320M", "--zone-size", "8M", "--zone-capacity", "9M"];
     let refused = fails(&[&larger[..], &[&image]].concat(), 2);
     assert!(refused.contains("the capacity must be at most the zone size"), "{refused}");
     assert_eq!(works(&["cat", &image, "/two"]), contents, "it was not touched");
@@ -275,11 +276,11 @@ fn a_volume_has_a_second_device_with_or_without_zones() {
     for zoned in [false, true] {
         if zoned {
             let zones = ["--size", "128M", "--zone-size", "2M", "--conventional-zones", "10"];
-            works(&[&["mkfs", "-t", "f2fs", "-m"][..], &zones, &[&second]].concat());
-            works(&["mkfs", "-t", "f2fs", "-m", "-Z", "8", "-c", &second, "--size", "64M", &image]);
+            works(&[&["mkfs", "-F", "-t", "f2fs", "-m"][..], &zones, &[&second]].concat());
+            works(&["mkfs", "-F", "-t", "f2fs", "-m", "-Z", "8", "-c", &second, "--size", "64M", &image]);
         } else {
             std::fs::File::create(&second).unwrap().set_len(128 << 20).unwrap();
-            works(&["mkfs", "-t", "f2fs", "-c", &second, "--size", "64M", &image]);
+            works(&["mkfs", "-F", "-t", "f2fs", "-c", &second, "--size", "64M", &image]);
             assert_f2fs_clean(Path::new(&image));
         }
         for _ in 0..2 {

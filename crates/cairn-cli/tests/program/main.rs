@@ -3,7 +3,9 @@
 mod devices;
 mod every_command;
 mod f2fs;
+mod mkfs_safety;
 mod names;
+mod reproducible;
 mod support;
 
 use std::path::Path;

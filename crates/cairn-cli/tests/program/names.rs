@@ -87,7 +87,7 @@ fn fsynced(image: &str) {
 #[test]
 fn names_of_the_roll_forward_chain_are_checked() {
     let (_dir, image) = in_dir("disk.img");
-    works(&["mkfs", "-t", "f2fs", "--size", "64M", &image]);
+    works(&["mkfs", "-F", "-t", "f2fs", "--size", "64M", &image]);
     fsynced(&image);
     let sound = std::fs::read(&image).unwrap();
     let at = sound.windows(SOUND.len()).position(|at| at == SOUND).unwrap();
@@ -134,7 +134,7 @@ fn names_of_entries_are_checked() {
     for (what, arguments, count) in formats {
         let (_dir, image) = in_dir("disk.img");
         if arguments[1] == "f2fs" {
-            works(&[&["mkfs", "--size", "64M"], arguments, &[&image]].concat());
+            works(&[&["mkfs", "-F", "--size", "64M"], arguments, &[&image]].concat());
         } else {
             judge::mke2fs(Path::new(&image), 32 << 20, &[arguments, &["-I", "256"]].concat());
         }

@@ -20,7 +20,7 @@ pub use f2fs::{
 pub use kernel::{KernelMount, LoopDevice};
 
 /// Programs and what installs them.
-const PACKAGES: [(&str, &str); 28] = [
+const PACKAGES: [(&str, &str); 30] = [
     ("blkid", "util-linux"),
     ("busybox", "busybox-static"),
     ("debugfs", "e2fsprogs"),
@@ -42,11 +42,13 @@ const PACKAGES: [(&str, &str); 28] = [
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("script", "bsdutils"),
     ("setfacl", "acl"),
     ("setfattr", "attr"),
     ("sload.f2fs", "f2fs-tools"),
     ("stress-ng", "stress-ng"),
     ("strip", "binutils"),
+    ("tar", "tar"),
     ("tune2fs", "e2fsprogs"),
     ("xz", "xz-utils"),
 ];

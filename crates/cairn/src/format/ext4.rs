@@ -7,6 +7,7 @@ use cairn_block::BlockDevice;
 use cairn_ext4::{Error, Ext4, Info, MountOptions};
 use cairn_vfs::FileSystem;
 
+use super::Format;
 use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
 use crate::volume::OpenOptions;
@@ -40,6 +41,8 @@ pub(super) fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime:
         uuid: options.uuid,
         features: options.features.clone(),
         block_size: options.block_size,
+        time: options.time,
+        root_owner: options.root_owner,
         ..Default::default()
     };
     cairn_ext4::mkfs::make(device, &options, runtime).map_err(cause)?;
@@ -59,7 +62,7 @@ fn cause(error: Error) -> Cause {
         Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
         _ => Class::Corrupt,
     };
-    Cause::Format { class, source: Box::new(error) }
+    Cause::Format { format: Format::Ext4, class, source: Box::new(error) }
 }
 
 fn journal_cause(error: cairn_jbd2::Error) -> Cause {
@@ -71,5 +74,5 @@ fn journal_cause(error: cairn_jbd2::Error) -> Cause {
         E::Threshold { .. } => Class::Usage,
         _ => Class::Io,
     };
-    Cause::Format { class, source: Box::new(error) }
+    Cause::Format { format: Format::Ext4, class, source: Box::new(error) }
 }

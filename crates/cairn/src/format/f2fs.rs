@@ -10,7 +10,7 @@ use cairn_f2fs::mkfs::NamedDevice;
 use cairn_f2fs::{Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
 
-use super::Named;
+use super::{Format, Named};
 use crate::error::{Cause, Class};
 use crate::mkfs::MkfsOptions;
 use crate::volume::OpenOptions;
@@ -20,6 +20,10 @@ const BLOCK_SIZE: u32 = 4096;
 
 pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_f2fs::probe(device).map_err(cause)?.is_some())
+}
+
+pub(super) fn label(device: &dyn BlockDevice) -> Option<String> {
+    cairn_f2fs::probe(device).ok()?.map(|probe| probe.superblock.label())
 }
 
 pub(super) fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
@@ -67,6 +71,8 @@ pub(super) fn make(devices: &[Named], options: &MkfsOptions, runtime: &dyn Runti
         large_nat_bitmap: options.large_nat_bitmap,
         zoned: options.zoned,
         reserved_sections: options.reserved_sections,
+        time: options.time,
+        root_owner: options.root_owner,
         ..default
     };
     let named = |(path, device): &Named| NamedDevice { path: path.display().to_string(), device: device.clone() };
@@ -90,5 +96,5 @@ fn cause(error: Error) -> Cause {
         Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,
         _ => Class::Corrupt,
     };
-    Cause::Format { class, source: Box::new(error) }
+    Cause::Format { format: Format::F2fs, class, source: Box::new(error) }
 }

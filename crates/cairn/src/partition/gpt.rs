@@ -7,7 +7,7 @@ use gpt::disk::LogicalBlockSize;
 use gpt::header::{Header, read_header_from_arbitrary_device};
 use gpt::partition::file_read_partitions;
 
-use super::{Range, Table, read_bytes};
+use super::{Partition, Range, Table, kinds, read_bytes};
 use crate::error::Cause;
 
 /// The specification's minimum is 128 entries; larger tables exist, absurd ones are damage.
@@ -63,7 +63,12 @@ fn read_at(device: &dyn BlockDevice, sector: u64, offset: u64) -> Result<Option<
         let range = range.ok_or_else(|| {
             damaged(offset, &format!("partition {number} spans sectors {} to {}", entry.first_lba, entry.last_lba))
         })?;
-        partitions.push((*number, range));
+        partitions.push(Partition {
+            number: *number,
+            range,
+            kind: kinds::gpt(entry.part_type_guid.guid),
+            name: Some(entry.name.clone()).filter(|name| !name.is_empty()),
+        });
     }
     Ok(Some(Table { kind: "GPT", partitions }))
 }

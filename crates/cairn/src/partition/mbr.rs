@@ -5,7 +5,7 @@ use std::io::Cursor;
 use cairn_block::BlockDevice;
 use mbrman::{MBRHeader, MBRPartitionEntry};
 
-use super::{Range, Table, read_bytes};
+use super::{Partition, Range, Table, kinds, read_bytes};
 use crate::error::Cause;
 
 /// A longer chain is a loop or damage.
@@ -24,7 +24,7 @@ pub(super) fn read(device: &dyn BlockDevice) -> Result<Option<Table>, Cause> {
     let mut partitions = Vec::new();
     for (number, entry) in (1..).zip(entries) {
         if entry.is_used() && !entry.is_extended() && entry.sectors > 0 {
-            partitions.push((number, range(u64::from(entry.starting_lba), entry, sector)));
+            partitions.push(partition(number, u64::from(entry.starting_lba), entry, sector));
         }
     }
     let extended = entries.iter().find(|entry| entry.is_extended());
@@ -39,7 +39,7 @@ fn read_logical(
     device: &dyn BlockDevice,
     extended: u64,
     sector: u64,
-    partitions: &mut Vec<(u32, Range)>,
+    partitions: &mut Vec<Partition>,
 ) -> Result<(), Cause> {
     let mut link = extended;
     for number in 5..5 + LOGICAL_MAX {
@@ -47,7 +47,7 @@ fn read_logical(
         let Some(record) = read_header(device, link * sector)? else { return Ok(()) };
         if record.partition_1.is_used() && record.partition_1.sectors > 0 {
             let start = link + u64::from(record.partition_1.starting_lba);
-            partitions.push((number, range(start, &record.partition_1, sector)));
+            partitions.push(partition(number, start, &record.partition_1, sector));
         }
         if record.partition_2.starting_lba == 0 {
             return Ok(());
@@ -67,8 +67,9 @@ fn read_header(device: &dyn BlockDevice, offset: u64) -> Result<Option<MBRHeader
 }
 
 /// 32-bit sector numbers of at most 4,096 bytes (and one sum of two) cannot overflow 64 bits.
-fn range(start: u64, entry: &MBRPartitionEntry, sector: u64) -> Range {
-    Range { offset: start * sector, len: u64::from(entry.sectors) * sector }
+fn partition(number: u32, start: u64, entry: &MBRPartitionEntry, sector: u64) -> Partition {
+    let range = Range { offset: start * sector, len: u64::from(entry.sectors) * sector };
+    Partition { number, range, kind: kinds::mbr(entry.sys), name: None }
 }
 
 fn damaged(detail: &str) -> Cause {

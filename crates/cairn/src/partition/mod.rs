@@ -2,6 +2,7 @@
 //! partitions. Nothing is written; what is read is bounded (at most 1,024 GPT entries, 128 logical partitions).
 
 mod gpt;
+mod kinds;
 mod mbr;
 
 use cairn_block::{BlockDevice, BlockDeviceExt};
@@ -17,13 +18,26 @@ pub struct Range {
     pub len: u64,
 }
 
+/// One entry of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// From 1.
+    pub number: u32,
+    /// Its place.
+    pub range: Range,
+    /// Its type, in words if it is a known one.
+    pub kind: String,
+    /// Its name, where the table has names and this entry one.
+    pub name: Option<String>,
+}
+
 /// A table's partitions, in the table's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// `GPT` or `MBR`.
     pub kind: &'static str,
-    /// Numbers (from 1) and places.
-    pub partitions: Vec<(u32, Range)>,
+    /// The entries in use.
+    pub partitions: Vec<Partition>,
 }
 
 /// Reads the partition table; `None` if there is none.
@@ -45,8 +59,8 @@ pub fn read(device: &dyn BlockDevice) -> Result<Option<Table>, Cause> {
 /// No table, no such partition, a damaged table, or a device error.
 pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Range, Cause> {
     let table = read(device)?.ok_or(Cause::NoPartitionTable)?;
-    let Some(&(_, range)) = table.partitions.iter().find(|(n, _)| *n == number) else {
-        let present = table.partitions.iter().map(|(n, _)| *n).collect();
+    let Some(range) = table.partitions.iter().find(|one| one.number == number).map(|one| one.range) else {
+        let present = table.partitions.iter().map(|one| one.number).collect();
         return Err(Cause::NoSuchPartition { number, table: table.kind, present });
     };
     let size = device.geometry().size;
@@ -63,7 +77,7 @@ pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Range, Cause> {
 }
 
 /// Reads bytes at any offset, or `None` if they lie beyond the end.
-fn read_bytes(device: &dyn BlockDevice, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Cause> {
+pub(crate) fn read_bytes(device: &dyn BlockDevice, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Cause> {
     let geometry = device.geometry();
     let unit = u64::from(geometry.logical_block.max(1));
     let Some(end) = offset.checked_add(len as u64).filter(|end| *end <= geometry.size) else {

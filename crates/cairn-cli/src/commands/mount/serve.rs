@@ -26,6 +26,7 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
         read_only: options.fuse.read_only,
         mount_options: options.volume.clone(),
         devices: options.devices.clone(),
+        ..OpenOptions::default()
     };
     let volume = cairn::open(image, &open)?;
     let served = mount_and_run(volume.filesystem(), image, mountpoint, options, announce);
@@ -38,7 +39,7 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
         waiting.tell(&last_words(closed.as_ref().err()));
     }
     served?;
-    closed.map_err(|error| Failure::volume("unmount", &error).in_image(image))
+    closed.map_err(|error| Failure::volume("unmount", &error).in_image(image).on(volume.format()))
 }
 
 fn mount_and_run(

@@ -1,0 +1,25 @@
+//! A question before something is lost.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use crate::failure::{Failure, Outcome, Status};
+
+/// Is there somebody to ask?
+#[must_use]
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks; anything but `y` or `yes` is a no.
+///
+/// # Errors
+/// The answer is no, or there is none.
+pub fn ask(question: &str) -> Outcome {
+    let _ = write!(io::stderr(), "{question} [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    match answer.trim() {
+        "y" | "Y" | "yes" if read.is_ok() => Ok(()),
+        _ => Err(Failure::new(Status::Failed, "left as it was: answer y, or add --force, to go on")),
+    }
+}

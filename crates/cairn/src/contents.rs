@@ -1,0 +1,103 @@
+//! What would be lost if an image were made anew: asked before that is done. Nothing is written.
+
+use std::path::Path;
+
+use cairn_block::BlockDevice;
+
+use crate::error::{Cause, Error, Result};
+use crate::format;
+use crate::image::{ImageSpec, Part};
+use crate::partition;
+use crate::recognise::recognise;
+use crate::volume::open_one;
+
+/// Bytes that are looked at from the start and before the end: whatever a disk can hold has something there.
+const WINDOW: u64 = 1 << 20;
+/// Read at a time.
+const PIECE: u64 = 1 << 16;
+
+/// What is in the image, in a few words ("an ext4 volume labelled root"); `None` if it does not exist, or is empty or all zeros where
+/// disks, archives and texts begin and end.
+///
+/// # Errors
+/// The image cannot be opened or read, or is in use.
+pub fn contents(image: &ImageSpec) -> Result<Option<String>> {
+    // A link that leads nowhere is something that is not there yet.
+    if image.part == Part::Whole && !exists(image)? {
+        return Ok(None);
+    }
+    let device = open_one(image, false)?;
+    describe(&*device).map_err(|cause| Error::new(image, cause))
+}
+
+fn exists(image: &ImageSpec) -> Result<bool> {
+    Path::new(&image.path).try_exists().map_err(|error| {
+        let operation = format!("open {}", image.path.display());
+        Error::new(image, Cause::Open(cairn_block::Error::from_io(operation, error)))
+    })
+}
+
+fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
+    if let Some(volume) = volume(device)? {
+        return Ok(Some(volume));
+    }
+    match partition::read(device) {
+        Ok(Some(table)) if table.partitions.len() == 1 => {
+            return Ok(Some(format!("a disk with a {} partition table and one partition", table.kind)));
+        }
+        Ok(Some(table)) => {
+            return Ok(Some(format!(
+                "a disk with a {} partition table and {} partitions",
+                table.kind,
+                table.partitions.len()
+            )));
+        }
+        Err(Cause::PartitionTable { table, .. }) => return Ok(Some(format!("a damaged {table} partition table"))),
+        Err(other) => return Err(other),
+        Ok(None) => {}
+    }
+    if let Some(hint) = recognise(device) {
+        return Ok(Some(hint.what.into()));
+    }
+    Ok(something(device)?.map(|bytes| if is_text(&bytes) { "text" } else { "data" }.into()))
+}
+
+/// A damaged one is one, too.
+fn volume(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
+    match format::probe(device) {
+        Ok(None) => Ok(None),
+        Ok(Some(format)) => {
+            let label = format::label(format, device);
+            let label =
+                label.filter(|label| !label.is_empty()).map_or(String::new(), |label| format!(" labelled {label}"));
+            let article = if format == format::Format::Ext4 { "an" } else { "a" };
+            Ok(Some(format!("{article} {format} volume{label}")))
+        }
+        Err(Cause::Device(error)) => Err(Cause::Device(error)),
+        Err(_) => Ok(Some("a damaged volume".into())),
+    }
+}
+
+/// The first piece that is not all zeros.
+fn something(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>, Cause> {
+    let size = device.geometry().size;
+    let windows = [(0, size.min(WINDOW)), (size.saturating_sub(WINDOW).max(WINDOW), size)];
+    for (start, end) in windows {
+        let mut at = start;
+        while at < end {
+            let len = PIECE.min(end - at);
+            let bytes = partition::read_bytes(device, at, usize::try_from(len).unwrap_or(usize::MAX))?;
+            if let Some(bytes) = bytes.filter(|bytes| bytes.iter().any(|byte| *byte != 0)) {
+                return Ok(Some(bytes));
+            }
+            at += len;
+        }
+    }
+    Ok(None)
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    // A letter may be cut at the end.
+    let text = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    text.len() + 4 > bytes.len() && !text.contains(|letter: char| letter.is_control() && !letter.is_whitespace())
+}

@@ -1,0 +1,88 @@
+//! What a partitioned disk holds, partition by partition. Reads the table and the first bytes of each partition; writes nothing.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_block::wrap::Partition as Narrowed;
+
+use crate::error::{Cause, Error, Result};
+use crate::format;
+use crate::image::{ImageSpec, Part};
+use crate::partition::{self, Partition};
+use crate::recognise::recognise;
+use crate::volume::open_one;
+
+/// A disk.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Disk {
+    /// `GPT` or `MBR`.
+    pub table: &'static str,
+    /// Bytes.
+    pub size: u64,
+    /// In the table's order.
+    pub partitions: Vec<DiskPartition>,
+}
+
+/// One of its partitions.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct DiskPartition {
+    /// Its number in the table, from 1.
+    pub number: u32,
+    /// How [`ImageSpec::parse`] names it.
+    pub address: String,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Type, in words if it is a known one.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Name in the table (GPT).
+    pub name: Option<String>,
+    /// What is in it, if we recognise that.
+    pub filesystem: Option<String>,
+    /// Label of the volume in it.
+    pub label: Option<String>,
+}
+
+/// The disk in `image`; `None` if there is no partition table.
+///
+/// # Errors
+/// The image cannot be opened or read, or its table is damaged.
+pub fn disk(image: &ImageSpec) -> Result<Option<Disk>> {
+    if image.part != Part::Whole {
+        return Ok(None);
+    }
+    let device = open_one(image, false)?;
+    let table = partition::read(&*device).map_err(|cause| Error::new(image, cause))?;
+    let Some(table) = table else { return Ok(None) };
+    let partitions = table.partitions.into_iter().map(|partition| describe(image, &device, partition)).collect();
+    Ok(Some(Disk { table: table.kind, size: device.geometry().size, partitions }))
+}
+
+fn describe(image: &ImageSpec, device: &Arc<dyn BlockDevice>, partition: Partition) -> DiskPartition {
+    let address = ImageSpec { part: Part::Partition(partition.number), ..image.clone() };
+    let (filesystem, label) = filesystem(device, &partition).unwrap_or_default();
+    DiskPartition {
+        number: partition.number,
+        address: address.to_string(),
+        offset: partition.range.offset,
+        size: partition.range.len,
+        kind: partition.kind,
+        name: partition.name,
+        filesystem,
+        label,
+    }
+}
+
+/// What cannot be read is not recognised: the list goes on.
+fn filesystem(device: &Arc<dyn BlockDevice>, partition: &Partition) -> Result<(Option<String>, Option<String>), Cause> {
+    let part = Narrowed::new(device.clone(), partition.range.offset, partition.range.len)?;
+    Ok(match format::probe(&part)? {
+        Some(format) => {
+            let label = format::label(format, &part).filter(|label| !label.is_empty());
+            (Some(format.name().into()), label)
+        }
+        None => (recognise(&part).map(|hint| hint.what.into()), None),
+    })
+}
