@@ -32,7 +32,7 @@ pub trait Daemon: Send + Sync {
 
 /// Time, randomness, daemons and waiting.
 pub trait Runtime: Send + Sync {
-    /// Wall-clock time, for timestamps on disk.
+    /// Wall-clock time, for timestamps on disk: the clock that the kernel stamps files with.
     fn now(&self) -> SystemTime;
 
     /// Time since an arbitrary start, never going back.

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -54,7 +54,7 @@ impl Threads {
 
 impl Runtime for Threads {
     fn now(&self) -> SystemTime {
-        SystemTime::now()
+        wall_clock()
     }
 
     fn monotonic(&self) -> Duration {
@@ -115,6 +115,24 @@ impl Drop for Threads {
         self.pool.added.notify();
         workers.into_iter().for_each(join);
     }
+}
+
+/// The clock that Linux stamps files with: it moves with the timer's tick. Beside a kernel that stamps the same files (a FUSE
+/// mount's keeps their times while it keeps their pages), a finer clock would make what is written later look older.
+#[cfg(target_os = "linux")]
+fn wall_clock() -> SystemTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let (seconds, nanoseconds) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    match (seconds, nanoseconds) {
+        (Ok(seconds), Ok(nanoseconds)) => UNIX_EPOCH + Duration::new(seconds, nanoseconds),
+        // Before 1970.
+        _ => SystemTime::now(),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
 }
 
 fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
