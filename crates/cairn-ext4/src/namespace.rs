@@ -26,15 +26,17 @@ const LINK_MAX: u32 = 65_000;
 
 /// Finds a name; `.` and `..` too. Takes a reference.
 pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+    if name == b"." {
+        // Of any inode that a name can lead to: so a file handle becomes an inode again.
+        let is_reserved = parent.ino.get() < volume.layout.first_ino.into() && parent.ino != crate::ROOT_INO;
+        return if is_reserved { Err(VfsError::Stale.into()) } else { volume.acquire(parent.ino) };
+    }
     parent.kind.check_directory()?;
     if name.len() > NAME_MAX {
         return Err(VfsError::NameTooLong.into());
     }
     let _names = parent.namespace.read();
-    let ino = match name {
-        b"." => parent.ino,
-        _ => directory::lookup(volume, parent, name)?.ok_or(VfsError::NotFound)?.0,
-    };
+    let ino = directory::lookup(volume, parent, name)?.ok_or(VfsError::NotFound)?.0;
     volume.acquire(ino)
 }
 

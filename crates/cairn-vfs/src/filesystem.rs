@@ -1,5 +1,7 @@
 //! The trait every format implements and every front-end speaks.
 
+use std::time::Duration;
+
 use cairn_base::Ino;
 use cairn_base::stats::Report;
 
@@ -11,7 +13,7 @@ use crate::types::{
 
 /// A mounted filesystem. Flat, keyed by inode number, object-safe; every method may be called from many threads.
 ///
-/// Names are bytes without NUL or slash. An empty one is not found. `.` and `..` are answered by `lookup`, and get from the
+/// Names are bytes without NUL or slash. An empty one is not found. `.` (of any inode) and `..` are answered by `lookup`, and get from the
 /// others what Linux's system calls give: `create` and `link` [`crate::Error::Exists`], `unlink` [`crate::Error::IsDirectory`],
 /// `rmdir` [`crate::Error::Invalid`] and [`crate::Error::NotEmpty`], `rename` [`crate::Error::Busy`] (a new name with
 /// [`RenameMode::NoReplace`] `Exists`). Permissions are *not* checked here: the front-end's kernel
@@ -173,6 +175,11 @@ pub trait FileSystem: Send + Sync {
 
     /// Sets the label.
     fn set_label(&self, label: &[u8]) -> Result<()>;
+
+    /// What times are stored in: a power of ten of nanoseconds, up to a second.
+    fn time_granularity(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
 
     /// Counters and present options of this volume, in sections: `options`, `state`, and one for each part that counts
     /// (`journal`, `cache`…). Cheap enough to be asked every second; waits for no I/O.

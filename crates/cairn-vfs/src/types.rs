@@ -254,7 +254,7 @@ impl SetTime {
 }
 
 /// Who asks: decides ownership of what is created, and permission checks where the front-end leaves them to us.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Effective user.
     pub uid: u32,
@@ -288,6 +288,11 @@ pub enum NewInode<'a> {
     Socket,
 }
 
+impl NewInode<'_> {
+    /// What stands for "no such name" in an upper layer of overlayfs: character device 0/0. Without permissions.
+    pub const WHITEOUT: NewInode<'static> = NewInode::CharDevice(0);
+}
+
 /// One directory entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
@@ -311,6 +316,9 @@ pub enum RenameMode {
     NoReplace,
     /// Swaps the two (`RENAME_EXCHANGE`).
     Exchange,
+    /// As `Replace`, and leaves a [`NewInode::WHITEOUT`] of this caller in the old place, all at once (`RENAME_WHITEOUT`): what
+    /// overlayfs hides a name of a lower layer with.
+    Whiteout(Caller),
 }
 
 /// `fallocate` variants.
@@ -343,6 +351,8 @@ pub enum XattrMode {
     Create,
     /// Fail with ENODATA if not there.
     Replace,
+    /// As `Set`, by somebody who is neither of the file's group nor privileged: an access list takes set-group-id away.
+    SetByStranger,
 }
 
 /// `lseek` questions about holes.

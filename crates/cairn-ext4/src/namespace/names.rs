@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, RwLock};
 use cairn_vfs::namespace::{NamedInode, Namespace, Side};
-use cairn_vfs::{FileKind, InodeFlags};
+use cairn_vfs::{Caller, FileKind, InodeFlags};
 
 use super::{LINK_MAX, rename};
 use crate::error::{Error, Result};
@@ -73,8 +73,9 @@ impl Namespace for Names<'_> {
         inode: &Arc<Inode>,
         to: &Side<'_, Self>,
         target: Option<&Arc<Inode>>,
+        whiteout: Option<&Caller>,
     ) -> Result<()> {
-        rename::replace(self.0, from, inode, to, target)
+        rename::replace(self.0, from, inode, to, target, whiteout)
     }
 
     fn exchange(

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_vfs::{Error as VfsError, FileKind, namespace};
+use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode, namespace};
 
 use super::names::Names;
-use super::{drop_directory, drop_link, touch_parent};
+use super::{drop_directory, drop_link, make, touch_parent};
 use crate::error::Result;
 use crate::inode::{Inode, attributes, directory};
 use crate::txn::Handle;
@@ -15,13 +15,14 @@ use crate::volume::Volume;
 /// One side of a rename.
 type Side<'a, 'v> = namespace::Side<'a, Names<'v>>;
 
-/// Moves a name, in the place of `target`.
+/// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout.
 pub fn replace(
     volume: &Arc<Volume>,
     from: &Side<'_, '_>,
     inode: &Arc<Inode>,
     to: &Side<'_, '_>,
     target: Option<&Arc<Inode>>,
+    whiteout: Option<&Caller>,
 ) -> Result<()> {
     let kind = inode.kind;
     let directory_moves = kind == FileKind::Directory;
@@ -29,12 +30,29 @@ pub fn replace(
     if changes_parent && target.is_none() && !volume.may_gain_subdirectory(to.parent) {
         return Err(VfsError::TooManyLinks.into());
     }
-    let handle = volume.begin(volume.credits.rename)?;
-    match target {
-        Some(_) => directory::set_target(volume, &handle, to.parent, &to.name, inode.ino, kind)?,
-        None => directory::add(volume, &handle, to.parent, to.name, inode.ino, kind)?,
+    let ownership = whiteout
+        .map(|caller| make::ownership(volume, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
+        .transpose()?;
+    let credits = if whiteout.is_some() { volume.credits.create } else { 0 };
+    let mut handle = volume.begin(volume.credits.rename + credits)?;
+    let whiteout = ownership
+        .map(|ownership| make::inode(volume, &mut handle, from.parent, &NewInode::WHITEOUT, &ownership))
+        .transpose()?;
+    let entered = match target {
+        Some(_) => directory::set_target(volume, &handle, to.parent, &to.name, inode.ino, kind),
+        None => directory::add(volume, &handle, to.parent, to.name, inode.ino, kind),
+    };
+    if let (Err(_), Some(whiteout)) = (&entered, &whiteout) {
+        make::undo(volume, &mut handle, whiteout)?;
     }
-    directory::remove(volume, &handle, from.parent, &from.name)?;
+    entered?;
+    match &whiteout {
+        Some(left) => {
+            directory::set_target(volume, &handle, from.parent, &from.name, left.ino, left.kind)?;
+            volume.release_later(left.ino);
+        }
+        None => directory::remove(volume, &handle, from.parent, &from.name)?,
+    }
     if changes_parent {
         set_parent(volume, &handle, inode, to.parent.ino)?;
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, RwLock};
 use cairn_vfs::namespace::{NamedInode, Namespace, Side};
-use cairn_vfs::{FileKind, InodeFlags};
+use cairn_vfs::{Caller, FileKind, InodeFlags, NewInode};
 
-use super::rename;
+use super::{make, rename};
 use crate::dir::edit;
 use crate::dir::lookup::{self, Found};
 use crate::error::{Error, Result};
@@ -78,8 +78,13 @@ impl Namespace for Volume {
         inode: &Arc<Inode>,
         to: &Side<'_, Self>,
         target: Option<&Arc<Inode>>,
+        whiteout: Option<&Caller>,
     ) -> Result<()> {
-        self.change(edit::BLOCKS, |op| rename::replace(op, from, inode, to, target))
+        let left = whiteout
+            .map(|caller| make::ownership(self, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
+            .transpose()?;
+        let blocks = edit::BLOCKS + if left.is_some() { make::BLOCKS } else { 0 };
+        self.change(blocks, |op| rename::replace(op, from, inode, to, target, left.as_ref()))
     }
 
     fn exchange(

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use cairn_vfs::FileKind;
+use cairn_vfs::new_inode::Ownership;
+use cairn_vfs::{FileKind, NewInode};
 
-use super::{change, drop_link, named, touch_parent};
+use super::{change, drop_link, make, named, touch_parent};
 use crate::dir::edit;
 use crate::error::Result;
 use crate::format::inode::Advise;
@@ -15,27 +16,40 @@ use crate::volume::Volume;
 /// One side of a rename.
 type Side<'a> = cairn_vfs::namespace::Side<'a, Volume>;
 
-/// Moves a name, in the place of `target`.
+/// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout with this ownership.
 pub fn replace(
     op: &mut Op<'_>,
     from: &Side<'_>,
     inode: &Arc<Inode>,
     to: &Side<'_>,
     target: Option<&Arc<Inode>>,
+    left: Option<&Ownership>,
 ) -> Result<()> {
     let directory_moves = inode.kind == FileKind::Directory;
     let apart = from.parent.nid != to.parent.nid;
-    if let Some(target) = target {
-        // Fails, if at all, before anything has changed.
-        drop_link(op, target)?;
+    // What can fail comes before anything has changed.
+    let whiteout = left
+        .map(|ownership| make::inode(op, from.parent, Some(from.name), &NewInode::WHITEOUT, ownership))
+        .transpose()?;
+    let dropped = target.map_or(Ok(()), |target| drop_link(op, target));
+    if let (Err(_), Some(whiteout)) = (&dropped, &whiteout) {
+        make::undo(op, whiteout)?;
     }
+    dropped?;
     match &to.entry {
         Some(found) => edit::set_target(op, to.parent, found, inode.nid, inode.kind)?,
         None => edit::add(op, to.parent, to.name, inode.nid, inode.kind)?,
     }
     // The new entry may have moved the old one: a directory that leaves its inode keeps slots, in block 0.
     let found = from.entry.expect("the old name is there");
-    edit::remove(op, from.parent, &found)?;
+    match &whiteout {
+        Some(left) => {
+            edit::set_target(op, from.parent, &found, left.nid, left.kind)?;
+            // Nobody outside knows of it yet.
+            op.volume.inodes.release(left.nid.ino(), 1);
+        }
+        None => edit::remove(op, from.parent, &found)?,
+    }
     if directory_moves && apart {
         set_parent(op, inode, to.parent)?;
     }

@@ -231,7 +231,13 @@ impl State {
             Some(target) if mode == RenameMode::Exchange => {
                 self.exchange((parent, name, ino), (new_parent, new_name, target))
             }
-            _ => self.rename_over((parent, name, ino), (new_parent, new_name), target),
+            _ => {
+                self.rename_over((parent, name, ino), (new_parent, new_name), target)?;
+                let RenameMode::Whiteout(caller) = mode else { return Ok(()) };
+                let left = self.create(parent, name, &NewInode::WHITEOUT, 0, &caller)?;
+                self.forget(left.ino, 1);
+                Ok(())
+            }
         }
     }
 

@@ -88,9 +88,10 @@ impl Duel<'_> {
         if (dir.model, &name) == (new_dir.model, &new_name) {
             return;
         }
-        let mode = match self.rng.u8(0..6) {
+        let mode = match self.rng.u8(0..7) {
             0 => RenameMode::NoReplace,
             1 => RenameMode::Exchange,
+            2 => RenameMode::Whiteout(Caller::ROOT),
             _ => RenameMode::Replace,
         };
         let what = format!(

@@ -14,7 +14,7 @@ use cairn_base::ranked_lock::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::types::{FileKind, InodeFlags, NewInode};
+use crate::types::{Caller, FileKind, InodeFlags, NewInode};
 
 pub mod locks;
 mod rename;
@@ -79,7 +79,8 @@ pub trait Namespace {
     /// Held while a name moves from one directory to another.
     fn moves(&self) -> &Mutex<()>;
 
-    /// Moves `inode` to another name, in the place of `target`, all at once. Everything but limits of the format is checked.
+    /// Moves `inode` to another name, in the place of `target`, all at once; a whiteout of its caller takes the old place.
+    /// Everything but limits of the format is checked.
     ///
     /// # Errors
     /// No space, too many links; the volume is damaged, or the device failed.
@@ -89,6 +90,7 @@ pub trait Namespace {
         inode: &Arc<Self::Inode>,
         to: &Side<'_, Self>,
         target: Option<&Arc<Self::Inode>>,
+        whiteout: Option<&Caller>,
     ) -> Result<(), Self::Error>;
 
     /// Lets two names swap what they stand for, all at once. Everything but limits of the format is checked.

@@ -82,9 +82,10 @@ fn rename_locked<N: Namespace + ?Sized>(
             names.exchange(from, inode, to, other)?;
             Ok(None)
         }
-        (_, target) => {
+        (mode, target) => {
             check_target(names, inode, target)?;
-            names.replace(from, inode, to, target)?;
+            let whiteout = if let RenameMode::Whiteout(caller) = &mode { Some(caller) } else { None };
+            names.replace(from, inode, to, target, whiteout)?;
             Ok(target.cloned())
         }
     }

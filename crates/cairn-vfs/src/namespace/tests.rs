@@ -158,9 +158,14 @@ impl Namespace for Volume {
         inode: &Arc<Node>,
         to: &Side<'_, Self>,
         target: Option<&Arc<Node>>,
+        whiteout: Option<&Caller>,
     ) -> Result<()> {
         assert_eq!((from.entry, to.entry), (Some(inode.ino), target.map(|target| target.ino)));
         from.parent.entries.lock().remove(&*from.name);
+        if whiteout.is_some() {
+            let left = self.add(NewInode::WHITEOUT.kind(), InodeFlags::empty(), Some(from.parent.ino));
+            from.parent.entries.lock().insert(from.name.to_vec(), left.ino);
+        }
         to.parent.entries.lock().insert(to.name.to_vec(), inode.ino);
         if inode.kind == FileKind::Directory {
             inode.entries.lock().insert(b"..".to_vec(), to.parent.ino);
