@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::RwLockReadGuard;
@@ -288,6 +289,11 @@ impl FileSystem for Ext4 {
             return Err(Error::Invalid("a label has at most 16 bytes and no NUL"));
         }
         self.done(self.volume.set_label(label))
+    }
+
+    fn time_granularity(&self) -> Duration {
+        // Inodes of 128 bytes have no room for more.
+        if self.volume.layout.inode_size > 128 { Duration::from_nanos(1) } else { Duration::from_secs(1) }
     }
 
     fn report(&self) -> Report {

@@ -380,10 +380,14 @@ impl Volume {
         if !self.device.geometry().discard {
             return Err(VfsError::Unsupported("the device does not discard").into());
         }
-        let least = u32::try_from(minimum.div_ceil(block_size)).unwrap_or(u32::MAX);
-        let start = Pba(offset.div_ceil(block_size));
-        let blocks = offset.saturating_add(len) / block_size;
-        let count = blocks.saturating_sub(start.get());
+        let (start, least) = (offset / block_size, minimum / block_size);
+        let per_group = self.layout.blocks_per_group;
+        if start >= self.layout.blocks_count || len < block_size || least > per_group.into() {
+            let what =
+                "trimming takes a range that starts in the volume and has a block, and runs no longer than a group";
+            return Err(VfsError::Invalid(what).into());
+        }
+        let (start, count, least) = (Pba(start), len / block_size, u32::try_from(least).unwrap_or(per_group));
         let done = self.space.trim(start, count, least, &mut |pba, blocks| {
             Ok(self.device.discard(pba.get() * block_size, blocks * block_size)?)
         })?;
@@ -394,7 +398,17 @@ impl Volume {
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         self.check_writable()?;
         let handle = self.begin(self.credits.attributes)?;
-        self.superblock.set_label(self, &handle, label)
+        self.superblock.set_label(self, &handle, label)?;
+        drop(handle);
+        // Whoever looks at the image (blkid, udev) finds it there.
+        if let Some(journal) = self.journal() {
+            journal.commit_running()?;
+            journal.checkpoint_all()?;
+        } else {
+            self.buffers.write_back()?;
+            self.device.flush()?;
+        }
+        Ok(())
     }
 
     /// Stops as a power cut would; with `flush_log` what was changed so far is committed before.

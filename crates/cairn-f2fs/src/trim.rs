@@ -7,7 +7,7 @@ use cairn_vfs::Error as VfsError;
 use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::format::SegNo;
-use crate::format::units::SEGMENT_BYTES;
+use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
 use crate::volume::Volume;
 
 impl Volume {
@@ -21,6 +21,9 @@ impl Volume {
         let store = self.store()?;
         if !store.device.geometry().discard {
             return Err(VfsError::Unsupported("the device does not discard").into());
+        }
+        if offset >= store.device.geometry().size || len < BLOCK_BYTES {
+            return Err(VfsError::Invalid("trimming takes a range that starts in the volume and has a block").into());
         }
         store.checkpoints.write(Reason::Sync)?;
         // Nobody takes a segment meanwhile.

@@ -363,6 +363,13 @@ impl Inode {
         self.blocks_512 >> shift
     }
 
+    /// Access, modification and change time as they are stored, and so as they will be read again.
+    #[must_use]
+    pub fn stored_times(&self) -> [Timestamp; 3] {
+        let times = [(self.atime, ends::ATIME), (self.mtime, ends::MTIME), (self.ctime, ends::CTIME)];
+        times.map(|(time, end)| time::storable(time, self.extra_isize >= end))
+    }
+
     /// A time is rewritten only if it changed: stored forms that we would normalise stay as they are.
     fn encode_times(&self, raw: &mut RawInode) {
         let has = |end: u16| self.extra_isize >= end;

@@ -23,17 +23,25 @@ pub fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
     }
 }
 
-/// Encodes a time as `(seconds, extra)`. Times out of range become the nearest that can be stored.
+/// The nearest time that can be stored, as Linux has it at once: whole seconds in the short form, and at both ends.
 #[must_use]
-pub fn encode(time: Timestamp, wide: bool) -> (u32, u32) {
+pub fn storable(time: Timestamp, wide: bool) -> Timestamp {
     let last = if wide { LAST } else { i64::from(i32::MAX) };
     let seconds = time.seconds.clamp(FIRST, last);
+    let whole = !wide || seconds == FIRST || seconds == last;
+    Timestamp { seconds, nanoseconds: if whole { 0 } else { time.nanoseconds } }
+}
+
+/// Encodes a time as `(seconds, extra)`: the nearest that is [`storable`].
+#[must_use]
+pub fn encode(time: Timestamp, wide: bool) -> (u32, u32) {
+    let Timestamp { seconds, nanoseconds } = storable(time, wide);
     let low = u32::try_from(seconds & 0xffff_ffff).unwrap_or(0);
     if !wide {
         return (low, 0);
     }
     let epoch = u32::try_from((seconds - i64::from(low.cast_signed())) >> 32).unwrap_or(0);
-    (low, epoch & 3 | time.nanoseconds.min(NANOS_PER_SECOND - 1) << 2)
+    (low, epoch & 3 | nanoseconds.min(NANOS_PER_SECOND - 1) << 2)
 }
 
 #[cfg(test)]
@@ -42,7 +50,7 @@ mod tests {
 
     #[test]
     fn wide_times_round_trip() {
-        for seconds in [FIRST, -1, 0, 1, i64::from(i32::MAX), 1 << 31, 1 << 32, (1 << 33) + 7, LAST] {
+        for seconds in [FIRST + 1, -1, 0, 1, i64::from(i32::MAX), 1 << 31, 1 << 32, (1 << 33) + 7, LAST - 1] {
             for nanoseconds in [0, 1, 999_999_999] {
                 let time = Timestamp { seconds, nanoseconds };
                 let (low, extra) = encode(time, true);
@@ -72,7 +80,10 @@ mod tests {
         let far = Timestamp { seconds: i64::MAX, nanoseconds: 5 };
         assert_eq!(encode(far, false), (i32::MAX.cast_unsigned(), 0));
         let (low, extra) = encode(far, true);
-        assert_eq!(decode(low, Some(extra)).seconds, LAST);
+        assert_eq!(decode(low, Some(extra)), Timestamp { seconds: LAST, nanoseconds: 0 });
+        assert_eq!(storable(far, true), Timestamp { seconds: LAST, nanoseconds: 0 });
+        let time = Timestamp { seconds: 7, nanoseconds: 5 };
+        assert_eq!((storable(time, true), storable(time, false).nanoseconds), (time, 0));
         assert_eq!(decode(0, Some(u32::MAX)).nanoseconds, 999_999_999);
     }
 }

@@ -26,6 +26,7 @@ pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
     let state = inode.state.read();
     let record = &state.record;
     let sectors_per_block = u64::from(volume.layout.block_size) / 512;
+    let [atime, mtime, ctime] = record.stored_times();
     Attributes {
         ino: inode.ino,
         generation: record.generation,
@@ -41,9 +42,9 @@ pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
             FileKind::BlockDevice | FileKind::CharDevice => encode_device(record.device()),
             _ => 0,
         },
-        atime: record.atime,
-        mtime: record.mtime,
-        ctime: record.ctime,
+        atime,
+        mtime,
+        ctime,
         crtime: (record.crtime != Timestamp::default()).then_some(record.crtime),
         flags: record.shown_flags(),
     }
