@@ -8,6 +8,7 @@ use cairn_cache::status::State as Mapped;
 use cairn_vfs::acl::{ACCESS, Acl, DEFAULT};
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::new_inode::Ownership;
+use cairn_vfs::protection::after_access_list;
 use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 
 use crate::corrupt::Corrupt;
@@ -145,7 +146,8 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
         Some(Some(acl)) => {
             let (bits, complete) = acl.equivalent_mode();
             if name == ACCESS {
-                state.record.mode = state.record.mode & !0o777 | u16::try_from(bits).unwrap_or(0);
+                let changed = state.record.mode & !0o777 | u16::try_from(bits).unwrap_or(0);
+                state.record.mode = after_access_list(changed, mode);
             }
             if name == ACCESS && complete {
                 drop_if_there(volume, &handle, inode, state, name)?;

@@ -1,6 +1,6 @@
 //! Values between FUSE and the filesystem seam.
 
-use cairn_vfs::{AllocateMode, Attributes, Error, FileKind, NewInode, RenameMode, Result, SetTime, Timestamp};
+use cairn_vfs::{AllocateMode, Attributes, Caller, Error, FileKind, NewInode, RenameMode, Result, SetTime, Timestamp};
 
 use crate::wire::abi::{Attr, Statx, SxTime};
 
@@ -12,6 +12,8 @@ const FALLOC_FL_INSERT_RANGE: u32 = 0x20;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+const RENAME_WHITEOUT_NOREPLACE: u32 = RENAME_WHITEOUT | RENAME_NOREPLACE;
 
 /// The basic attributes and the time of creation, in `statx`'s mask.
 const STATX_BASIC_STATS: u32 = 0x7ff;
@@ -97,11 +99,13 @@ pub(crate) fn new_node(mode: u32, device: u32) -> Result<NewInode<'static>> {
     }
 }
 
-pub(crate) fn rename_mode(flags: u32) -> Result<RenameMode> {
+pub(crate) fn rename_mode(flags: u32, caller: Caller) -> Result<RenameMode> {
     match flags {
         0 => Ok(RenameMode::Replace),
         RENAME_NOREPLACE => Ok(RenameMode::NoReplace),
         RENAME_EXCHANGE => Ok(RenameMode::Exchange),
+        // That there is no target the kernel has seen: it holds both directories.
+        RENAME_WHITEOUT | RENAME_WHITEOUT_NOREPLACE => Ok(RenameMode::Whiteout(caller)),
         _ => Err(Error::Invalid("rename flags")),
     }
 }
@@ -146,7 +150,8 @@ mod tests {
         assert_eq!(new_node(0o020_644, 9).unwrap(), NewInode::CharDevice(9));
         assert_eq!(allocate_mode(3).unwrap(), AllocateMode::PunchHole);
         assert!(allocate_mode(2).is_err() && allocate_mode(0x40).is_err());
-        assert!(rename_mode(RENAME_NOREPLACE | RENAME_EXCHANGE).is_err());
-        assert!(rename_mode(4).is_err());
+        assert!(rename_mode(RENAME_NOREPLACE | RENAME_EXCHANGE, Caller::ROOT).is_err());
+        assert!(rename_mode(8, Caller::ROOT).is_err());
+        assert_eq!(rename_mode(5, Caller::ROOT).unwrap(), RenameMode::Whiteout(Caller::ROOT));
     }
 }

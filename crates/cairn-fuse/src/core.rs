@@ -6,20 +6,21 @@
 //! A panic in an operation is one of our own invariants broken: the caller gets EIO, the volume is shut down so that
 //! nothing wrong reaches the disk, and the session lives on to be unmounted.
 
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::Ino;
 use cairn_vfs::name::NAME_MAX;
-use cairn_vfs::{Attributes, Error, FileSystem, Result};
-use fuser::{INodeNo, Notifier};
+use cairn_vfs::{Attributes, Error, FileSystem, Result, protection};
+use fuser::InitFlags;
 use rustix::io::Errno;
 
 use crate::convert;
 use crate::counters::{Counters, Operation};
+use crate::credentials::Credentials;
 use crate::guard::Guard;
+use crate::kernel::Kernel;
 use crate::options::MountOptions;
 use crate::removals::Removals;
 use crate::wire::abi::{Attr, EntryOut};
@@ -33,8 +34,9 @@ pub(crate) struct Core {
     root: Ino,
     timeout: Duration,
     pub(crate) no_open: bool,
-    writeback_cache: bool,
-    notifier: OnceLock<Notifier>,
+    pub(crate) kernel: Kernel,
+    /// What the kernel and we can, once they have shaken hands.
+    pub(crate) agreed: Arc<OnceLock<InitFlags>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) removals: Removals,
     pub(crate) guard: Guard,
@@ -48,8 +50,8 @@ impl Core {
             fs,
             timeout: options.timeout,
             no_open: options.no_open,
-            writeback_cache: options.writeback_cache,
-            notifier: OnceLock::new(),
+            kernel: Kernel::new(options.writeback_cache),
+            agreed: Arc::default(),
             guard: Guard::new(options.writeback_cache, counters.clone()),
             counters,
             removals: Removals::new(),
@@ -102,37 +104,26 @@ impl Core {
         self.removals.taking_space(|| self.run(what, &mut operation))
     }
 
-    pub(crate) fn set_notifier(&self, notifier: Notifier) {
-        // Set once, when the session is made.
-        drop(self.notifier.set(notifier));
+    /// Did the kernel take up what we offered?
+    pub(crate) fn agreed(&self, flag: InitFlags) -> bool {
+        self.agreed.get().is_some_and(|agreed| agreed.contains(flag))
     }
 
-    /// Lets the kernel write its dirty pages of a file to us: what we know of the file is then true. To be called where requests
-    /// can be served meanwhile.
-    pub(crate) fn collect_dirty_pages(&self, node: u64) {
-        self.collect_dirty_range(node, 0..u64::MAX);
-    }
-
-    /// As [`Core::collect_dirty_pages`], for some of the bytes.
-    pub(crate) fn collect_dirty_range(&self, node: u64, range: Range<u64>) {
-        let start = i64::try_from(range.start).unwrap_or(i64::MAX);
-        // Zero: to the end.
-        let len = i64::try_from(range.end - range.start).unwrap_or(0);
-        if let Some(notifier) = self.notifier.get().filter(|_| self.writeback_cache)
-            && let Err(error) = notifier.inval_inode(INodeNo(node), start, len)
-        {
-            tracing::debug!("dirty pages of node {node} stay in the kernel: {error}");
+    /// A file is about to be changed in a way of which the kernel does not say whether the sender may keep its privileges.
+    pub(crate) fn guard_privileges(&self, fs: &dyn FileSystem, node: u64, caller: &Credentials) -> Result<()> {
+        // Who sent it may have to be looked up: only where that matters.
+        if protection::has_privileges(fs, self.ino(node))? && !caller.is_root() {
+            self.drop_privileges(fs, node, caller)?;
         }
+        Ok(())
     }
 
-    /// Has the kernel ask again for what it knows of a file before it uses it; its pages stay.
-    pub(crate) fn forget_attributes(&self, node: u64) {
-        // Negative: no pages are meant.
-        if let Some(notifier) = self.notifier.get()
-            && let Err(error) = notifier.inval_inode(INodeNo(node), -1, 0)
-        {
-            tracing::debug!("attributes of node {node} stay in the kernel: {error}");
+    /// Takes a file's privileges away, in the kernel's view, too.
+    pub(crate) fn drop_privileges(&self, fs: &dyn FileSystem, node: u64, caller: &Credentials) -> Result<()> {
+        if protection::drop_privileges(fs, self.ino(node), |gid| caller.is_member(gid))? {
+            self.kernel.attributes_changed(node);
         }
+        Ok(())
     }
 
     /// The inode of a node.

@@ -1,18 +1,26 @@
 //! INIT: what is agreed with the kernel before the first request. fuser speaks it; no policy lives elsewhere.
 
 use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use fuser::{Filesystem, InitFlags, KernelConfig, Request};
 
 use crate::wire::MAX_WRITE;
 
-const MAX_BACKGROUND: u16 = 64;
+/// Requests of the kernel's own (read-ahead, write-back, asynchronous direct I/O) that are under way at the same time.
+pub(crate) const MAX_BACKGROUND: u16 = 64;
 
 /// The part of a session that fuser asks.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) writeback_cache: bool,
     pub(crate) no_open: bool,
+    pub(crate) idmap: bool,
+    /// What the kernel is to cut the times to that it keeps itself.
+    pub(crate) time_granularity: Duration,
+    /// Set to what both sides can.
+    pub(crate) agreed: Arc<OnceLock<InitFlags>>,
 }
 
 impl Handshake {
@@ -24,6 +32,7 @@ impl Handshake {
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+            | InitFlags::FUSE_SETXATTR_EXT
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_HAS_IOCTL_DIR
@@ -33,6 +42,7 @@ impl Handshake {
             | InitFlags::FUSE_DONT_MASK;
         flags.set(InitFlags::FUSE_WRITEBACK_CACHE, self.writeback_cache);
         flags.set(InitFlags::FUSE_NO_OPEN_SUPPORT, self.no_open);
+        flags.set(InitFlags::FUSE_ALLOW_IDMAP, self.idmap);
         flags
     }
 }
@@ -42,7 +52,10 @@ impl Filesystem for Handshake {
         let wanted = self.flags() & config.capabilities();
         let refused = |error: InitFlags| io::Error::other(format!("the kernel takes {error:?} back"));
         config.add_capabilities(wanted).map_err(refused)?;
+        // The kernel shakes hands once.
+        let _ = self.agreed.set(wanted);
         // The nearest value that fits is as good.
+        let _ = config.set_time_granularity(self.time_granularity);
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_readahead(MAX_WRITE).or_else(|most| config.set_max_readahead(most));
         let _ = config.set_max_background(MAX_BACKGROUND);

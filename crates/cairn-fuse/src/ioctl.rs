@@ -5,6 +5,8 @@
 use cairn_base::Ino;
 use cairn_vfs::{Error, FileSystem, InodeFlags, Result, SetAttributes};
 
+use crate::credentials::Credentials;
+
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
@@ -34,7 +36,7 @@ const XFLAGS: [(u32, InodeFlags); 6] = [
 /// A request. `None` if the number is not ours (ENOTTY).
 pub(crate) struct Ioctl {
     pub(crate) ino: Ino,
-    pub(crate) uid: u32,
+    pub(crate) caller: Credentials,
     pub(crate) command: u32,
     pub(crate) input: Vec<u8>,
     pub(crate) output_size: usize,
@@ -77,7 +79,8 @@ impl Ioctl {
                 let flags = InodeFlags::from_bits(self.word(0)?).ok_or(Error::Unsupported("inode flags"))?;
                 self.set_flags(fs, flags)
             }
-            FS_IOC_GETVERSION => Ok(u64::from(fs.getattr(self.ino)?.generation).to_ne_bytes().to_vec()),
+            // Its number says eight bytes; Linux writes four.
+            FS_IOC_GETVERSION => Ok(fs.getattr(self.ino)?.generation.to_ne_bytes().to_vec()),
             FS_IOC_FSGETXATTR => {
                 let flags = fs.getattr(self.ino)?.flags;
                 let bits = XFLAGS.iter().filter(|(_, flag)| flags.contains(*flag)).fold(0, |bits, (bit, _)| bits | bit);
@@ -131,7 +134,7 @@ impl Ioctl {
     }
 
     fn need_root(&self) -> Result<()> {
-        if self.uid == 0 { Ok(()) } else { Err(Error::NotPermitted) }
+        if self.caller.is_root() { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
     fn word(&self, at: usize) -> Result<u32> {

@@ -9,7 +9,9 @@
 //! | `servers` | the threads that read requests, and when they wait, look or call another |
 //! | `operations` | what each request means to the filesystem: translation only |
 //! | `core` | what all requests share: the filesystem, panics made into errors, node numbers |
+//! | `kernel` | the kernel's copy of attributes and pages: all that tells it of changes it did not ask for |
 //! | `convert` | attributes, times, modes between the two worlds |
+//! | `credentials` | who sent a request |
 //! | `counters` | requests by operation, bytes, queue depth |
 //! | [`control`] | the socket through which a live mount is asked and changed |
 //! | `removals` | "no space" waits for removed inodes that are on their way out |
@@ -23,11 +25,13 @@ pub mod control;
 mod convert;
 mod core;
 mod counters;
+mod credentials;
 mod directory;
 mod error;
 mod guard;
 mod handshake;
 mod ioctl;
+mod kernel;
 mod mounts;
 mod operations;
 mod options;

@@ -34,6 +34,8 @@ pub struct MountOptions {
     pub writeback_cache: bool,
     /// `open` and `close` cost no request. Off, write-back errors are told to each handle apart, and immutable files are refused at `open`.
     pub no_open: bool,
+    /// It can be mounted again with other owners. The kernel then leaves out who sent a request, which is looked up where it matters.
+    pub idmap: bool,
     /// How long the kernel may believe names and attributes; we are the only writer.
     pub timeout: Duration,
 }
@@ -54,6 +56,7 @@ impl Default for MountOptions {
             spin: Duration::from_micros(50),
             writeback_cache: true,
             no_open: true,
+            idmap: false,
             timeout: Duration::from_secs(3600),
         }
     }
@@ -86,6 +89,8 @@ impl MountOptions {
             "nowriteback_cache" => self.writeback_cache = false,
             "no_open" => self.no_open = true,
             "nono_open" => self.no_open = false,
+            "idmap" => self.idmap = true,
+            "noidmap" => self.idmap = false,
             "defaults" | "default_permissions" => {}
             _ => return self.set_number(option),
         }
@@ -120,6 +125,7 @@ impl MountOptions {
             .with("spin_us", u64::try_from(self.spin.as_micros()).unwrap_or(u64::MAX))
             .with("writeback_cache", self.writeback_cache)
             .with("no_open", self.no_open)
+            .with("idmap", self.idmap)
     }
 
     /// For fuser, mounting as root or not. Permissions are always checked by the kernel.

@@ -45,6 +45,7 @@ impl MountOptions {
             ("spin", self.spin == new.spin),
             ("writeback_cache", self.writeback_cache == new.writeback_cache),
             ("no_open", self.no_open == new.no_open),
+            ("idmap", self.idmap == new.idmap),
         ]
         .into_iter()
         .find_map(|(name, same)| (!same).then_some(name))

@@ -33,11 +33,14 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
     let mountpoint = check_mount_point(mountpoint)?;
     check_device()?;
     let root = rustix::process::geteuid().is_root();
+    let time_granularity = fs.time_granularity();
     let core = Arc::new(Core::new(fs, options));
-    let handshake = Handshake { writeback_cache: options.writeback_cache, no_open: options.no_open };
+    let (writeback_cache, no_open) = (options.writeback_cache, options.no_open);
+    let handshake =
+        Handshake { writeback_cache, no_open, idmap: options.idmap, time_granularity, agreed: core.agreed.clone() };
     let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;
-    core.set_notifier(mounted.notifier());
+    core.kernel.set_notifier(mounted.notifier());
     let mount = mounts::mounted_on(&mountpoint);
     if root && let Some(mount) = &mount {
         mounts::tune(mount);

@@ -4,14 +4,17 @@
 //! Needs root, `/dev/fuse` and loop devices, and the tools that `scripts/install-deps` installs; a test that misses one
 //! fails and says which. `CAIRN_DEEP=1` runs longer.
 
+mod beside;
 mod errors;
 mod fixture;
+mod idmapped;
 mod kills;
 mod label;
 mod leaving;
 mod live;
 mod load;
 mod locks;
+mod overlay;
 mod space;
 mod suites;
 mod trees;

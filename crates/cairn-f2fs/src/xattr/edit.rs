@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cairn_vfs::acl::{self, Acl};
 use cairn_vfs::namespace::NamedInode;
+use cairn_vfs::protection::after_access_list;
 use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 
 use super::{INDEX_ADVISE, read_all, split};
@@ -46,13 +47,14 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
         return change(volume, inode, |list| take(list, index, rest).map(drop).or(Ok(())), None);
     };
     let (bits, complete) = acl.equivalent_mode();
-    let bits = (index == INDEX_ACL_ACCESS).then_some(bits);
+    let access = index == INDEX_ACL_ACCESS;
     // Lists are set whether they are there or not, whatever `mode` says: so does Linux.
-    let store = |list: &mut Vec<Xattr>| match bits.is_some() && complete {
+    let store = |list: &mut Vec<Xattr>| match access && complete {
         true => take(list, index, rest).map(drop).or(Ok(())),
         false => put(list, index, rest, &acl.to_compact(), XattrMode::Set),
     };
-    change(volume, inode, store, bits)
+    let follow = |old: u16| after_access_list(old & !0o777 | (bits & 0o777) as u16, mode);
+    change(volume, inode, store, if access { Some(&follow) } else { None })
 }
 
 /// Removes one.
@@ -110,7 +112,7 @@ fn change(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
     edit: impl FnOnce(&mut Vec<Xattr>) -> Result<()>,
-    permissions: Option<u32>,
+    permissions: Option<&dyn Fn(u16) -> u16>,
 ) -> Result<()> {
     let _data = inode.data.write();
     let mut list = read_all(volume, inode)?;
@@ -120,8 +122,8 @@ fn change(
     volume.change(BLOCKS, |op| {
         write(op, inode, &list)?;
         let mut state = inode.state.write();
-        if let Some(bits) = permissions {
-            state.record.permissions = state.record.permissions & !0o777 | (bits & 0o777) as u16;
+        if let Some(follow) = permissions {
+            state.record.permissions = follow(state.record.permissions);
         }
         state.record.ctime = now;
         inode.touch(volume, &mut state);

@@ -367,7 +367,7 @@ impl Keeping {
             for inodes in self.core.fs().referenced().chunks(BATCH) {
                 let written = std::mem::take(&mut guard.state.lock().written);
                 let nodes = written.into_iter().chain(inodes.iter().map(|ino| self.core.node(*ino)));
-                nodes.for_each(|node| self.core.forget_attributes(node));
+                nodes.for_each(|node| self.core.kernel.attributes_changed(node));
             }
         }
         guard.telling.store(false, Ordering::Release);
@@ -422,10 +422,10 @@ impl Keeping {
             tracing::debug!("not everything that the kernel held was written: {error}");
         }
         if anywhere {
-            fs.referenced().iter().for_each(|ino| self.core.collect_dirty_pages(self.core.node(*ino)));
+            fs.referenced().iter().for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(*ino)));
         }
         for (node, range) in places {
-            self.core.collect_dirty_range(node, range);
+            self.core.kernel.collect_dirty_range(node, range);
         }
         guard.state.lock().granted -= granted;
         let _ = fs.statfs();

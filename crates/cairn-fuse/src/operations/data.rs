@@ -4,11 +4,13 @@ use std::cell::RefCell;
 
 use cairn_base::Ino;
 use cairn_vfs::{AllocateMode, Error, FileSystem, InodeFlags, IoFlags, Result, Seek};
+use fuser::InitFlags;
 use rustix::io::Errno;
 
 use super::{Operations, caller};
 use crate::convert;
 use crate::counters::Operation;
+use crate::credentials::Credentials;
 use crate::guard;
 use crate::wire::abi::{
     CopyFileRangeIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
@@ -30,10 +32,12 @@ thread_local! {
 
 /// `O_APPEND` and `O_SYNC` are not passed on: the kernel has put the offset at the end already (with its cache, it alone knows the
 /// end), and sends an FSYNC after each synchronous write.
-fn write_flags(asked: &WriteIn, ordinary: bool) -> IoFlags {
+///
+/// Without a writeback cache the kernel still has pages of its own, those that are mapped, but keeps no times for them.
+fn write_flags(asked: &WriteIn, keeps_times: bool, ordinary: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();
-    flags.set(IoFlags::WRITEBACK, from_cache);
+    flags.set(IoFlags::WRITEBACK, from_cache && keeps_times);
     flags.set(IoFlags::DIRECT, !from_cache && asked.flags & O_DIRECT != 0);
     // Of a write from the cache nobody knows any more who made it: it was decided when it was taken ([`crate::guard`]).
     flags.set(IoFlags::ORDINARY, !from_cache && ordinary);
@@ -54,15 +58,21 @@ fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoF
     Ok(done)
 }
 
-/// The kernel writes whole pages, also of a file that is open for appending only: what was there is there already, and only what
-/// comes after it is added.
+/// The kernel writes whole pages, also of a file that is open for appending only: only what comes after what is there is added.
+///
+/// # Errors
+/// [`Error::NotPermitted`] if something else is there: without OPEN requests, nothing has checked how the file was opened.
 fn write_added(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
     let found = fs.getattr(ino)?;
-    let there = found.size.checked_sub(offset).and_then(|there| usize::try_from(there).ok());
-    match there.filter(|there| *there < data.len() && found.flags.contains(InodeFlags::APPEND)) {
-        Some(there) => Ok(there + write_all(fs, ino, found.size, &data[there..], flags)?),
-        None => Err(Error::NotPermitted),
+    if !found.flags.contains(InodeFlags::APPEND) || offset >= found.size {
+        return Err(Error::NotPermitted);
     }
+    let there = usize::try_from(found.size - offset).unwrap_or(usize::MAX).min(data.len());
+    let mut old = vec![0; there];
+    if fs.read(ino, offset, &mut old, IoFlags::empty())? != there || old != data[..there] {
+        return Err(Error::NotPermitted);
+    }
+    Ok(there + write_all(fs, ino, found.size, &data[there..], flags)?)
 }
 
 impl Operations {
@@ -72,9 +82,13 @@ impl Operations {
             Err(error) => return reply.error(error),
         };
         let flags = if asked.flags & O_DIRECT != 0 { IoFlags::DIRECT } else { IoFlags::empty() };
+        let node = request.header.nodeid;
+        if flags.is_empty() {
+            self.core.kernel.caches(node);
+        }
         // What the kernel was told at the start.
         let size = asked.size.min(MAX_WRITE) as usize;
-        let ino = self.core.ino(request.header.nodeid);
+        let ino = self.core.ino(node);
         // Large answers go out from where they are cached.
         let mut reply = Some(reply);
         if size >= LENT {
@@ -104,27 +118,48 @@ impl Operations {
         });
     }
 
-    pub(super) fn write(&self, request: &mut Request<'_>) -> Result<WriteOut, Errno> {
-        let asked: WriteIn = request.take()?;
-        let data = request.bytes(asked.size)?;
-        let ino = self.core.ino(request.header.nodeid);
+    pub(super) fn write(&self, request: &mut Request<'_>, reply: Reply) {
+        let asked = request.take::<WriteIn>().and_then(|asked| Ok((asked, request.bytes(asked.size)?)));
+        let (asked, data) = match asked {
+            Ok(asked) => asked,
+            Err(error) => return reply.error(error),
+        };
+        let node = request.header.nodeid;
         let ordinary = !self.core.fs().may_use_reserved(&caller(request, 0));
-        let flags = write_flags(&asked, ordinary);
-        let written = self.core.run_taking_space(Operation::Write, |fs| {
-            if flags.contains(IoFlags::WRITEBACK) {
-                match write_all(fs, ino, asked.offset, data, flags) {
-                    Err(Error::NotPermitted) => write_added(fs, ino, asked.offset, data, flags),
-                    written => written,
+        let flags = write_flags(&asked, self.core.agreed(InitFlags::FUSE_WRITEBACK_CACHE), ordinary);
+        let written = self.write_data(request, &asked, data, flags);
+        self.core.guard.arrived(self.core.fs(), node);
+        match written {
+            Err(error) => reply.error(error),
+            Ok(count) => {
+                self.core.counters.written_bytes.add(count as u64);
+                // At most MAX_WRITE.
+                let answer = move || reply.send(&Ok(WriteOut { size: count as u32, padding: 0 }));
+                if flags.contains(IoFlags::DIRECT) {
+                    // The kernel looks after its pages itself only where somebody waits in the call.
+                    self.core.kernel.pages_replaced(node, asked.offset, count as u64, answer);
+                } else {
+                    answer();
                 }
-            } else {
-                fs.write(ino, asked.offset, data, flags)
             }
-        });
-        self.core.guard.arrived(self.core.fs(), request.header.nodeid);
-        let count = written?;
-        self.core.counters.written_bytes.add(count as u64);
-        // At most MAX_WRITE.
-        Ok(WriteOut { size: count as u32, padding: 0 })
+        }
+    }
+
+    fn write_data(&self, request: &Request<'_>, asked: &WriteIn, data: &[u8], flags: IoFlags) -> Result<usize, Errno> {
+        let (node, offset) = (request.header.nodeid, asked.offset);
+        let ino = self.core.ino(node);
+        self.core.run_taking_space(Operation::Write, |fs| {
+            if flags.contains(IoFlags::KILL_PRIVILEGES) {
+                self.core.drop_privileges(fs, node, &Credentials::of(request))?;
+            }
+            if asked.write_flags & WRITE_CACHE == 0 {
+                return fs.write(ino, offset, data, flags);
+            }
+            match write_all(fs, ino, offset, data, flags) {
+                Err(Error::NotPermitted) => write_added(fs, ino, offset, data, flags),
+                written => written,
+            }
+        })
     }
 
     pub(super) fn fsync(&self, request: &mut Request<'_>) -> Result<(), Errno> {
@@ -139,13 +174,14 @@ impl Operations {
 
     pub(super) fn fallocate(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: FallocateIn = request.take()?;
-        let ino = self.core.ino(request.header.nodeid);
-        let caller = caller(request, 0);
+        let node = request.header.nodeid;
+        let (ino, sender, caller) = (self.core.ino(node), Credentials::of(request), caller(request, 0));
         self.core.run_taking_space(Operation::Fallocate, |fs| {
             let mode = convert::allocate_mode(asked.mode)?;
             if !matches!(mode, AllocateMode::PunchHole | AllocateMode::CollapseRange | AllocateMode::InsertRange) {
                 guard::check_room(fs, &caller, ino, asked.offset, asked.length)?;
             }
+            self.core.guard_privileges(fs, node, &sender)?;
             fs.allocate(ino, mode, asked.offset, asked.length)
         })
     }
@@ -164,7 +200,7 @@ impl Operations {
                 return Err(Error::NoData);
             }
             // The kernel does not write its dirty pages for this request, and only they know of data written just now.
-            self.core.collect_dirty_pages(node);
+            self.core.kernel.collect_dirty_pages(node);
             fs.seek(self.core.ino(node), asked.offset, what)
         })?;
         i64::try_from(offset).map(|_| LseekOut { offset }).map_err(|_| Errno::OVERFLOW)
@@ -175,7 +211,9 @@ impl Operations {
         // The answer has 32 bits; a caller goes on from a short count.
         let len = asked.len.min(u64::from(u32::MAX) & !0xfff);
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.nodeid_out));
+        let caller = Credentials::of(request);
         let copied = self.core.run_taking_space(Operation::CopyFileRange, |fs| {
+            self.core.guard_privileges(fs, asked.nodeid_out, &caller)?;
             fs.copy_range(from, asked.off_in, to, asked.off_out, len)
         })?;
         Ok(WriteOut { size: copied as u32, padding: 0 })

@@ -12,6 +12,7 @@ use cairn_vfs::Caller;
 use rustix::io::Errno;
 
 use crate::core::Core;
+use crate::credentials::Credentials;
 use crate::wire::abi::{ReadIn, WriteIn, opcode};
 use crate::wire::{Reply, Request};
 
@@ -33,7 +34,7 @@ pub(crate) enum Weight {
 
 /// Who sent a request, with this mask for what is made.
 fn caller(request: &Request<'_>, umask: u32) -> Caller {
-    Caller { uid: request.header.uid, gid: request.header.gid, umask }
+    Credentials::of(request).caller(umask)
 }
 
 /// A filesystem as requests see it.
@@ -85,7 +86,7 @@ impl Operations {
             opcode::OPEN => reply.send(&self.open(request)),
             opcode::RELEASE => reply.send(&self.release(request)),
             opcode::READ => self.read(request, reply),
-            opcode::WRITE => reply.send(&self.write(request)),
+            opcode::WRITE => self.write(request, reply),
             opcode::FSYNC | opcode::FSYNCDIR => reply.send(&self.fsync(request)),
             opcode::FALLOCATE => reply.send(&self.fallocate(request)),
             opcode::LSEEK => reply.send(&self.lseek(request)),

@@ -1,5 +1,7 @@
 //! Names, inodes and attributes.
 
+use cairn_base::Ino;
+use cairn_vfs::protection::left_permissions;
 use cairn_vfs::{Attributes, Error, FileSystem, NewInode, OpenMode, Result, SetAttributes};
 use rustix::io::Errno;
 
@@ -7,6 +9,7 @@ use super::{Operations, caller};
 use crate::convert;
 use crate::core::{Core, checked_name};
 use crate::counters::Operation;
+use crate::credentials::Credentials;
 use crate::directory;
 use crate::guard::{self, Ask, Intent};
 use crate::wire::abi::{
@@ -17,12 +20,26 @@ use crate::wire::abi::{
 use crate::wire::{Reply, Request};
 
 const O_ACCMODE: u32 = 3;
+const O_APPEND: u32 = rustix::fs::OFlags::APPEND.bits();
+const O_TRUNC: u32 = rustix::fs::OFlags::TRUNC.bits();
 
 /// What the kernel may believe of a file's contents when it is opened.
 const OPENED: OpenOut = OpenOut { fh: 0, open_flags: FOPEN_KEEP_CACHE, padding: 0 };
 
 fn open_mode(flags: u32) -> OpenMode {
     OpenMode { write: flags & O_ACCMODE != 0, direct: flags & super::data::O_DIRECT != 0 }
+}
+
+/// HANDLE_KILLPRIV_V2: a change of owner always takes privileges away, a truncation if the kernel says so. The permissions to set for
+/// that, if any go.
+fn permissions_left(fs: &dyn FileSystem, ino: Ino, set: &SetAttributes, caller: &Credentials) -> Result<Option<u32>> {
+    let found = fs.getattr(ino)?;
+    // When overlayfs copies a file up, it gets its mode before its owner, before its name: it is to keep it.
+    if found.links == 0 && set.size.is_none() {
+        return Ok(None);
+    }
+    let left = left_permissions(&found, |gid| caller.is_member(gid));
+    Ok(Some(left).filter(|left| *left != found.permissions))
 }
 
 impl Operations {
@@ -125,11 +142,19 @@ impl Operations {
                 .then(|| convert::set_time(given(fattr::MTIME_NOW), asked.mtime, asked.mtimensec)),
             ctime: given(fattr::CTIME).then(|| convert::timestamp(asked.ctime, asked.ctimensec)),
             flags: None,
-            // HANDLE_KILLPRIV_V2: a change of owner always takes the bits away, a truncation only if the kernel says so.
-            kill_privileges: uid.is_some() || gid.is_some() || given(fattr::KILL_SUIDGID),
+            kill_privileges: false,
         };
-        let ino = self.core.ino(request.header.nodeid);
-        self.core.run(Operation::SetAttr, |fs| fs.setattr(ino, &set)).map(|found| self.attributes(&found))
+        let kill = uid.is_some() || gid.is_some() || given(fattr::KILL_SUIDGID);
+        let (ino, caller) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        self.core
+            .run(Operation::SetAttr, |fs| {
+                if !kill || set.permissions.is_some() {
+                    return fs.setattr(ino, &set);
+                }
+                let permissions = permissions_left(fs, ino, &set, &caller)?;
+                fs.setattr(ino, &SetAttributes { permissions, ..set.clone() })
+            })
+            .map(|found| self.attributes(&found))
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>) -> Result<Vec<u8>, Errno> {
@@ -186,8 +211,9 @@ impl Operations {
         };
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.newdir));
         let (name, new_name) = (request.name()?, request.name()?);
+        let caller = caller(request, 0);
         let done = self.core.run_taking_space(Operation::Rename, |fs| {
-            let mode = convert::rename_mode(asked.flags)?;
+            let mode = convert::rename_mode(asked.flags, caller)?;
             fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
         });
         self.core.removals.note();
@@ -235,7 +261,14 @@ impl Operations {
         }
         let asked: OpenIn = request.take()?;
         let ino = self.core.ino(request.header.nodeid);
-        let fh = self.core.run(Operation::Open, |fs| fs.open(ino, open_mode(asked.flags)))?;
+        let fh = self.core.run(Operation::Open, |fs| {
+            let mode = open_mode(asked.flags);
+            if mode.write {
+                let append = asked.flags & O_APPEND != 0 && asked.flags & O_TRUNC == 0;
+                fs.getattr(ino)?.flags.check_open(mode.write, append)?;
+            }
+            fs.open(ino, mode)
+        })?;
         Ok(OpenOut { fh, ..OPENED })
     }
 

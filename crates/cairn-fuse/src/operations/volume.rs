@@ -1,13 +1,17 @@
 //! Extended attributes, ioctls and the volume as a whole.
 
 use cairn_vfs::{Error, XattrMode};
+use fuser::InitFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::Operations;
 use crate::counters::Operation;
+use crate::credentials::Credentials;
 use crate::ioctl::Ioctl;
-use crate::wire::abi::{GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, SetxattrIn, StatfsOut};
+use crate::wire::abi::{
+    GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, SETXATTR_ACL_KILL_SGID, SetxattrIn, SetxattrMore, StatfsOut,
+};
 use crate::wire::{Reply, Request};
 
 const XATTR_CREATE: u32 = 1;
@@ -51,11 +55,14 @@ impl Operations {
 
     pub(super) fn setxattr(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: SetxattrIn = request.take()?;
+        let extended = self.core.agreed(InitFlags::FUSE_SETXATTR_EXT);
+        let more = if extended { request.take()? } else { SetxattrMore::default() };
         let name = request.name()?;
         let value = request.bytes(asked.size)?;
         let ino = self.core.ino(request.header.nodeid);
         self.core.run_taking_space(Operation::SetXattr, |fs| {
             let mode = match asked.flags {
+                0 if more.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 => XattrMode::SetByStranger,
                 0 => XattrMode::Set,
                 XATTR_CREATE => XattrMode::Create,
                 XATTR_REPLACE => XattrMode::Replace,
@@ -97,7 +104,7 @@ impl Operations {
         };
         let ioctl = Ioctl {
             ino: self.core.ino(request.header.nodeid),
-            uid: request.header.uid,
+            caller: Credentials::of(request),
             command: asked.cmd,
             input: input.to_vec(),
             output_size: asked.out_size as usize,
@@ -108,12 +115,12 @@ impl Operations {
         let node = request.header.nodeid;
         if ioctl.sets_flags() {
             // What was written before the file was protected is not refused afterwards.
-            self.core.collect_dirty_pages(node);
+            self.core.kernel.collect_dirty_pages(node);
         }
         let done = self.core.run(Operation::Ioctl, |fs| ioctl.run(fs));
         if ioctl.sets_flags() {
-            // From now on the kernel asks before it writes, or no longer does ([`crate::guard`]).
-            self.core.forget_attributes(node);
+            // From now on the kernel asks before it writes, or no longer does ([`crate::guard`]); and the change time is another.
+            self.core.kernel.attributes_changed(node);
         }
         match done {
             Ok(output) => reply.data(&[IoctlOut::default().as_bytes(), &output]),

@@ -65,6 +65,8 @@ pub(crate) const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `fuse_write_in.write_flags`: the writer may not keep set-user-id bits.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// `fuse_setxattr_in.setxattr_flags`: who sets this access list may not keep set-group-id.
+pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// `fuse_fsync_in.fsync_flags`.
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 
@@ -143,8 +145,10 @@ structures! {
     WriteOut (8) { size: u32, padding: u32 }
     /// `fuse_fsync_in`
     FsyncIn (16) { fh: u64, fsync_flags: u32, padding: u32 }
-    /// `fuse_setxattr_in` without its extension, which is not negotiated.
+    /// `fuse_setxattr_in` without its extension.
     SetxattrIn (8) { size: u32, flags: u32 }
+    /// The extension (`FUSE_SETXATTR_EXT`).
+    SetxattrMore (8) { setxattr_flags: u32, padding: u32 }
     /// `fuse_getxattr_in`
     GetxattrIn (8) { size: u32, padding: u32 }
     /// `fuse_getxattr_out`

@@ -48,11 +48,19 @@ impl State {
     fn check_setattr(&self, ino: Ino, set: &SetAttributes) -> Result<()> {
         let node = self.node(ino)?;
         let touches = SetAttributes { flags: None, ctime: None, ..set.clone() } != SetAttributes::default();
+        // What a kernel's writeback cache sends by itself.
+        let beyond_kept = SetAttributes { mtime: None, ctime: None, ..set.clone() };
+        if set.ctime.is_some() && beyond_kept == SetAttributes::default() {
+            return Ok(());
+        }
         if touches {
             node.refuse_immutable()?;
         }
         // The current time may be set on an append-only file; nothing else.
-        let only_now = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Now));
+        let only_now = |time: Option<SetTime>| match time {
+            None | Some(SetTime::Now) => true,
+            Some(SetTime::To(time)) => set.ctime == Some(time),
+        };
         let append = node.flags.contains(InodeFlags::APPEND);
         let owner = set.permissions.is_some() || set.uid.is_some() || set.gid.is_some() || set.size.is_some();
         if append && (owner || !only_now(set.atime) || !only_now(set.mtime)) {

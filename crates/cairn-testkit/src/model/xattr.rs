@@ -61,7 +61,7 @@ impl State {
             _ => {}
         }
         if is_acl {
-            self.set_acl(ino, name, value)?;
+            self.set_acl(ino, name, value, mode)?;
         } else {
             node.xattrs.insert(name.to_vec(), value.to_vec());
         }
@@ -69,7 +69,7 @@ impl State {
         Ok(())
     }
 
-    fn set_acl(&mut self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+    fn set_acl(&mut self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let list = Acl::from_xattr(value).map_err(|_| Error::Invalid("malformed access control list"))?;
         let node = self.node_mut(ino)?;
         let kind = node.kind();
@@ -85,6 +85,9 @@ impl State {
         {
             let (permissions, complete) = list.equivalent_mode();
             node.permissions = node.permissions & !0o777 | permissions;
+            if mode == XattrMode::SetByStranger {
+                node.permissions &= !0o2000;
+            }
             if complete {
                 stored = None;
             }

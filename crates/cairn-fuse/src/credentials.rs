@@ -1,0 +1,78 @@
+//! Who sent a request, as far as the kernel says, and what it leaves to be found out.
+
+use std::fs;
+
+use cairn_vfs::Caller;
+
+use crate::wire::Request;
+
+/// The kernel does not say: on mounts that can be idmapped only requests that make something carry their sender's numbers.
+const UNKNOWN: u32 = u32::MAX;
+
+/// The sender of a request.
+pub(crate) struct Credentials {
+    uid: u32,
+    gid: u32,
+    pid: u32,
+}
+
+impl Credentials {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        let header = &request.header;
+        Self { uid: header.uid, gid: header.gid, pid: header.pid }
+    }
+
+    fn uid(&self) -> u32 {
+        if self.uid == UNKNOWN { self.numbers("Uid:").last().copied().unwrap_or(UNKNOWN) } else { self.uid }
+    }
+
+    fn gid(&self) -> u32 {
+        if self.gid == UNKNOWN { self.numbers("Gid:").last().copied().unwrap_or(UNKNOWN) } else { self.gid }
+    }
+
+    /// For the filesystem, with this mask for what is made.
+    pub(crate) fn caller(&self, umask: u32) -> Caller {
+        Caller { uid: self.uid(), gid: self.gid(), umask }
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.uid() == 0
+    }
+
+    /// Is the sender of a group, or may it do as if it were? Groups that the kernel does not send are looked up: only where a program
+    /// is set-group-id and cannot be run by its group, which hardly any is.
+    pub(crate) fn is_member(&self, gid: u32) -> bool {
+        self.is_root() || self.gid() == gid || self.numbers("Groups:").contains(&gid)
+    }
+
+    /// A line of the sender's status; the last number of `Uid` and `Gid` is what file systems go by. Of a process that is gone, or out
+    /// of sight: nothing.
+    fn numbers(&self, line: &str) -> Vec<u32> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let found = status.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_default();
+        found.split_whitespace().map_while(|number| number.parse().ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_the_sender_s_own_and_those_of_its_process() {
+        let pid = std::process::id();
+        let own = rustix::process::getgroups().unwrap();
+        let sender = Credentials { uid: 1, gid: 12_345, pid };
+        assert!(sender.is_member(12_345));
+        assert!(own.iter().all(|gid| sender.is_member(gid.as_raw())));
+        let strange = (90_000..).find(|gid| own.iter().all(|own| own.as_raw() != *gid)).unwrap();
+        assert!(!sender.is_member(strange));
+        assert!(!Credentials { pid: 0, ..sender }.is_member(strange));
+        assert!(Credentials { uid: 0, gid: 0, pid }.is_member(strange));
+        // Where the kernel leaves everything out.
+        let unknown = Credentials { uid: UNKNOWN, gid: UNKNOWN, pid };
+        assert_eq!(unknown.is_root(), rustix::process::geteuid().is_root());
+        assert!(unknown.is_member(rustix::process::getegid().as_raw()));
+        assert!(!Credentials { pid: 0, ..unknown }.is_root());
+    }
+}
