@@ -12,6 +12,7 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
 const FS_IOC32_SETFLAGS: u32 = 0x4004_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
+const EXT4_IOC_GETVERSION: u32 = 0x8008_6603;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
@@ -51,6 +52,7 @@ impl Ioctl {
                 | FS_IOC32_GETFLAGS
                 | FS_IOC32_SETFLAGS
                 | FS_IOC_GETVERSION
+                | EXT4_IOC_GETVERSION
                 | FS_IOC_FSGETXATTR
                 | FS_IOC_FSSETXATTR
                 | FS_IOC_GETFSLABEL
@@ -80,7 +82,7 @@ impl Ioctl {
                 self.set_flags(fs, flags)
             }
             // Its number says eight bytes; Linux writes four.
-            FS_IOC_GETVERSION => Ok(fs.getattr(self.ino)?.generation.to_ne_bytes().to_vec()),
+            FS_IOC_GETVERSION | EXT4_IOC_GETVERSION => Ok(fs.getattr(self.ino)?.generation.to_ne_bytes().to_vec()),
             FS_IOC_FSGETXATTR => {
                 let flags = fs.getattr(self.ino)?.flags;
                 let bits = XFLAGS.iter().filter(|(_, flag)| flags.contains(*flag)).fold(0, |bits, (bit, _)| bits | bit);
