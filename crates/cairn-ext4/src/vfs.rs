@@ -14,7 +14,7 @@ use cairn_vfs::{
 
 use crate::Ext4;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, attributes, data, directory, preallocate};
+use crate::inode::{Inode, access_times, attributes, data, directory, preallocate};
 use crate::{fsync, namespace, remount, report, symlink, xattr_ops};
 
 impl Ext4 {
@@ -41,6 +41,19 @@ impl Ext4 {
     /// Every result passes here, so that the first error that must stop the volume does.
     fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
         Ok(self.volume.observe(result)?)
+    }
+
+    /// Something was read: access times that wait are stored once there are many, unless nothing may be written now.
+    fn store_access_times(&self) {
+        if !self.volume.accessed.are_many() || self.is_frozen() {
+            return;
+        }
+        let _open = self.enter();
+        if !self.volume.is_read_only()
+            && let Err(error) = self.done(access_times::store(&self.volume))
+        {
+            tracing::debug!(%error, "access times are not stored");
+        }
     }
 
     fn attributes(&self, inode: &Arc<Inode>) -> Attributes {
@@ -125,12 +138,16 @@ impl FileSystem for Ext4 {
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
-        self.done(symlink::read(&self.volume, &inode).inspect(|_| attributes::touch_access(&self.volume, &inode)))
+        let target = symlink::read(&self.volume, &inode).inspect(|_| attributes::touch_access(&self.volume, &inode));
+        self.store_access_times();
+        self.done(target)
     }
 
     fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let inode = self.inode(ino)?;
-        self.done(directory::read(&self.volume, &inode, position, emit))
+        let read = directory::read(&self.volume, &inode, position, emit);
+        self.store_access_times();
+        self.done(read)
     }
 
     fn getattr(&self, ino: Ino) -> Result<Attributes> {
@@ -166,9 +183,13 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-        let _open = self.pass();
-        let inode = self.inode(ino)?;
-        self.done(data::read(&self.volume, &inode, offset, buf, flags))
+        let read = {
+            let _open = self.pass();
+            let inode = self.inode(ino)?;
+            self.done(data::read(&self.volume, &inode, offset, buf, flags))
+        };
+        self.store_access_times();
+        read
     }
 
     fn read_shared(
@@ -179,9 +200,13 @@ impl FileSystem for Ext4 {
         flags: IoFlags,
         take: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<bool> {
-        let _open = self.pass();
-        let inode = self.inode(ino)?;
-        self.done(data::read_shared(&self.volume, &inode, offset, len, flags, take))
+        let read = {
+            let _open = self.pass();
+            let inode = self.inode(ino)?;
+            self.done(data::read_shared(&self.volume, &inode, offset, len, flags, take))
+        };
+        self.store_access_times();
+        read
     }
 
     fn write(&self, ino: Ino, offset: u64, bytes: &[u8], flags: IoFlags) -> Result<usize> {

@@ -27,7 +27,7 @@ use crate::format::features::Incompat;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
 use crate::groups::GroupTable;
-use crate::inode::{Inode, Location, State};
+use crate::inode::{Inode, Location, State, access_times};
 use crate::live_options::LiveOptions;
 use crate::map::{BlockMap, MapContext};
 use crate::mount::FoundSlots;
@@ -133,6 +133,8 @@ pub struct Volume {
     pub space: Arc<Space>,
     /// Inodes in memory.
     pub inodes: InodeTable<Inode>,
+    /// What only access times keep in memory.
+    pub(crate) accessed: access_times::Waiting,
     /// Unlinked but open, and half-truncated inodes.
     pub orphans: Orphans,
     /// How it is mounted.
@@ -179,6 +181,7 @@ impl Volume {
             unfinished: Mutex::new(Rank::LEAF, None),
             space,
             inodes: InodeTable::new(crate::INODES_IN_MEMORY, crate::inode::load::can_evict),
+            accessed: access_times::Waiting::default(),
             orphans,
             options: LiveOptions::new(options),
             credits,

@@ -295,3 +295,29 @@ fn reading_renews_old_access_times() {
     let again = open(&device, "ro");
     assert_eq!(times::kept(&*again), renewed);
 }
+
+/// Whoever looks through a large tree leaves nothing in memory that need not be there: a new access time does not keep an inode.
+#[test]
+fn inodes_that_were_only_read_leave_memory() {
+    const LINKS: u64 = 45_000;
+    const MOST: u64 = 36_000;
+    let device = device(&["-t", "ext4", "-N", "50000"]);
+    let volume = open(&device, "");
+    let root = volume.root();
+    let name = |n: u64| format!("link{n}").into_bytes();
+    for n in 0..LINKS {
+        let made = volume.create(root, &name(n), NewInode::Symlink(b"target"), 0o777, &ROOT).unwrap();
+        volume.forget(made.ino, 1);
+    }
+    volume.unmount().unwrap();
+    let volume = open(&device, "");
+    for n in 0..LINKS {
+        let found = volume.lookup(root, &name(n)).unwrap();
+        assert_eq!(volume.readlink(found.ino).unwrap(), b"target");
+        volume.forget(found.ino, 1);
+    }
+    let kept = volume.report().u64("state.inodes_in_memory").unwrap();
+    assert!(kept < MOST, "{kept} inodes are in memory");
+    volume.unmount().unwrap();
+    judge(&device);
+}

@@ -17,6 +17,8 @@ use crate::volume::Volume;
 
 /// Dirty blocks in memory (nodes and entries) beyond which a checkpoint is written: 64 MiB.
 const MOST_DIRTY: u64 = 16_384;
+/// The same of inodes, which stay in memory as long: what was only read has a new access time, too.
+const MOST_DIRTY_INODES: u64 = 8192;
 /// How often an operation has room made for it before it is told that there is none.
 const ATTEMPTS: u32 = 8;
 
@@ -126,7 +128,7 @@ impl Volume {
         for _ in 0..ATTEMPTS {
             let pending = self.pending();
             store.segments.set_reuse_below(store.space.reuse_below(pending));
-            if pending.nodes + pending.dentries > MOST_DIRTY {
+            if pending.nodes + pending.dentries > MOST_DIRTY || pending.inodes > MOST_DIRTY_INODES {
                 store.checkpoints.write(Reason::Memory)?;
                 continue;
             }

@@ -152,6 +152,8 @@ pub fn touch_access(volume: &Volume, inode: &Inode) {
     if stale(&inode.state.read(), now) {
         let mut state = inode.state.write();
         state.record.atime = now;
-        state.dirty = true;
+        if !std::mem::replace(&mut state.dirty, true) {
+            volume.accessed.note(inode.ino);
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! [`State::record`]`.size` is the size *on disk*; see [`size`] for how it follows [`State::size`]. [`State::dirty`] says that the
 //! record differs from the inode table.
 
+pub mod access_times;
 pub mod attributes;
 pub mod data;
 pub mod delete;
