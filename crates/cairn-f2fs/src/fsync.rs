@@ -16,6 +16,7 @@ use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::format::inode::{Advise, Inode as Record};
 use crate::inode::{Inode, sync};
+use crate::namespace::parent;
 use crate::store::Store;
 use crate::volume::Volume;
 
@@ -116,6 +117,7 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
     if inode.state.read().deleted || store.checkpoints.is_disabled() {
         return Ok(());
     }
+    parent::settle(volume, store, inode)?;
     if must_checkpoint(store, inode)? {
         return checkpoint(volume, store, inode);
     }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Part::Attributes`] | the record last changed in any way | – (a dirty node says so) |
 //! | [`Part::Data`] | existence, names, size, map, owner, mode, attributes of users: everything but times | nodes left the tree: roll-forward would not notice |
-//! | [`Part::Names`] | – (part of the data) | linked or renamed: roll-forward would miss one of the names |
+//! | [`Part::Names`] | – (part of the data) | linked, renamed or unlinked: roll-forward would miss that |
 //! | [`Part::Logged`] | – | its nodes were written where roll-forward finds them |
 //!
 //! **Loading and eviction.** What is not known is not durable: a loaded inode's data counts as written just now, and its parts as

@@ -25,7 +25,7 @@ pub mod writer;
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_base::ranked_lock::{Rank, RwLock};
+use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
@@ -35,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::format::features::Features;
 use crate::format::inode::{Advise, InlineFlags, Inode as Record};
 use crate::format::units::{BLOCK_SIZE, Nid};
+use crate::namespace::parent::Known;
 use crate::volume::Volume;
 
 /// What changes under the `state` lock.
@@ -76,6 +77,8 @@ pub struct Inode {
     pub entries: DirCache,
     /// What of it is durable.
     pub ledger: Ledger<u64>,
+    /// Names that it may have, for [`crate::namespace::parent`].
+    pub(crate) known_names: Mutex<Vec<Known>>,
     /// For the next fsync.
     pub sync: sync::SyncState,
 }
@@ -90,8 +93,9 @@ impl Inode {
         let image = volume.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
         let record = Record::decode(&image, nid, volume.layout.features)?;
         let version = volume.store.as_ref().map_or(0, |store| store.checkpoints.version());
-        // Nodes that left the tree keep the inode in memory until a checkpoint knows of that.
-        let ledger = Ledger::loaded(&volume.flushes, &[], version);
+        // Until a checkpoint is cut, changes of names keep the inode in memory, so they are in the last one that was; and so do nodes
+        // that left the tree.
+        let ledger = Ledger::loaded(&volume.flushes, &[Part::Names], version.saturating_sub(1));
         Ok(Self::new(volume, nid, record, &image, ledger))
     }
 
@@ -111,6 +115,7 @@ impl Inode {
             map: map::FileMap::new(order),
             entries: DirCache::new(&volume.entries),
             ledger,
+            known_names: Mutex::new(Rank::LEAF, Vec::new()),
             sync: sync::SyncState::new(order),
         }
     }

@@ -20,6 +20,7 @@ use crate::volume::Volume;
 
 mod make;
 mod names;
+pub mod parent;
 mod rename;
 
 /// What a name leads to. Takes a reference while the name stands: it cannot go away in between.
@@ -32,7 +33,12 @@ pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
         b"." => parent.nid,
         _ => lookup::find(volume, parent, name)?.ok_or(cairn_vfs::Error::NotFound)?.0,
     };
-    volume.acquire(child.ino()).map_err(|error| match error {
+    let found = volume.acquire(child.ino()).inspect(|inode| {
+        if parent::is_lost(inode) {
+            parent::remember(inode, parent.nid, name);
+        }
+    });
+    found.map_err(|error| match error {
         // Above a directory that was removed there may be nothing any more.
         Error::Vfs(cairn_vfs::Error::Stale) if name != b".." => {
             let what = "an entry leads to an inode that does not exist";
@@ -108,6 +114,9 @@ pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name:
             edit::add(op, parent, name, inode.nid, inode.kind)?;
             touch_parent(op, parent, 0);
             let now = attributes::now(volume);
+            let before = inode.record();
+            parent::remember(inode, before.pino, &before.name);
+            parent::changed(op, inode);
             change(op, inode, |record| {
                 if record.links == 0 {
                     op.store.checkpoints.orphans.remove(inode.nid);
@@ -182,6 +191,7 @@ fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
         op.store.checkpoints.orphans.add(inode.nid)?;
     }
     let now = attributes::now(op.volume);
+    parent::changed(op, inode);
     change(op, inode, |record| {
         record.links = if last { 0 } else { record.links - 1 };
         record.ctime = now;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_vfs::new_inode::Ownership;
 use cairn_vfs::{FileKind, NewInode};
 
-use super::{change, drop_link, make, named, touch_parent};
+use super::{change, drop_link, make, named, parent, touch_parent};
 use crate::dir::edit;
 use crate::error::Result;
 use crate::format::inode::Advise;
@@ -97,6 +97,7 @@ fn set_parent(op: &mut Op<'_>, inode: &Arc<Inode>, parent: &Inode) -> Result<()>
 /// The inode's own idea of its name follows. Roll-forward could make the new entry, but not take the old one away.
 fn rename_record(op: &Op<'_>, inode: &Arc<Inode>, to: &Side<'_>) {
     let now = attributes::now(op.volume);
+    parent::changed(op, inode);
     change(op, inode, |record| {
         record.ctime = now;
         named(record, to.parent.nid, to.name);

@@ -1,7 +1,7 @@
 //! What an fsync costs: nodes, flushes, checkpoints.
 
 use cairn_f2fs::F2fs;
-use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, RenameMode};
 
 use crate::support::{open, volume};
 
@@ -38,6 +38,51 @@ fn costs(options: &str, in_place: bool) {
     // A hard link: roll-forward knows one name only.
     fs.link(ino, fs.root(), b"other").unwrap();
     assert_eq!(spent(&fs, || fs.fsync(ino, 0, false).unwrap()).2, 1, "{options}: two names");
+    fs.unmount().unwrap();
+}
+
+/// Three writes, each with an fsync; how many checkpoints those took.
+fn checkpoints_of_fsyncs(fs: &F2fs, ino: cairn_base::Ino) -> u64 {
+    let fsyncs = || {
+        for round in 0..3 {
+            fs.write(ino, 4096 * round, &[round as u8; 4096], IoFlags::empty()).unwrap();
+            fs.fsync(ino, 0, false).unwrap();
+        }
+    };
+    spent(fs, fsyncs).2
+}
+
+/// A file that has one name again, whatever names it had before, is fsynced by its nodes once a checkpoint has that name.
+#[test]
+fn a_file_that_was_renamed_or_linked_takes_one_checkpoint_and_no_more() {
+    let fs = open(volume(64 << 20, &[]), "");
+    let root = fs.root();
+    let make = |name: &str| {
+        let ino = fs.create(root, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        fs.fsync(ino, 0, false).unwrap();
+        ino
+    };
+    let renamed = make("one");
+    fs.rename(root, b"one", root, b"two", RenameMode::Replace).unwrap();
+    assert_eq!(checkpoints_of_fsyncs(&fs, renamed), 1, "renamed");
+    fs.rename(root, b"two", root, b"three", RenameMode::Replace).unwrap();
+    fs.sync().unwrap();
+    assert_eq!(checkpoints_of_fsyncs(&fs, renamed), 0, "renamed, and a checkpoint has it");
+    for (goes, stays) in [(&b"second"[..], &b"first"[..]), (b"first", b"second")] {
+        let linked = make("first");
+        fs.link(linked, root, b"second").unwrap();
+        assert_eq!(checkpoints_of_fsyncs(&fs, linked), 3, "two names");
+        fs.unlink(root, goes).unwrap();
+        assert_eq!(checkpoints_of_fsyncs(&fs, linked), 1, "one name is left");
+        fs.unlink(root, stays).unwrap();
+    }
+    // What is not in memory any more is learnt from the disk.
+    let forgotten = make("before");
+    fs.rename(root, b"before", root, b"after", RenameMode::Replace).unwrap();
+    fs.sync().unwrap();
+    fs.forget(forgotten, 1);
+    fs.volume().inodes.shrink();
+    assert_eq!(checkpoints_of_fsyncs(&fs, forgotten), 0, "renamed, forgotten and read again");
     fs.unmount().unwrap();
 }
 

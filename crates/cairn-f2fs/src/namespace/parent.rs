@@ -1,0 +1,92 @@
+//! The name by which roll-forward knows an inode, after it was linked or renamed.
+//!
+//! Roll-forward knows of one name only, and cannot take one away. So a link or rename marks the inode (`LOST_PINO`), and its fsyncs
+//! write checkpoints. Once a checkpoint holds all its names and one is left, that one is looked up, and the mark goes: the nodes
+//! that follow say a parent that is true.
+//!
+//! Locking: the parent's `namespace`, shared, so that the name stays while the record is changed.
+
+use std::sync::Arc;
+
+use cairn_cache::durability::Part;
+use cairn_vfs::{FileKind, Name};
+
+use crate::dir::lookup;
+use crate::error::Result;
+use crate::format::Nid;
+use crate::format::inode::Advise;
+use crate::inode::Inode;
+use crate::op::Op;
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// Names that an inode is known to have had, besides the one in its record.
+const REMEMBERED: usize = 4;
+
+/// A parent and a name.
+pub type Known = (Nid, Vec<u8>);
+
+/// The names of an inode are changed by this operation.
+pub(super) fn changed(op: &Op<'_>, inode: &Inode) {
+    inode.ledger.changed(Part::Names, op.store.checkpoints.version());
+}
+
+/// The inode was found by this name, or had it until now: it may be the one that is left.
+pub(super) fn remember(inode: &Inode, parent: Nid, name: &[u8]) {
+    let mut known = inode.known_names.lock();
+    known.retain(|(other, others)| (*other, &**others) != (parent, name));
+    known.push((parent, name.to_vec()));
+    if known.len() > REMEMBERED {
+        known.remove(0);
+    }
+}
+
+/// True if roll-forward does not know the inode's name, and could.
+pub(super) fn is_lost(inode: &Inode) -> bool {
+    let state = inode.state.read();
+    state.record.advise.contains(Advise::LOST_PINO) && inode.kind == FileKind::Regular && state.record.links == 1
+}
+
+/// Lets roll-forward know the inode by its name again, if that is possible. Call it with no lock held.
+///
+/// # Errors
+/// The volume has stopped. That no name is found is no error.
+pub fn settle(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>) -> Result<()> {
+    let last = store.checkpoints.last().version;
+    if !is_lost(inode) || inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last) {
+        return Ok(());
+    }
+    let recorded = {
+        let state = inode.state.read();
+        (state.record.pino, state.record.name.clone())
+    };
+    let mut candidates = vec![recorded];
+    candidates.extend(inode.known_names.lock().iter().rev().cloned());
+    for (parent, name) in &candidates {
+        if settle_by(volume, store, inode, *parent, name)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn settle_by(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>, parent: Nid, name: &[u8]) -> Result<bool> {
+    // What the disk says may be no name, and a parent that is gone, or is something else by now, is no parent.
+    let Ok(name) = Name::check(name) else { return Ok(false) };
+    let Ok(directory) = volume.inode(parent.ino()) else { return Ok(false) };
+    let _names = directory.namespace.read();
+    let leads_here = matches!(lookup::find(volume, &directory, name.bytes()), Ok(Some((nid, _))) if nid == inode.nid);
+    if !leads_here {
+        return Ok(false);
+    }
+    let _inside = store.gate.enter()?;
+    let mut state = inode.state.write();
+    let last = store.checkpoints.last().version;
+    let settled = inode.ledger.last_change(Part::Names).is_none_or(|changed| changed < last);
+    if state.record.links == 1 && settled && !state.deleted {
+        super::named(&mut state.record, parent, name);
+        state.record.advise.remove(Advise::LOST_PINO);
+        inode.touch(volume, &mut state);
+    }
+    Ok(true)
+}
