@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use cairn_block::BlockDevice;
 use cairn_cache::durability::Part;
-use cairn_cache::writeback::WritebackMode as Mode;
+use cairn_cache::writeback::{Expired, WritebackMode as Mode};
 use cairn_vfs::FileKind;
 
 use crate::error::Result;
@@ -58,6 +59,21 @@ pub fn store_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
         inode.store_times(volume, &handle, &mut state)?;
     }
     Ok(())
+}
+
+/// `commit=`: data is written when it is that old, and what leads to it does not wait that long again.
+impl Expired for Volume {
+    fn written(&self) {
+        match &self.txn() {
+            Txn::Journaled(journal) => journal.request_commit(journal.newest_tid()),
+            Txn::Direct(buffers) => {
+                let written = buffers.write_back().and_then(|()| self.flushes.flush());
+                if let Err(error) = self.observe(written.map_err(crate::Error::from)) {
+                    tracing::error!(%error, "metadata could not be written");
+                }
+            }
+        }
+    }
 }
 
 /// Everything: all files' data, all records, one commit.

@@ -4,7 +4,7 @@
 //! → journal → orphans.
 //! Opening read-only writes nothing: an unclean journal's blocks are laid over the device in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::{Ino, Pba};
@@ -13,6 +13,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
+use cairn_cache::writeback::Expired;
 use cairn_jbd2::{Journal, JournalArea, JournalOptions};
 
 use crate::Ext4;
@@ -108,6 +109,8 @@ pub(crate) fn open(
     let (orphan_file, slots) = open_orphan_file(&parts)?;
     let orphans = Orphans::new(orphan_file);
     let volume = Arc::new(Volume::new(parts, pages, txn, space, orphans, options.clone(), hash, stopped));
+    let expired: Weak<dyn Expired> = Arc::downgrade(&(volume.clone() as Arc<dyn Expired>));
+    volume.pages.set_expired(expired);
     volume.daemons.lock().push(volume.pages.start_readahead());
     if writable {
         volume.daemons.lock().push(volume.pages.start_writeback());
@@ -174,7 +177,8 @@ fn journal_options(options: &MountOptions, layout: &Layout) -> JournalOptions {
 
 fn cache_options(options: &MountOptions, layout: &Layout) -> PageCacheOptions {
     let (mode, max_folio) = (options.buffered, options.max_folio);
-    PageCacheOptions { mode, max_folio, ..PageCacheOptions::new(layout.block_size) }
+    let dirty_expire = options.commit_interval;
+    PageCacheOptions { mode, max_folio, dirty_expire, ..PageCacheOptions::new(layout.block_size) }
 }
 
 /// Where the journal's blocks are, read straight from its inode.

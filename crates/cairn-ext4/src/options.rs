@@ -17,7 +17,7 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Do not look at the journal at all (`noload`); read-only volumes only.
     pub no_load: bool,
-    /// Longest time until a change is committed (`commit=SECONDS`).
+    /// Longest time until a change that was made here is on the disk (`commit=SECONDS`): then metadata is committed and file data written.
     pub commit_interval: Duration,
     /// Keep access times as `relatime` does; `noatime` switches them off.
     pub access_times: bool,

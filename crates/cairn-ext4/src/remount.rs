@@ -46,6 +46,7 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     volume.pages.budget().set_limit(new.cache_bytes as u64);
     volume.pages.set_mode(new.buffered);
     volume.pages.set_max_folio(new.max_folio);
+    volume.pages.set_dirty_expire(new.commit_interval);
     volume.options.set(new);
     Ok(())
 }

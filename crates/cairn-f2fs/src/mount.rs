@@ -126,6 +126,7 @@ pub(crate) fn open(
     let pages = PageCacheOptions {
         mode: options.buffered,
         max_folio: options.max_folio,
+        dirty_expire: options.dirty_expire(),
         ..PageCacheOptions::new(BLOCK_SIZE as u32)
     };
     let pages = PageCache::new(device.clone(), budget.clone(), pages, runtime.clone());

@@ -1,5 +1,7 @@
 //! Mount options, with the kernel's names.
 
+use std::time::Duration;
+
 use cairn_base::options::{Word, words};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
@@ -9,6 +11,9 @@ use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
 use crate::gc::{BackgroundGc, GcVictim};
 use crate::segment::Mode;
+
+/// Linux's `dirty_expire_centisecs`.
+const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
 
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +73,12 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
+    /// How long file data stays in memory at most: as Linux has it, and no longer than until the next checkpoint.
+    #[must_use]
+    pub fn dirty_expire(&self) -> Duration {
+        DIRTY_EXPIRE.min(Duration::from_secs(self.checkpoint_interval.into()))
+    }
+
     /// Parses a comma-separated list as in mount(8). Later options win.
     ///
     /// # Errors

@@ -7,8 +7,8 @@
 //! Locking: the queue is of rank CACHE and never held together with another lock.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
@@ -23,7 +23,7 @@ use super::mapping::BufferedMode;
 use super::promise::Promising;
 use super::slab::{MAX_SLAB, PAGE, RawSlab, Slab, SlabPool, order_of};
 use crate::budget::{Budget, Reclaim};
-use crate::writeback::DirtyFiles;
+use crate::writeback::{DirtyFiles, Expired};
 
 /// What a volume's mount options say about its cache.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct PageCacheOptions {
     pub dirty_background_percent: u8,
     /// Share of the budget that may be dirty before writers must help, in percent.
     pub dirty_percent: u8,
-    /// Dirty data is written after this long.
+    /// Dirty data is written after this long; see [`PageCache::set_dirty_expire`].
     pub dirty_expire: Duration,
 }
 
@@ -86,6 +86,13 @@ pub struct PageCache {
     counters: Arc<CacheCounters>,
     per_block: AtomicBool,
     max_folio: AtomicUsize,
+    /// In milliseconds.
+    dirty_expire: AtomicU64,
+    pub(crate) expired: OnceLock<Weak<dyn Expired>>,
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl PageCache {
@@ -114,6 +121,8 @@ impl PageCache {
             counters,
             per_block: AtomicBool::new(options.mode == BufferedMode::PerBlock),
             max_folio: AtomicUsize::new(valid_folio(options.max_folio)),
+            dirty_expire: AtomicU64::new(milliseconds(options.dirty_expire)),
+            expired: OnceLock::new(),
             device,
             budget,
             options,
@@ -172,6 +181,23 @@ impl PageCache {
     /// If it is not a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`].
     pub fn set_max_folio(&self, bytes: usize) {
         self.max_folio.store(valid_folio(bytes), Ordering::Relaxed);
+    }
+
+    /// How long data stays dirty.
+    #[must_use]
+    pub fn dirty_expire(&self) -> Duration {
+        Duration::from_millis(self.dirty_expire.load(Ordering::Relaxed))
+    }
+
+    /// From now on dirty data is written after this long, also what is dirty already.
+    pub fn set_dirty_expire(&self, time: Duration) {
+        self.dirty_expire.store(milliseconds(time), Ordering::Relaxed);
+        self.dirty.wake.notify();
+    }
+
+    /// Whom to tell when files were written because they had been dirty for so long. The first one stays.
+    pub fn set_expired(&self, expired: Weak<dyn Expired>) {
+        self.expired.get_or_init(|| expired);
     }
 
     /// Largest folio in bytes: as the options say, but a small budget holds at least 16.

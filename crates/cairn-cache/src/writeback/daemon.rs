@@ -1,6 +1,7 @@
 //! The write-back daemon: files that are dirty for too long, and the longest dirty ones when too much is.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,15 +40,24 @@ pub trait Flushable: Send + Sync {
     fn give_back(&self) {}
 }
 
+/// Who makes durable what the daemon has written.
+pub trait Expired: Send + Sync {
+    /// Files were written because they had been dirty for long enough, and no other one is that old. Must not wait for anything: in the
+    /// simulator the daemon runs on the stack of whoever waits.
+    fn written(&self);
+}
+
 struct Writeback {
     cache: Weak<PageCache>,
+    /// Something was written since [`Expired::written`] was called.
+    wrote: AtomicBool,
 }
 
 impl PageCache {
     /// Starts the daemon. The volume keeps the handle and stops it before the last write-back of an unmount.
     #[must_use]
     pub fn start_writeback(self: &Arc<Self>) -> DaemonHandle {
-        let daemon = Arc::new(Writeback { cache: Arc::downgrade(self) });
+        let daemon = Arc::new(Writeback { cache: Arc::downgrade(self), wrote: AtomicBool::new(false) });
         self.runtime.spawn("writeback", self.dirty.wake.clone(), daemon)
     }
 }
@@ -55,9 +65,16 @@ impl PageCache {
 impl Daemon for Writeback {
     fn step(&self) -> Progress {
         let Some(cache) = self.cache.upgrade() else { return Progress::Done };
-        let expire = cache.options().dirty_expire;
-        let age = if cache.is_over_background() { Duration::ZERO } else { expire };
-        match cache.flush_oldest(age) {
+        let age = if cache.is_over_background() { Duration::ZERO } else { cache.dirty_expire() };
+        let attempt = cache.flush_oldest(age);
+        if attempt == Attempt::Written {
+            self.wrote.store(true, Ordering::Relaxed);
+        } else if self.wrote.swap(false, Ordering::Relaxed)
+            && let Some(expired) = cache.expired.get().and_then(Weak::upgrade)
+        {
+            expired.written();
+        }
+        match attempt {
             Attempt::Written => Progress::Worked,
             Attempt::Postponed => Progress::Idle(Some(PAUSE)),
             Attempt::NotYet(left) => Progress::Idle(Some(left)),

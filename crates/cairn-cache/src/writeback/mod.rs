@@ -11,7 +11,7 @@ mod errors;
 mod submit;
 mod throttle;
 
-pub use daemon::{Flushable, Flushed};
+pub use daemon::{Expired, Flushable, Flushed};
 pub use errors::ErrorSequence;
 pub(crate) use throttle::DirtyFiles;
 

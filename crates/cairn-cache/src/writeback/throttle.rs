@@ -23,7 +23,7 @@ pub(crate) struct DirtyFiles {
     queue: Mutex<VecDeque<DirtyFile>>,
     bytes: AtomicU64,
     /// Wakes the daemon.
-    pub(super) wake: Arc<Event>,
+    pub(crate) wake: Arc<Event>,
     /// Something became clean.
     pub(crate) drained: Event,
 }

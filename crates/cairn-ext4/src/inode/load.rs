@@ -36,6 +36,8 @@ impl Flushable for Flusher {
         let mapper = InodeMapper::new(&volume, &inode);
         inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode)?;
         crate::inode::data::settle_size(&volume, &inode).map_err(MapError::from)?;
+        // The times that the data came with, so that they are as old on disk as it is.
+        crate::fsync::store_if_dirty(&volume, &inode).map_err(MapError::from)?;
         Ok(Flushed::Written)
     }
 

@@ -1,15 +1,17 @@
 //! What is said to be durable: all histories of two steps with every way to ask, and two who ask at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::runtime::Runtime;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
-use cairn_testkit::crash::write_image;
+use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, write_image};
 use cairn_testkit::durability::{Opened, Subject, both_hear_of_a_failed_flush, search};
 use cairn_testkit::judge::{KernelMount, e2fsck_preen};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::run::{format, open, shm};
 use crate::search::clean;
@@ -43,11 +45,11 @@ fn cut(device: &MemoryDevice) -> Result<(), String> {
 fn search_on(args: &'static [&'static str], megabytes: u64) {
     let fresh = format(shm().path(), args, megabytes);
     let open = |device| opened(device, Simulated::new(1));
-    let subject = Subject { fresh, open: &open, judge: &closed, judge_cut: Some(&cut) };
+    let subject = Subject { fresh, cuts: 6, open: &open, judge: &closed, judge_cut: Some(&cut) };
     let rare = if cairn_testkit::deep() { 3 } else { 150 };
     let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}: {error}"));
     println!("{args:?}: {seen:?}");
-    assert!(seen.histories > 1000 && seen.promises > 3 * seen.histories, "{seen:?}");
+    assert!(seen.histories > 1500 && seen.promises > 3 * seen.histories, "{seen:?}");
 }
 
 #[test]
@@ -66,5 +68,39 @@ fn every_history_of_two_steps_with_other_formats() {
 fn two_who_ask_at_once_are_told_the_same() {
     let fresh = format(shm().path(), K4, 16);
     let open = |device| opened(device, Arc::new(Threads::new()));
-    both_hear_of_a_failed_flush(&Subject { fresh, open: &open, judge: &closed, judge_cut: None });
+    both_hear_of_a_failed_flush(&Subject { fresh, cuts: 6, open: &open, judge: &closed, judge_cut: None });
+}
+
+/// What `file` holds if the power fails now and nothing survives that was not flushed.
+fn after_a_cut(recording: &Recording, fresh: &MemoryDevice) -> Option<u8> {
+    let log = CrashLog::new(fresh.fork(), recording.log());
+    let device = log.device(Cut { moment: recording.moment(), volatile: Volatile::Lost });
+    let fs = open(Arc::new(device), Simulated::new(2), "").expect("it opens");
+    let ino = fs.lookup(fs.root(), b"file").ok()?.ino;
+    let mut byte = [0];
+    fs.read(ino, 0, &mut byte, IoFlags::empty()).expect("it is read");
+    Some(byte[0])
+}
+
+/// Data and the names that lead to it, times included: nobody asks for anything, and time goes by.
+#[test]
+fn a_change_is_on_disk_after_the_commit_interval() {
+    for args in [K4, &["-t", "ext2", "-b", "1024"]] {
+        let fresh = format(shm().path(), args, 16);
+        let recording = Recording::start(fresh.fork());
+        let simulated = Simulated::new(1);
+        let fs = open(recording.device(), simulated.clone(), "commit=20").expect("it opens");
+        let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        fs.write(ino, 0, &[1; 9000], IoFlags::empty()).unwrap();
+        simulated.advance(Duration::from_secs(10));
+        assert_ne!(after_a_cut(&recording, &fresh), Some(1), "nobody has asked for it, and it is not time yet");
+        simulated.advance(Duration::from_secs(11));
+        assert_eq!(after_a_cut(&recording, &fresh), Some(1), "{args:?}: the interval is over");
+        // In place: no block is mapped, and no size moves.
+        fs.remount("commit=3").unwrap();
+        fs.write(ino, 0, &[2; 4096], IoFlags::empty()).unwrap();
+        simulated.advance(Duration::from_secs(4));
+        assert_eq!(after_a_cut(&recording, &fresh), Some(2), "{args:?}: overwritten, with another interval");
+        fs.unmount().unwrap();
+    }
 }

@@ -53,6 +53,12 @@ impl Recording {
         self.record.moment()
     }
 
+    /// What was recorded so far, for a look while the run goes on.
+    #[must_use]
+    pub fn log(&self) -> RecordLog {
+        self.record.log()
+    }
+
     /// What was recorded.
     #[must_use]
     pub fn finish(self) -> CrashLog {

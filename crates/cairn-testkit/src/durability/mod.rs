@@ -27,6 +27,8 @@ pub type Judge<'a> = &'a dyn Fn(&MemoryDevice) -> Result<(), String>;
 pub struct Subject<'a> {
     /// A fresh volume.
     pub fresh: MemoryDevice,
+    /// How many of a history's last cuts are looked at.
+    pub cuts: usize,
     /// Opens one; recovers it if need be.
     pub open: &'a dyn Fn(Arc<dyn BlockDevice>) -> Opened,
     /// A foreign judge's complaint about a volume that was closed.

@@ -337,18 +337,31 @@ struct Run {
     complete: bool,
 }
 
-fn run(subject: &Subject<'_>, steps: &[Step], persist: Persist, evict: bool) -> Result<Option<Run>> {
+/// What happens besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meanwhile {
+    Nothing,
+    /// All is written, nothing flushed, and the inodes have left memory before the last call.
+    Evicted,
+    /// The target is fsynced, twice, before the last step.
+    Fsynced,
+}
+
+fn run(subject: &Subject<'_>, steps: &[Step], persist: Persist, meanwhile: Meanwhile) -> Result<Option<Run>> {
     let recording = Recording::start(subject.fresh.fork());
     let opened = (subject.open)(recording.device());
     let fs = &*opened.fs;
     let mut world = World::new(fs)?;
-    for step in steps {
+    for (index, step) in steps.iter().enumerate() {
+        if meanwhile == Meanwhile::Fsynced && index + 1 == steps.len() {
+            world.persist(Persist::File)?;
+            world.persist(Persist::File)?;
+        }
         if !world.step(*step)? {
             return Ok(None);
         }
     }
-    if evict {
-        // Written, but not flushed or committed; and then nobody knows of it any more.
+    if meanwhile == Meanwhile::Evicted {
         fs.extents(world.target, 0, u64::MAX >> 1, true, &mut |_| true)?;
         if !world.target_names.is_empty() {
             fs.forget(world.target, 1);
@@ -396,15 +409,15 @@ pub fn search(subject: &Subject<'_>, rare: usize) -> std::result::Result<Seen, S
     for (first, second) in Step::ALL.into_iter().flat_map(|first| second.clone().map(move |second| (first, second))) {
         let steps: Vec<Step> = std::iter::once(first).chain(second).collect();
         for persist in Persist::ALL {
-            for evict in [false, true] {
-                let name = format!("{steps:?}, {persist:?}{}", if evict { ", evicted before" } else { "" });
-                let run = run(subject, &steps, persist, evict).map_err(|error| format!("{name}: {error}"))?;
+            for meanwhile in [Meanwhile::Nothing, Meanwhile::Evicted, Meanwhile::Fsynced] {
+                let name = format!("{steps:?}, {persist:?}, {meanwhile:?} before");
+                let run = run(subject, &steps, persist, meanwhile).map_err(|error| format!("{name}: {error}"))?;
                 let Some(run) = run else { continue };
                 seen.histories += 1;
                 let mut cuts: Vec<Cut> = run.log.barrier_cuts();
                 cuts.retain(|cut| cut.moment >= run.from || cut.volatile == Volatile::Lost);
                 // What comes before the steps is the same for all.
-                let late = cuts.len().saturating_sub(6);
+                let late = cuts.len().saturating_sub(subject.cuts);
                 let random = Volatile::Random(seen.histories as u64);
                 let end = Cut { moment: run.log.log().end, volatile: random };
                 for cut in cuts.split_off(late).into_iter().chain([end]) {
