@@ -5,8 +5,18 @@ use std::fs::File;
 use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 use zerocopy::FromZeros;
 
+/// `BLKROGET` of `linux/fs.h`: `_IO(0x12, 94)`.
+const BLKROGET: Opcode = opcode::none(0x12, 94);
 /// `BLKDISCARD` of `linux/fs.h`: `_IO(0x12, 119)`.
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+
+/// Whether the system refuses writes to a block device. It can be opened for writing all the same.
+pub(crate) fn is_read_only(file: &File) -> rustix::io::Result<bool> {
+    // SAFETY: BLKROGET writes one int through its pointer argument; `Getter` passes a pointer to one, alive during the call. On a file
+    // that is no block device the kernel answers ENOTTY.
+    let value = unsafe { ioctl(file, Getter::<BLKROGET, i32>::new()) }?;
+    Ok(value != 0)
+}
 
 /// Discards a byte range of a block device.
 pub(crate) fn discard(file: &File, offset: u64, len: u64) -> rustix::io::Result<()> {

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use cairn_base::ranked_lock::{Mutex, MutexGuard, Rank};
-use cairn_base::{Ino, Pba, bitmap};
+use cairn_base::{FileBlock, Ino, Pba, bitmap};
 use cairn_cache::block::{Buffer, BufferCache, Image};
 
 use crate::alloc::free_map::FreeMap;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
+use crate::format::extent::SystemBlocks;
 use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::{InodeLocation, Layout};
 use crate::txn::Handle;
@@ -101,11 +102,11 @@ pub fn locate_unopened(buffers: &BufferCache, layout: &Layout, ino: Ino) -> Resu
 }
 
 impl GroupTable {
-    /// Reads and verifies all descriptors.
+    /// Reads and verifies all descriptors. `journal` says where the journal's blocks are.
     ///
     /// # Errors
     /// The device failed, or a descriptor is damaged or places metadata over other metadata.
-    pub fn open(buffers: &Arc<BufferCache>, layout: &Arc<Layout>) -> Result<Self> {
+    pub fn open(buffers: &Arc<BufferCache>, layout: &Arc<Layout>, journal: &[(FileBlock, Pba, u64)]) -> Result<Self> {
         let mut descriptors = Vec::new();
         let mut groups = Vec::new();
         let mut descs = Vec::new();
@@ -120,7 +121,8 @@ impl GroupTable {
             }
             descriptors.push(buffer);
         }
-        let zones = Zones::new(layout, &descs)?;
+        let mut zones = Zones::new(layout, &descs)?;
+        zones.protect(journal)?;
         let free_blocks = AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_blocks)).sum());
         let free_inodes = AtomicU64::new(descs.iter().map(|desc| u64::from(desc.free_inodes)).sum());
         Ok(Self {
@@ -204,10 +206,16 @@ impl GroupTable {
         self.groups.iter().map(|group| u64::from(group.used_dirs.load(Ordering::Relaxed))).sum()
     }
 
-    /// True if the range touches superblocks, descriptors, bitmaps or inode tables: no file may own such blocks.
+    /// True if the range touches superblocks, descriptors, bitmaps, inode tables or the journal: no file may own such blocks.
     #[must_use]
     pub fn is_metadata(&self, start: Pba, count: u64) -> bool {
-        self.zones.overlap(start, count)
+        self.zones.all().overlap(start, count)
+    }
+
+    /// The blocks that this inode cannot have: all of the volume's own, but for the journal, which has its own ones.
+    #[must_use]
+    pub fn system_blocks(&self, ino: Ino) -> SystemBlocks<'_> {
+        if ino == self.layout.journal_ino { self.zones.structures() } else { self.zones.all() }
     }
 
     /// The group's block bitmap as it is (or, uninitialised, as it would be). Bits beyond the group's end are set.
@@ -268,6 +276,7 @@ impl GroupTable {
         }
         if state.map.is_none() {
             let bits = self.block_bitmap(number, state)?;
+            self.zones.check_in_use(&self.layout, number, &bits)?;
             let map = FreeMap::new(bits, self.layout.group_blocks(number));
             if map.free() != state.desc.free_blocks {
                 let (field, value) = ("bg_free_blocks_count", state.desc.free_blocks.into());

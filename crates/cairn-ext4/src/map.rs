@@ -17,7 +17,7 @@ use cairn_cache::status::Extent;
 use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::extent::Shift;
-use crate::format::extent::{Bounds, MAX_FILE_BLOCKS, ROOT_BYTES, Site};
+use crate::format::extent::{Bounds, MAX_FILE_BLOCKS, ROOT_BYTES, Site, SystemBlocks};
 use crate::format::indirect;
 use crate::format::layout::Layout;
 use crate::space::{BlockSource, Freed};
@@ -32,6 +32,8 @@ pub struct MapContext<'a> {
     pub seed: InodeSeed,
     /// The volume's geometry.
     pub layout: &'a Layout,
+    /// Blocks that the file cannot have: the volume's own.
+    pub system: SystemBlocks<'a>,
     /// Where the map's blocks are cached.
     pub buffers: &'a Arc<BufferCache>,
     /// Where they are allocated and freed.
@@ -40,13 +42,14 @@ pub struct MapContext<'a> {
 
 impl MapContext<'_> {
     /// The whole file and the whole volume.
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> Bounds<'_> {
         Bounds {
             start: 0,
             end: MAX_FILE_BLOCKS,
             // The first block holds the superblock: no file can have it.
             volume_start: self.layout.first_data_block + 1,
             volume_end: self.layout.blocks_count,
+            system: self.system,
         }
     }
 

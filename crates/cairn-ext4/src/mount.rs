@@ -20,8 +20,9 @@ use crate::Ext4;
 use crate::alloc::Space;
 use crate::error::{Error, Result};
 use crate::fast_commit::Place;
+use crate::format::extent::SystemBlocks;
 use crate::format::features::{Access, Compat, Incompat, RoCompat};
-use crate::format::layout::Layout;
+use crate::format::layout::{Creator, Layout};
 use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
 use crate::inode::directory;
@@ -72,23 +73,26 @@ pub(crate) fn open(
     let device: Arc<dyn BlockDevice> = flushes.clone();
     let layout = Layout::new(&probe.superblock, device.geometry().size)?;
     let stopped = read_only_reason(&layout, &*device, options)?;
-    let writable = stopped.is_none();
     let budget = Budget::new(options.cache_bytes as u64);
     let buffers = BufferCache::new(device.clone(), layout.block_size, budget.clone());
     let journal_area = journal_area(&probe.superblock, &layout, &buffers, &device)?;
+    let unwritable = |reason| Stopped { reason, cause: StopCause::Unwritable };
+    let short = journal_area.as_ref().and_then(short_journal).map(|reason| unwritable(reason.into()));
+    let stopped = short.or(stopped);
+    let writable = stopped.is_none();
     // Recovery may change everything that was read so far, the superblock included.
     let place = Place { device: &device, budget: &budget, runtime: &runtime };
     let Replayed { buffers, layout, refused } = match &journal_area {
         Some(area) if !options.no_load => recovery::replay(area, &place, buffers, layout, writable)?,
         _ => Replayed { buffers, layout, refused: None },
     };
-    let unwritable = |reason| Stopped { reason, cause: StopCause::Unwritable };
     let stopped = refused.map(unwritable).or(stopped);
     let writable = stopped.is_none();
     options.check_journal(journal_area.is_some(), stopped.as_ref().map(|stopped| &*stopped.reason))?;
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
-    let groups = Arc::new(GroupTable::open(&buffers, &layout)?);
+    let groups =
+        Arc::new(GroupTable::open(&buffers, &layout, journal_area.as_ref().map_or(&[], |area| &area.extents))?);
     let parts = Parts {
         device: device.clone(),
         flushes,
@@ -147,6 +151,12 @@ pub(crate) fn read_only_reason(
     options: &MountOptions,
 ) -> Result<Option<Stopped>> {
     let stopped = |cause, reason: &str| Ok(Some(Stopped { reason: reason.into(), cause }));
+    if layout.creator == Creator::Hurd
+        && (layout.features.incompat(Incompat::BITS_64) || layout.features.incompat(Incompat::EA_INODE))
+    {
+        let reason = "the volume was made for the Hurd, whose inodes have no room for the features 64bit and ea_inode: clear them with tune2fs";
+        return Err(Error::Feature(reason.into()));
+    }
     match layout.features.access() {
         Access::Refuse(reason) => Err(Error::Feature(reason)),
         Access::ReadOnly(reason) => stopped(StopCause::Unwritable, &reason),
@@ -156,6 +166,20 @@ pub(crate) fn read_only_reason(
         }
         Access::ReadWrite => Ok(None),
     }
+}
+
+/// Why nothing can be written through this journal, if it is too short for the largest operations: Linux does not take it at all.
+pub(crate) fn short_journal(area: &JournalArea) -> Option<String> {
+    // What is wrong with the superblock otherwise is found when the journal is replayed.
+    let superblock = cairn_jbd2::read_superblock(area).ok()?;
+    let blocks = superblock.blocks.saturating_add(1).saturating_sub(superblock.first);
+    (blocks < cairn_jbd2::MIN_JOURNAL_BLOCKS).then(|| {
+        format!(
+            "the journal has {blocks} blocks, and {} is the least: make a larger one \
+             (tune2fs -O ^has_journal, then tune2fs -j)",
+            cairn_jbd2::MIN_JOURNAL_BLOCKS
+        )
+    })
 }
 
 /// Where changes will go: into the journal, opened here, or straight to the buffers.
@@ -199,7 +223,7 @@ pub(crate) fn journal_area(
         ));
     }
     let ino = Ino(u64::from(superblock.raw.s_journal_inum.get()));
-    let extents = recovery::file_extents(layout, buffers, ino)?;
+    let extents = recovery::file_extents(layout, buffers, SystemBlocks::NONE, ino)?;
     Ok(Some(JournalArea { device: device.clone(), block_size: layout.block_size, extents }))
 }
 
@@ -214,7 +238,7 @@ pub(crate) fn open_orphan_file(parts: &Parts) -> Result<(Option<OrphanFile>, Fou
     let ino = Ino(u64::from(parts.superblock.read(&parts.buffers)?.raw.s_orphan_file_inum.get()));
     let record = parts.read_record(ino)?;
     let seed = parts.layout.checksum.for_inode(ino, record.generation);
-    let extents = recovery::file_extents(&parts.layout, &parts.buffers, ino)?;
+    let extents = recovery::file_extents(&parts.layout, &parts.buffers, parts.groups.system_blocks(ino), ino)?;
     let blocks: Vec<Pba> =
         extents.iter().flat_map(|(_, start, len)| (0..*len).map(move |n| Pba(start.get() + n))).collect();
     let (file, slots) = OrphanFile::open(parts, seed, &blocks)?;

@@ -11,6 +11,7 @@ use cairn_jbd2::{Error as JournalError, FastCommit, JournalArea};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::fast_commit::{self, Place};
+use crate::format::extent::SystemBlocks;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
 use crate::inode::truncate;
@@ -22,15 +23,17 @@ use crate::volume::Volume;
 /// Most extents a system file is taken to have: more means a loop or a lie.
 const MAX_SYSTEM_EXTENTS: usize = 1 << 20;
 
-/// Extents of a system file (journal, orphan file), read straight from its record: volume structures need not be open.
+/// Extents of a system file (journal, orphan file), read straight from its record: volume structures need not be open. `system`: what
+/// is known of them.
 pub(crate) fn file_extents(
     layout: &Layout,
     buffers: &Arc<BufferCache>,
+    system: SystemBlocks<'_>,
     ino: Ino,
 ) -> Result<Vec<(FileBlock, Pba, u64)>> {
     let record = raw_record(layout, buffers, ino)?;
     let seed = layout.checksum.for_inode(ino, record.generation);
-    let context = MapContext { ino, seed, layout, buffers, source: &NoSource };
+    let context = MapContext { ino, seed, layout, system, buffers, source: &NoSource };
     let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
     let blocks = record.size / u64::from(layout.block_size);
     let mut extents = Vec::new();
@@ -137,7 +140,7 @@ fn replay_fast_commits(
 ) -> Result<Replayed> {
     let buffers = overlaid(area, place, layout.block_size)?;
     let layout = layout_of(&buffers, place)?;
-    match fast_commit::apply(place, &buffers, layout, commits) {
+    match fast_commit::apply(place, &buffers, layout, &area.extents, commits) {
         Ok(()) if writable => {
             let done = cairn_jbd2::recover_with(area, place.device, || buffers.write_back())?;
             tracing::info!(transactions = done.transactions, fast_commits = commits.len(), "journal replayed");

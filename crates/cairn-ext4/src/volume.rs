@@ -231,8 +231,14 @@ impl Volume {
 
     /// The block map, taking its own blocks from `source`.
     pub fn map_with<'a>(&'a self, inode: &Inode, state: &State, source: &'a dyn BlockSource) -> BlockMap<'a> {
-        let context =
-            MapContext { ino: inode.ino, seed: inode.seed, layout: &self.layout, buffers: &self.buffers, source };
+        let context = MapContext {
+            ino: inode.ino,
+            seed: inode.seed,
+            layout: &self.layout,
+            system: self.groups.system_blocks(inode.ino),
+            buffers: &self.buffers,
+            source,
+        };
         BlockMap::new(context, state.record.flags.contains(InodeFlags::EXTENTS))
     }
 

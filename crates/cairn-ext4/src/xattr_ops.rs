@@ -59,7 +59,8 @@ pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     // The block map is read from the record as it is: the owner's state is locked, and a second inode's must not be.
     let layout = &volume.layout;
     let seed = layout.checksum.for_inode(ino, record.generation);
-    let context = MapContext { ino, seed, layout, buffers: &volume.buffers, source: &NoSource };
+    let system = volume.groups.system_blocks(ino);
+    let context = MapContext { ino, seed, layout, system, buffers: &volume.buffers, source: &NoSource };
     let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
     // Decoding let no size above 16 MiB pass.
     let (len, block_size) = (size as usize, layout.block_size as usize);

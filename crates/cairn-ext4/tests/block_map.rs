@@ -14,6 +14,7 @@ use cairn_cache::budget::Budget;
 use cairn_cache::mapper::Run;
 use cairn_cache::status::State;
 use cairn_ext4::Result;
+use cairn_ext4::format::extent::SystemBlocks;
 use cairn_ext4::format::inode::{Inode, InodeFlags};
 use cairn_ext4::format::layout::Layout;
 use cairn_ext4::format::superblock::Superblock;
@@ -108,6 +109,7 @@ impl Opened {
             ino: INO,
             seed: self.inode.seed(INO, &self.layout),
             layout: &self.layout,
+            system: SystemBlocks::NONE,
             buffers: &self.buffers,
             source: &self.source,
         };

@@ -42,3 +42,7 @@ pub use recovery::{
     Recovered, note_damage, read_superblock, recover, recover_with, replay_in_memory, salvage_in_memory,
 };
 pub use stats::JournalStats;
+
+/// The least blocks of a log that Linux takes (`JBD2_MIN_JOURNAL_BLOCKS`). The largest operations of ext4 need some hundred in one
+/// transaction, and a transaction may have a quarter of the log.
+pub const MIN_JOURNAL_BLOCKS: u32 = 1024;

@@ -13,6 +13,7 @@ use super::lock::{self, Share, Use};
 use super::loops::{self, Beneath};
 use crate::device::Geometry;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ioctl;
 
 /// How to open an image. The default reads and locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,9 +178,10 @@ fn geometry(operation: &str, file: &File, metadata: &Metadata, size: u64, read_o
         return Ok(plain);
     }
     let io = |error: rustix::io::Errno| Error::from_io(operation, error.into());
+    let read_only = read_only || ioctl::is_read_only(file).map_err(io)?;
     let logical_block = ioctl_blksszget(file).map_err(io)?;
     let physical_block = ioctl_blkpbszget(file).map_err(io)?.max(logical_block);
-    Ok(Geometry { logical_block, physical_block, discard: can_discard(metadata.rdev()), ..plain })
+    Ok(Geometry { logical_block, physical_block, read_only, discard: can_discard(metadata.rdev()), ..plain })
 }
 
 /// A partition has no queue of its own: its directory lies in the whole device's.

@@ -71,6 +71,23 @@ fn an_image_in_use() {
     judge::assert_clean(Path::new(&image));
 }
 
+/// The system lets root open such a device for writing, and loses what is written.
+#[test]
+fn a_read_only_block_device_is_not_written() {
+    for format in ["ext4", "f2fs"] {
+        let (_dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", format, "--size", "64M", &image]);
+        let before = std::fs::read(&image).unwrap();
+        let device = judge::LoopDevice::attach(Path::new(&image), true);
+        let path = device.path().to_str().unwrap();
+        let (status, _, said) = support::cairn(&["mkdir", path, "/made"]);
+        assert!(status != 0 && said.contains("read-only") && said.lines().count() == 1, "{format}: {status}: {said}");
+        works(&["ls", path]);
+        drop(device);
+        assert!(std::fs::read(&image).unwrap() == before, "{format}");
+    }
+}
+
 #[test]
 fn a_made_image_is_filled_and_judged() {
     let (dir, image) = in_dir("disk.img");

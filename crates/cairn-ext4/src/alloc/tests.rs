@@ -30,7 +30,7 @@ fn fixture(size: u64) -> Fixture {
 impl Fixture {
     /// What the bitmaps on "disk" say, read by a second table.
     fn free_on_disk(&self) -> u64 {
-        let groups = GroupTable::open(&self.buffers, &self.layout).expect("descriptors are valid");
+        let groups = GroupTable::open(&self.buffers, &self.layout, &[]).expect("descriptors are valid");
         for number in 0..groups.len() {
             let mut state = groups.group(number).lock();
             let loaded = groups.load_map(number, &mut state).expect("bitmap, checksum and counter agree");
@@ -267,7 +267,7 @@ fn inodes_are_unique_reusable_and_counted() {
     let handle = fixture.txn.begin(8).expect("handle");
     assert_eq!(fixture.space.allocate_inode(&handle, inos[1], false).expect("an inode"), inos[1]);
     assert!(fixture.space.free_inode(&handle, Ino(8), false).is_err(), "reserved");
-    let reopened = GroupTable::open(&fixture.buffers, &fixture.layout).expect("valid");
+    let reopened = GroupTable::open(&fixture.buffers, &fixture.layout, &[]).expect("valid");
     assert!(reopened.inode_in_use(other).expect("the checksum is right"));
 }
 

@@ -29,7 +29,7 @@ pub fn insert(
     if run.start.get().checked_add(run.len).is_none_or(|end| end > MAX_FILE_BLOCKS) {
         return Err(cairn_vfs::Error::TooLarge.into());
     }
-    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume are never mapped");
+    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume and its own are never mapped");
     let path = Path::descend(context, i_block, new.start)?;
     let mut extents = path.extents().to_vec();
     let at = extents.partition_point(|extent| extent.start < new.start);

@@ -28,7 +28,7 @@ pub(super) struct Path {
 }
 
 /// A tree block's bytes, with header and checksum right, and every entry checked unless that was done since it was read.
-pub(super) fn read(context: &MapContext<'_>, pba: Pba, depth: u16, bounds: &Bounds) -> Result<Image> {
+pub(super) fn read(context: &MapContext<'_>, pba: Pba, depth: u16, bounds: &Bounds<'_>) -> Result<Image> {
     let buffer = context.buffers.get(pba)?;
     let image = buffer.image();
     let site = context.site(pba);

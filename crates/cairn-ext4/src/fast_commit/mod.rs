@@ -12,8 +12,8 @@ mod records;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
+use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
@@ -53,9 +53,10 @@ pub(crate) fn apply(
     place: &Place<'_>,
     buffers: &Arc<BufferCache>,
     layout: Layout,
+    journal: &[(FileBlock, Pba, u64)],
     commits: &[FastCommit],
 ) -> Result<()> {
-    let volume = bare_volume(place, buffers, layout)?;
+    let volume = bare_volume(place, buffers, layout, journal)?;
     let mut replay = Replay { volume: &volume, touched: BTreeSet::new() };
     let operations = || commits.iter().flat_map(|commit| &commit.operations);
     // Before anything else is allocated: blocks for trees and directories must not come from what files already hold.
@@ -69,10 +70,15 @@ pub(crate) fn apply(
     replay.finish()
 }
 
-fn bare_volume(place: &Place<'_>, buffers: &Arc<BufferCache>, layout: Layout) -> Result<Arc<Volume>> {
+fn bare_volume(
+    place: &Place<'_>,
+    buffers: &Arc<BufferCache>,
+    layout: Layout,
+    journal: &[(FileBlock, Pba, u64)],
+) -> Result<Arc<Volume>> {
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
-    let groups = Arc::new(GroupTable::open(buffers, &layout)?);
+    let groups = Arc::new(GroupTable::open(buffers, &layout, journal)?);
     let parts = Parts {
         device: place.device.clone(),
         flushes: Flushes::new(place.device.clone()),

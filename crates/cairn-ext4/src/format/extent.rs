@@ -191,7 +191,7 @@ impl Site {
 
 /// The part of a file that a node may map, and the blocks of the volume it may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct Bounds<'a> {
     /// First file block.
     pub start: u64,
     /// File block after the last.
@@ -200,13 +200,34 @@ pub struct Bounds {
     pub volume_start: u64,
     /// Block after the volume's last.
     pub volume_end: u64,
+    /// Blocks between the two that are nobody's: the volume's own structures.
+    pub system: SystemBlocks<'a>,
 }
 
-impl Bounds {
+impl Bounds<'_> {
     /// Whether `len` blocks from `pba` on can belong to a file.
     #[must_use]
     pub fn holds(&self, pba: Pba, len: u64) -> bool {
-        pba.get() >= self.volume_start && pba.get().checked_add(len).is_some_and(|end| end <= self.volume_end)
+        let inside =
+            pba.get() >= self.volume_start && pba.get().checked_add(len).is_some_and(|end| end <= self.volume_end);
+        inside && !self.system.overlap(pba, len)
+    }
+}
+
+/// Ranges of blocks (the first one, and the one behind the last), sorted and apart: what Linux calls the system zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SystemBlocks<'a>(pub &'a [(u64, u64)]);
+
+impl SystemBlocks<'_> {
+    /// None, for those who read a volume whose structures are not known yet.
+    pub const NONE: Self = Self(&[]);
+
+    /// Whether any of `len` blocks from `pba` on is one of them.
+    #[must_use]
+    pub fn overlap(&self, pba: Pba, len: u64) -> bool {
+        let end = pba.get().saturating_add(len);
+        let behind = self.0.partition_point(|range| range.1 <= pba.get());
+        self.0.get(behind).is_some_and(|range| range.0 < end)
     }
 }
 
@@ -235,7 +256,7 @@ enum RawEntries<'a> {
 
 /// What a leaf knows of one file block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Found<'a> {
     /// This extent holds it.
     Extent(Extent),
     /// Nothing does: the hole in this node's range is `start..end`.
@@ -246,7 +267,7 @@ pub enum Found {
         end: u64,
     },
     /// The answer is in a child, which maps `bounds`.
-    Child(Index, Bounds),
+    Child(Index, Bounds<'a>),
 }
 
 impl<'a> NodeView<'a> {
@@ -317,7 +338,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// Checks every entry: in order, without overlap, inside `bounds`, on the volume.
-    pub fn validate(&self, bounds: &Bounds, site: Site) -> Result<(), Corrupt> {
+    pub fn validate(&self, bounds: &Bounds<'_>, site: Site) -> Result<(), Corrupt> {
         match self.entries {
             RawEntries::Leaf(extents) => {
                 let mut from = bounds.start;
@@ -341,7 +362,7 @@ impl<'a> NodeView<'a> {
 
     /// What this node says about file block `at`, which lies in `bounds`. Checks the entries it uses, so that bytes
     /// that were never validated give an error or an answer within `bounds`.
-    pub fn find(&self, at: u64, bounds: &Bounds, site: Site) -> Result<Found, Corrupt> {
+    pub fn find<'b>(&self, at: u64, bounds: &Bounds<'b>, site: Site) -> Result<Found<'b>, Corrupt> {
         match self.entries {
             RawEntries::Leaf(extents) => find_extent(extents, at, bounds, site),
             RawEntries::Inner(indexes) => find_child(indexes, at, bounds, site),
@@ -359,7 +380,7 @@ impl<'a> NodeView<'a> {
     }
 }
 
-fn check_extent(extent: &Extent, bounds: &Bounds, site: Site) -> Result<(), Corrupt> {
+fn check_extent(extent: &Extent, bounds: &Bounds<'_>, site: Site) -> Result<(), Corrupt> {
     if extent.len == 0 {
         return Err(site.corrupt(extent.start, "extent has no blocks", 0));
     }
@@ -367,22 +388,26 @@ fn check_extent(extent: &Extent, bounds: &Bounds, site: Site) -> Result<(), Corr
         return Err(site.corrupt(extent.start, "extent overlaps or leaves its node's range", extent.len));
     }
     if !bounds.holds(extent.pba, extent.len) {
-        return Err(site.corrupt(extent.start, "extent lies outside the volume", extent.pba.get()));
+        return Err(site.corrupt(extent.start, "extent lies outside the volume or in its metadata", extent.pba.get()));
     }
     Ok(())
 }
 
-fn check_index(index: &Index, bounds: &Bounds, site: Site) -> Result<(), Corrupt> {
+fn check_index(index: &Index, bounds: &Bounds<'_>, site: Site) -> Result<(), Corrupt> {
     if index.start < bounds.start || index.start >= bounds.end {
         return Err(site.corrupt(index.start, "index is out of order or leaves its node's range", index.start));
     }
     if !bounds.holds(index.child, 1) {
-        return Err(site.corrupt(index.start, "extent node lies outside the volume", index.child.get()));
+        return Err(site.corrupt(
+            index.start,
+            "extent node lies outside the volume or in its metadata",
+            index.child.get(),
+        ));
     }
     Ok(())
 }
 
-fn find_extent(extents: &[RawExtent], at: u64, bounds: &Bounds, site: Site) -> Result<Found, Corrupt> {
+fn find_extent<'b>(extents: &[RawExtent], at: u64, bounds: &Bounds<'b>, site: Site) -> Result<Found<'b>, Corrupt> {
     let next = extents.partition_point(|raw| u64::from(raw.ee_block.get()) <= at);
     let mut hole = (bounds.start, bounds.end);
     if let Some(raw) = next.checked_sub(1).and_then(|last| extents.get(last)) {
@@ -404,7 +429,7 @@ fn find_extent(extents: &[RawExtent], at: u64, bounds: &Bounds, site: Site) -> R
     Ok(Found::Hole { start: hole.0, end: hole.1 })
 }
 
-fn find_child(indexes: &[RawIndex], at: u64, bounds: &Bounds, site: Site) -> Result<Found, Corrupt> {
+fn find_child<'b>(indexes: &[RawIndex], at: u64, bounds: &Bounds<'b>, site: Site) -> Result<Found<'b>, Corrupt> {
     let next = indexes.partition_point(|raw| u64::from(raw.ei_block.get()) <= at);
     let end = indexes.get(next).map_or(bounds.end, |raw| u64::from(raw.ei_block.get()));
     let Some(raw) = next.checked_sub(1).and_then(|last| indexes.get(last)) else {

@@ -11,7 +11,7 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::features::{Incompat, RoCompat};
-use super::layout::Layout;
+use super::layout::{Creator, Layout};
 use super::time;
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
@@ -254,8 +254,13 @@ impl Inode {
             generation: raw.i_generation.get(),
             file_acl: file_acl(&raw, layout),
             block: raw.i_block,
-            version: u64::from(raw.l_i_version.get())
-                | if has(ends::VERSION) { u64::from(raw.i_version_hi.get()) << 32 } else { 0 },
+            version: match layout.creator {
+                Creator::Hurd => 0,
+                _ => {
+                    let high = if has(ends::VERSION) { raw.i_version_hi.get() } else { 0 };
+                    u64::from(raw.l_i_version.get()) | u64::from(high) << 32
+                }
+            },
             projid: if project { raw.i_projid.get() } else { 0 },
             extra_isize,
             extra: bytes.get(GOOD_OLD_SIZE + usize::from(extra_isize)..).unwrap_or_default().to_vec(),
@@ -305,9 +310,11 @@ impl Inode {
         raw.i_generation = U32::new(self.generation);
         raw.i_block = self.block;
         let (low, high) = halves(self.version);
-        raw.l_i_version = low;
-        if self.extra_isize >= ends::VERSION {
-            raw.i_version_hi = high;
+        if layout.creator != Creator::Hurd {
+            raw.l_i_version = low;
+            if self.extra_isize >= ends::VERSION {
+                raw.i_version_hi = high;
+            }
         }
         if self.extra_isize >= ends::PROJID && layout.features.ro_compat(RoCompat::PROJECT) {
             raw.i_projid = U32::new(self.projid);
@@ -337,7 +344,7 @@ impl Inode {
         let blocks = self.stored_blocks(&mut flags, layout);
         let (low, high) = halves(blocks);
         raw.i_blocks_lo = low;
-        if layout.features.ro_compat(RoCompat::HUGE_FILE) {
+        if layout.features.ro_compat(RoCompat::HUGE_FILE) && layout.creator != Creator::Hurd {
             raw.l_i_blocks_high = U16::new(u16::try_from(high.get()).expect("blocks of a file fit 48 bits"));
         }
         raw.i_flags = U32::new(flags.bits());
@@ -505,7 +512,8 @@ fn size_of_file(raw: &RawInode, mode: u16, layout: &Layout) -> u64 {
 
 fn blocks_in_use(raw: &RawInode, flags: InodeFlags, layout: &Layout) -> u64 {
     let low = u64::from(raw.i_blocks_lo.get());
-    if !layout.features.ro_compat(RoCompat::HUGE_FILE) {
+    // The Hurd has the size of fragments there.
+    if !layout.features.ro_compat(RoCompat::HUGE_FILE) || layout.creator == Creator::Hurd {
         return low;
     }
     let blocks = low | u64::from(raw.l_i_blocks_high.get()) << 32;
@@ -534,8 +542,16 @@ fn has_wide_checksum(raw: &RawInode, bytes: &[u8]) -> bool {
     bytes.len() > GOOD_OLD_SIZE && raw.i_extra_isize.get() >= ends::CHECKSUM_HI
 }
 
+/// Only Linux has the checksum in an inode.
+fn record_seed(raw: &RawInode, ino: Ino, layout: &Layout) -> InodeSeed {
+    match layout.creator {
+        Creator::Linux => layout.checksum.for_inode(ino, raw.i_generation.get()),
+        _ => InodeSeed(None),
+    }
+}
+
 fn verify(bytes: &[u8], raw: &RawInode, ino: Ino, layout: &Layout) -> Result<(), Corrupt> {
-    let InodeSeed(Some(seed)) = layout.checksum.for_inode(ino, raw.i_generation.get()) else { return Ok(()) };
+    let InodeSeed(Some(seed)) = record_seed(raw, ino, layout) else { return Ok(()) };
     let is_wide = has_wide_checksum(raw, bytes);
     let mut computed = checksum(bytes, seed, is_wide);
     let mut stored = raw.l_i_checksum_lo.get().into();
@@ -553,7 +569,7 @@ fn verify(bytes: &[u8], raw: &RawInode, ino: Ino, layout: &Layout) -> Result<(),
 
 fn seal(out: &mut [u8], ino: Ino, layout: &Layout) {
     let raw = widen(out);
-    let InodeSeed(Some(seed)) = layout.checksum.for_inode(ino, raw.i_generation.get()) else { return };
+    let InodeSeed(Some(seed)) = record_seed(&raw, ino, layout) else { return };
     let is_wide = has_wide_checksum(&raw, out);
     let [a, b, c, d] = checksum(out, seed, is_wide).to_le_bytes();
     out[CHECKSUM_LO_AT..CHECKSUM_LO_AT + 2].copy_from_slice(&[a, b]);

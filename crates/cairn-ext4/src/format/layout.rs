@@ -33,6 +33,27 @@ const MAX_GROUPS: u64 = 1 << 22;
 /// Smallest group mke2fs makes.
 const MIN_BLOCKS_PER_GROUP: u32 = 256;
 
+/// `s_creator_os`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creator {
+    /// Linux.
+    Linux,
+    /// The Hurd: an inode has its translator where Linux has a version, and its author where Linux has a checksum.
+    Hurd,
+    /// Another, whose inodes are like Linux's but for the checksum, which they lack.
+    Other,
+}
+
+impl Creator {
+    const fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Linux,
+            1 => Self::Hurd,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Where an inode's record lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeLocation {
@@ -83,6 +104,10 @@ pub struct Layout {
     pub log_groups_per_flex: u32,
     /// Descriptor blocks reserved for growth.
     pub reserved_gdt_blocks: u32,
+    /// The inode whose blocks are the journal; 0 if there is none.
+    pub journal_ino: Ino,
+    /// The system that made the volume, which says what some bytes of an inode mean.
+    pub creator: Creator,
     /// First metagroup whose descriptors lie in itself.
     pub first_meta_bg: u32,
     /// Groups with a backup superblock (sparse_super2).
@@ -157,6 +182,11 @@ impl Layout {
             reserved_gdt_blocks <= block_size / 4,
             "above a quarter block",
         )?;
+        if features.incompat(Incompat::META_BG) {
+            let first = raw.s_first_meta_bg.get();
+            let most = groups.div_ceil(block_size / desc_size);
+            check("s_first_meta_bg", first.into(), first <= most, "beyond the blocks of group descriptors")?;
+        }
         Ok(Self {
             block_size,
             block_bits,
@@ -177,6 +207,8 @@ impl Layout {
             inodes_count,
             log_groups_per_flex: flex,
             reserved_gdt_blocks,
+            journal_ino: Ino(raw.s_journal_inum.get().into()),
+            creator: Creator::of(raw.s_creator_os.get()),
             first_meta_bg: raw.s_first_meta_bg.get(),
             backup_groups: [raw.s_backup_bgs[0].get(), raw.s_backup_bgs[1].get()],
             checksum: superblock.metadata_checksum(),

@@ -16,7 +16,7 @@ pub(crate) fn volume(size: u64, options: &MkfsOptions) -> (Arc<BufferCache>, Arc
     let bytes = device.read_at(OFFSET, SIZE).expect("superblock");
     let layout = Arc::new(Layout::new(&Superblock::decode(&bytes).expect("valid"), size).expect("valid"));
     let buffers = BufferCache::new(device, layout.block_size, Budget::new(64 << 20));
-    let groups = Arc::new(GroupTable::open(&buffers, &layout).expect("valid descriptors"));
+    let groups = Arc::new(GroupTable::open(&buffers, &layout, &[]).expect("valid descriptors"));
     (buffers, groups, layout)
 }
 
@@ -66,5 +66,5 @@ fn a_damaged_descriptor_or_bitmap_is_named() {
     let place = layout.descriptor_block(0).get() * u64::from(layout.block_size);
     buffers.device().write_at(place, vec![0xff; 1024]).expect("write");
     let fresh = BufferCache::new(buffers.device().clone(), layout.block_size, Budget::new(1 << 20));
-    assert!(GroupTable::open(&fresh, &layout).is_err());
+    assert!(GroupTable::open(&fresh, &layout, &[]).is_err());
 }

@@ -1,18 +1,23 @@
-//! Which blocks are the filesystem's own: superblocks, descriptors, bitmaps, inode tables.
+//! Which blocks are the filesystem's own: superblocks, descriptors, bitmaps, inode tables, and the journal's blocks.
 //!
-//! Built once; no locks. Used to keep files from owning metadata, and to compute implied block bitmaps.
+//! Built once; no locks. No block of data is one of these, whatever an inode, a tree or a bitmap says (Linux's `block_validity`):
+//! every map is checked against them when it is read, every free map when it is made, everything that is freed. Also used to compute
+//! implied block bitmaps.
 
-use cairn_base::{Pba, bitmap};
+use cairn_base::{FileBlock, Pba, bitmap};
 
 use crate::corrupt::Corrupt;
+use crate::format::extent::SystemBlocks;
 use crate::format::group_desc::GroupDesc;
 use crate::format::layout::Layout;
 
 /// Sorted, disjoint, merged ranges of metadata.
 #[derive(Debug)]
 pub struct Zones {
-    /// First block and the block behind the last.
+    /// First block and the block behind the last; without the journal.
     ranges: Vec<(u64, u64)>,
+    /// The same, and the journal's.
+    all: Vec<(u64, u64)>,
 }
 
 impl Zones {
@@ -46,29 +51,81 @@ impl Zones {
                 _ => ranges.push((start, end)),
             }
         }
-        Ok(Self { ranges })
+        let all = ranges.clone();
+        Ok(Self { ranges, all })
     }
 
-    /// True if any block of the range is metadata.
+    /// Adds the journal's blocks.
+    ///
+    /// # Errors
+    /// One of them is among the others, or comes twice.
+    pub fn protect(&mut self, journal: &[(FileBlock, Pba, u64)]) -> Result<(), Corrupt> {
+        let mut all: Vec<(u64, u64)> = journal.iter().map(|(_, start, len)| (start.get(), start.get() + len)).collect();
+        all.extend(&self.ranges);
+        all.sort_unstable();
+        for pair in all.windows(2) {
+            if let [(_, end), (start, _)] = pair
+                && start < end
+            {
+                let expected = "a block of the journal that is other metadata, too";
+                return Err(Corrupt::Superblock { field: "s_journal_inum", value: *start, expected });
+            }
+        }
+        self.all = all;
+        Ok(())
+    }
+
+    /// All of them.
     #[must_use]
-    pub fn overlap(&self, start: Pba, count: u64) -> bool {
-        let end = start.get().saturating_add(count);
-        let behind = self.ranges.partition_point(|range| range.1 <= start.get());
-        self.ranges.get(behind).is_some_and(|range| range.0 < end)
+    pub fn all(&self) -> SystemBlocks<'_> {
+        SystemBlocks(&self.all)
+    }
+
+    /// All but the journal's.
+    #[must_use]
+    pub fn structures(&self) -> SystemBlocks<'_> {
+        SystemBlocks(&self.ranges)
+    }
+
+    /// Checks that a group's block bitmap has its metadata in use: what is free is given to files.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn check_in_use(&self, layout: &Layout, group: u32, bits: &[u8]) -> Result<(), Corrupt> {
+        for (start, end) in self.bits_of(layout, group, &self.all) {
+            if let Some(free) = bitmap::next_clear(bits, start, end) {
+                // Below the blocks of a group.
+                let bit = free as u32;
+                return Err(Corrupt::Bitmap { what: "block", group, bit, state: "is free, but the filesystem's own" });
+            }
+        }
+        Ok(())
+    }
+
+    /// The bits in a group's bitmap of the ranges that touch it.
+    fn bits_of<'r>(
+        &self,
+        layout: &'r Layout,
+        group: u32,
+        ranges: &'r [(u64, u64)],
+    ) -> impl Iterator<Item = (usize, usize)> + use<'r> {
+        let first = layout.group_first_block(group).get();
+        let behind = first + u64::from(layout.group_blocks(group));
+        let from = ranges.partition_point(|range| range.1 <= first);
+        ranges.iter().skip(from).take_while(move |range| range.0 < behind).map(move |range| {
+            let start = (range.0.max(first) - first) >> layout.cluster_bits;
+            let end = (range.1.min(behind) - first).div_ceil(1 << layout.cluster_bits);
+            // Both are below the blocks of a group.
+            (start as usize, end as usize)
+        })
     }
 
     /// The block bitmap of a group nothing was ever allocated in: its metadata, and bits beyond its end.
     #[must_use]
     pub fn initial_block_bitmap(&self, layout: &Layout, group: u32) -> Vec<u8> {
         let mut bits = vec![0; layout.block_size as usize];
-        let first = layout.group_first_block(group).get();
-        let behind = first + u64::from(layout.group_blocks(group));
-        let from = self.ranges.partition_point(|range| range.1 <= first);
-        for range in self.ranges.iter().skip(from).take_while(|range| range.0 < behind) {
-            let start = (range.0.max(first) - first) >> layout.cluster_bits;
-            let end = (range.1.min(behind) - first).div_ceil(1 << layout.cluster_bits);
-            // Both are below the blocks of a group.
-            bitmap::set_range(&mut bits, start as usize, (end - start) as usize);
+        for (start, end) in self.bits_of(layout, group, &self.ranges) {
+            bitmap::set_range(&mut bits, start, end - start);
         }
         pad(&mut bits, layout.group_clusters(group));
         bits

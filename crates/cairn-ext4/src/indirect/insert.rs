@@ -24,7 +24,7 @@ pub fn insert(
     let Some(end) = start.checked_add(run.len).filter(|end| *end <= max_blocks(context.layout.block_size)) else {
         return Err(cairn_vfs::Error::TooLarge.into());
     };
-    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume are never mapped");
+    assert!(context.bounds().holds(pba, run.len), "blocks outside the volume and its own are never mapped");
     if pba.get() + run.len > u64::from(u32::MAX) {
         // These pointers have 32 bits.
         return Err(cairn_vfs::Error::NoSpace.into());

@@ -71,7 +71,10 @@ fn run_at(context: &MapContext<'_>, pba: Pba, pointers: &[u32], base: u64, at: u
     }
     let start = Pba(u64::from(first));
     if !context.bounds().holds(start, len) {
-        return Err(context.site(pba).corrupt(at, "data block outside the volume", start.get()).into());
+        return Err(context
+            .site(pba)
+            .corrupt(at, "data block outside the volume or in its metadata", start.get())
+            .into());
     }
     Ok(Known { start: FileBlock(at), len, state: State::Mapped(start) })
 }
@@ -84,7 +87,10 @@ fn index_of(offset: u64, each: u64) -> usize {
 fn load(context: &MapContext<'_>, pointer: u32, at: u64) -> Result<(Pba, Vec<u32>)> {
     let pba = Pba(u64::from(pointer));
     if !context.bounds().holds(pba, 1) {
-        return Err(context.site(pba).corrupt(at, "block of pointers outside the volume", pba.get()).into());
+        return Err(context
+            .site(pba)
+            .corrupt(at, "block of pointers outside the volume or in its metadata", pba.get())
+            .into());
     }
     Ok((pba, decode(&context.buffers.get(pba)?.image())))
 }

@@ -127,7 +127,11 @@ impl Freeing<'_> {
     fn free_data(&mut self, pointer: u32, base: u64) -> u32 {
         let block = u64::from(pointer);
         if !self.context.bounds().holds(Pba(block), 1) {
-            self.fail(self.context.site(Pba(0)).corrupt(base, "data block outside the volume", block));
+            self.fail(self.context.site(Pba(0)).corrupt(
+                base,
+                "data block outside the volume or in its metadata",
+                block,
+            ));
             return pointer;
         }
         if self.budget.afford(Pba(block), 1) == 0 {

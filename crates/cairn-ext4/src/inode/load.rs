@@ -93,6 +93,12 @@ impl Volume {
             let (field, value, expected) = ("i_size", record.size, "less than 2^63");
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
+        let acl = record.file_acl;
+        let own = acl.get() <= self.layout.first_data_block || self.groups.system_blocks(ino).overlap(acl, 1);
+        if acl.get() != 0 && own {
+            let (field, value, expected) = ("i_file_acl", acl.get(), "not one of the volume's own blocks");
+            return Err(Corrupt::Inode { ino, field, value, expected }.into());
+        }
         let location = self.locate(ino)?;
         let ledger = Ledger::loaded(&self.flushes, &[Part::Attributes, Part::Data], self.txn().newest());
         Ok(Inode::new(self, ino, location, kind, record, ledger))

@@ -16,6 +16,7 @@ use zerocopy::little_endian::{U16, U32};
 use super::{BlockMap, MapContext, Progress};
 use crate::checksum::{InodeSeed, MetadataChecksum};
 use crate::error::Result;
+use crate::format::extent::SystemBlocks;
 use crate::format::features::Features;
 use crate::format::layout::Layout;
 use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
@@ -131,7 +132,14 @@ impl Fixture {
     }
 
     pub(crate) fn context(&self) -> MapContext<'_> {
-        MapContext { ino: Ino(12), seed: self.seed, layout: &self.layout, buffers: &self.buffers, source: &self.source }
+        MapContext {
+            ino: Ino(12),
+            seed: self.seed,
+            layout: &self.layout,
+            system: SystemBlocks::NONE,
+            buffers: &self.buffers,
+            source: &self.source,
+        }
     }
 
     /// Runs a change of the map on a copy of `i_block`, as the inode layer does.

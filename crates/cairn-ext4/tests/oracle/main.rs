@@ -17,4 +17,5 @@ mod shapes;
 mod shared_file;
 mod shift;
 mod support;
+mod system_zone;
 mod visitor;

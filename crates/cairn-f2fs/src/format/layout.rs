@@ -144,7 +144,8 @@ impl Layout {
         let payload = self.cp_payload;
         check("cp_payload", payload, payload < BLOCKS_PER_SEGMENT - PACK_FIXED, "a pack has room for 503")?;
         // Every segment needs its SIT entry and its summary block.
-        let entries = u64::from(self.sit_blocks()) * sit::ENTRIES_PER_BLOCK as u64;
+        // In 64 bits: the areas, which bound the number, are checked later.
+        let entries = u64::from(sit / 2) * BPS * sit::ENTRIES_PER_BLOCK as u64;
         check("segment_count_sit", sit, entries >= u64::from(main), "too few for segment_count_main")?;
         // A volume that is never written is never cleaned: mkfs gives it no summaries.
         let summaries = u64::from(self.ssa_segments) * BPS;

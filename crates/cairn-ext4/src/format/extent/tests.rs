@@ -3,7 +3,8 @@
 use super::*;
 
 const SITE: Site = Site { ino: Ino(12), pba: Pba(99) };
-const BOUNDS: Bounds = Bounds { start: 0, end: MAX_FILE_BLOCKS, volume_start: 1, volume_end: 1 << 40 };
+const BOUNDS: Bounds<'_> =
+    Bounds { start: 0, end: MAX_FILE_BLOCKS, volume_start: 1, volume_end: 1 << 40, system: SystemBlocks::NONE };
 
 fn extent(start: u64, len: u64, pba: u64, unwritten: bool) -> Extent {
     Extent { start, len, pba: Pba(pba), unwritten }
@@ -87,7 +88,7 @@ fn a_changed_byte_fails_the_checksum() {
 
 #[test]
 fn entries_are_checked() {
-    let check = |extents: Vec<Extent>, bounds: &Bounds| {
+    let check = |extents: Vec<Extent>, bounds: &Bounds<'_>| {
         let block = leaf(extents);
         NodeView::parse(&block, Some(0), SITE).unwrap().validate(bounds, SITE)
     };
@@ -97,7 +98,7 @@ fn entries_are_checked() {
     let narrow = Bounds { start: 10, end: 20, ..BOUNDS };
     assert_eq!(what(check(vec![extent(9, 1, 5, false)], &narrow)), overlap);
     assert_eq!(what(check(vec![extent(19, 2, 5, false)], &narrow)), overlap);
-    let outside = "extent lies outside the volume";
+    let outside = "extent lies outside the volume or in its metadata";
     assert_eq!(what(check(vec![extent(0, 1, 0, false)], &BOUNDS)), outside);
     assert_eq!(what(check(vec![extent(0, 2, (1 << 40) - 1, false)], &BOUNDS)), outside);
     check(vec![extent(10, 4, 5, false), extent(14, 6, 9, true)], &narrow).unwrap();
@@ -131,7 +132,7 @@ fn unsorted_entries_give_an_error_or_an_answer_in_bounds() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as u8
     };
-    let bounds = Bounds { start: 100, end: 5000, volume_start: 1, volume_end: 1 << 20 };
+    let bounds = Bounds { start: 100, end: 5000, volume_end: 1 << 20, ..BOUNDS };
     for round in 0..20_000_u64 {
         let mut block = leaf((0..20).map(|i| extent(100 + i * 7, 3, 10 + i * 9, i % 2 == 0)).collect());
         for _ in 0..4 {
