@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::on_volume::VolumeCommand;
-use crate::commands::{freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, stats, umount};
+use crate::commands::{freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell, stats, umount};
 use crate::failure::Outcome;
 
 /// Reads, writes and mounts ext4 and F2FS images without the kernel's drivers and without root.
@@ -48,6 +48,8 @@ pub enum Command {
     /// Those that work on a volume without mounting it.
     #[command(flatten)]
     OnVolume(VolumeCommand),
+    /// Run many commands on an image that is opened once.
+    Shell(shell::Args),
     /// Measure what the improvements of the write path bring.
     Lab(lab::Args),
     /// Serve a filesystem that stores nothing, to be measured against.
@@ -72,6 +74,7 @@ impl Command {
             Self::Generate(args) => generate::run(args),
             Self::Info(args) => info::run(args),
             Self::OnVolume(command) => command.run_alone(),
+            Self::Shell(args) => shell::run(args),
             Self::Lab(args) => lab::run(args),
             Self::ServeNothing(args) => serve_nothing::run(args),
         }

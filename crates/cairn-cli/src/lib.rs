@@ -11,13 +11,16 @@
 pub mod args;
 pub mod commands;
 pub mod confirm;
+pub mod date;
 pub mod failure;
 pub mod json;
 pub mod log_ring;
 pub mod output;
+pub mod pattern;
 pub mod print;
 pub mod progress;
 pub mod session;
+pub mod tree;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -64,6 +64,11 @@ impl<'a> Output<'a> {
         self.bytes(&shown)
     }
 
+    /// From here on everything goes nowhere: the reader is gone, and the work goes on.
+    pub fn discard(&mut self) {
+        self.to = Box::new(io::sink());
+    }
+
     /// Sends on what was collected.
     ///
     /// # Errors

@@ -137,6 +137,24 @@ pub fn size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{scaled}.{tenths} {}", UNITS[unit]) }
 }
 
+/// `1.5G`, as du -h and df -h print it: rounded up, without a space.
+#[must_use]
+pub fn size_short(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let (mut unit, mut one) = (0, 1_u64);
+    while bytes.div_ceil(one) >= 1024 && unit + 1 < UNITS.len() {
+        unit += 1;
+        one <<= 10;
+    }
+    // Tenths, where there is one digit before the point.
+    let tenths = u64::try_from((u128::from(bytes) * 10).div_ceil(one.into())).unwrap_or(u64::MAX);
+    if unit > 0 && tenths < 100 {
+        format!("{}.{}{}", tenths / 10, tenths % 10, UNITS[unit])
+    } else {
+        format!("{}{}", bytes.div_ceil(one), UNITS[unit])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +185,16 @@ mod tests {
         for (major, minor) in [(0, 0), (8, 1), (259, 70_000), (4095, 0xf_ffff)] {
             assert_eq!(device(encode_device(major, minor)), (major, minor));
         }
+    }
+
+    #[test]
+    fn short_sizes_are_rounded_up() {
+        for (bytes, shown) in
+            [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1025, "1.1K"), (10 << 10, "10K"), (1 << 20, "1.0M")]
+        {
+            assert_eq!(size_short(bytes), shown);
+        }
+        assert_eq!((size_short((1 << 20) - 1), size_short(u64::MAX)), ("1.0M".into(), "16E".into()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use cairn::{ImageSpec, OpenOptions};
+use cairn::{ImageSpec, OpenOptions, Volume};
 use cairn_vfs::FileSystem;
 
 use crate::failure::{Failure, Outcome, Status};
@@ -39,7 +39,7 @@ pub enum Access {
     Write,
 }
 
-/// Runs `work` on the volume in `image`. The first failure is reported: the work's, else the unmount's.
+/// Runs `work` on the filesystem in an image. The first failure is reported: the work's, else the unmount's.
 ///
 /// # Errors
 /// The image cannot be opened, the work fails, or the volume cannot be brought to the disk.
@@ -48,6 +48,14 @@ pub fn with_volume<T>(
     access: Access,
     work: impl FnOnce(&dyn FileSystem) -> Outcome<T>,
 ) -> Outcome<T> {
+    with_opened(argument, access, |volume| work(&**volume.filesystem()))
+}
+
+/// As [`with_volume`], for those that need to know the format.
+///
+/// # Errors
+/// As [`with_volume`].
+pub fn with_opened<T>(argument: &ImageArg, access: Access, work: impl FnOnce(&Volume) -> Outcome<T>) -> Outcome<T> {
     let image = argument.spec()?;
     let devices = argument.devices.clone();
     let mut options = OpenOptions { read_only: access == Access::Read, devices, ..OpenOptions::default() };
@@ -55,7 +63,7 @@ pub fn with_volume<T>(
         options.fixed_time = source_date_epoch()?;
     }
     let volume = cairn::open(&image, &options)?;
-    let done = work(&**volume.filesystem()).map_err(|failure| failure.in_image(&image).on(volume.format()));
+    let done = work(&volume).map_err(|failure| failure.in_image(&image).on(volume.format()));
     let closed = volume.filesystem().unmount();
     let closed = closed.map_err(|error| Failure::volume("unmount", &error).in_image(&image).on(volume.format()));
     match done {

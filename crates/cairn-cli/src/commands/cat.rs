@@ -1,13 +1,13 @@
 //! `cairn cat`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Error, FileKind, FileSystem, IoFlags, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `cat`.
@@ -44,8 +44,8 @@ impl OnVolume for Args {
 /// A file does not exist or cannot be read.
 pub fn print(fs: &dyn FileSystem, paths: &[OsString], output: &mut Output<'_>) -> Outcome {
     let mut buffer = vec![0; 1 << 20];
-    for path in paths {
-        let path = path.as_bytes();
+    for path in pattern::expand(fs, paths)? {
+        let path = path.as_slice();
         let failed = |error: Error| Failure::volume(shown(path), &error);
         let found = walk::resolve(fs, path, true).map_err(failed)?;
         match found.kind {

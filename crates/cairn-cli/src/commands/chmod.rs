@@ -1,13 +1,13 @@
 //! `cairn chmod`: octal and symbolic modes.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileKind, FileSystem, SetAttributes, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `chmod`.
@@ -49,8 +49,8 @@ impl OnVolume for Args {
 /// # Errors
 /// A path does not exist, or the volume refuses.
 pub fn apply(fs: &dyn FileSystem, change: &Change, paths: &[OsString], recursive: bool) -> Outcome {
-    for path in paths {
-        let path = path.as_bytes();
+    for path in pattern::expand(fs, paths)? {
+        let path = path.as_slice();
         let one = |attributes: &cairn_vfs::Attributes| {
             let is_directory = attributes.kind == FileKind::Directory;
             let permissions = Some(change.apply(attributes.permissions, is_directory));

@@ -1,13 +1,13 @@
 //! `cairn chown`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{FileSystem, SetAttributes, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `chown`.
@@ -90,8 +90,8 @@ impl OnVolume for Args {
 /// A path does not exist, or the volume refuses.
 pub fn apply(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let set = SetAttributes { uid: args.owner.uid, gid: args.owner.gid, kill_privileges: true, ..Default::default() };
-    for path in &args.paths {
-        let path = path.as_bytes();
+    for path in pattern::expand(fs, &args.paths)? {
+        let path = path.as_slice();
         let follow = !args.no_dereference && !args.recursive;
         let done = walk::resolve(fs, path, follow).and_then(|found| {
             if !args.recursive {

@@ -19,9 +19,9 @@ use super::cat;
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status, plain};
 use crate::output::Output;
-use crate::print;
 use crate::progress::Progress;
 use crate::session::{Access, ImageArg, shown};
+use crate::{pattern, print};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -59,7 +59,8 @@ impl OnVolume for Args {
         if self.destination.as_os_str() == "-" {
             return cat::print(fs, &self.sources, output);
         }
-        let sources: Vec<&OsStr> = self.sources.iter().map(OsString::as_os_str).collect();
+        let sources = pattern::expand(fs, &self.sources)?;
+        let sources: Vec<&OsStr> = sources.iter().map(|source| OsStr::from_bytes(source)).collect();
         copy_out(fs, &sources, &self.destination)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
@@ -11,7 +10,7 @@ use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, print};
+use crate::{json, pattern, print};
 
 /// Arguments of `ls`.
 #[derive(Debug, clap::Args)]
@@ -68,14 +67,14 @@ impl OnVolume for Args {
 /// A path does not exist or cannot be read.
 pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let root = [OsString::from("/")];
-    let paths = if args.paths.is_empty() { &root[..] } else { &args.paths[..] };
+    let paths = pattern::expand(fs, if args.paths.is_empty() { &root } else { &args.paths })?;
     let mut listing =
         Listing { fs, args, headings: args.recursive || paths.len() > 1, first: true, array: None, output };
     if args.json {
         listing.array = Some(json::Array::default());
     }
-    for path in paths {
-        listing.path(path.as_bytes())?;
+    for path in &paths {
+        listing.path(path)?;
     }
     match listing.array {
         Some(array) => array.end(listing.output),

@@ -3,7 +3,10 @@
 use cairn_vfs::FileSystem;
 use clap::Subcommand;
 
-use super::{cat, chmod, chown, get, ln, ls, mkdir, mv, put, rm, stat};
+use super::{
+    cat, chmod, chown, cp, df, du, find, get, getfattr, ln, ls, mkdir, mknod, mv, put, rm, setfattr, stat, touch,
+    truncate,
+};
 use crate::failure::Outcome;
 use crate::output::{Output, with_stdout};
 use crate::session::{Access, ImageArg, with_volume};
@@ -48,6 +51,24 @@ pub enum VolumeCommand {
     Chmod(chmod::Args),
     /// Change owners on an image.
     Chown(chown::Args),
+    /// Show how much space is free on an image.
+    Df(df::Args),
+    /// Show how much space files and trees on an image take.
+    Du(du::Args),
+    /// Look for files on an image.
+    Find(find::Args),
+    /// Copy files and trees inside an image.
+    Cp(cp::Args),
+    /// Set times of files on an image; make empty files.
+    Touch(touch::Args),
+    /// Cut or extend files on an image.
+    Truncate(truncate::Args),
+    /// Make device nodes, FIFOs and sockets on an image.
+    Mknod(mknod::Args),
+    /// Show extended attributes of files on an image.
+    Getfattr(getfattr::Args),
+    /// Set or remove extended attributes of files on an image.
+    Setfattr(setfattr::Args),
 }
 
 impl VolumeCommand {
@@ -66,6 +87,15 @@ impl VolumeCommand {
             Self::Mv(args) => args,
             Self::Chmod(args) => args,
             Self::Chown(args) => args,
+            Self::Df(args) => args,
+            Self::Du(args) => args,
+            Self::Find(args) => args,
+            Self::Cp(args) => args,
+            Self::Touch(args) => args,
+            Self::Truncate(args) => args,
+            Self::Mknod(args) => args,
+            Self::Getfattr(args) => args,
+            Self::Setfattr(args) => args,
         }
     }
 

@@ -1,7 +1,6 @@
 //! `cairn rm`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_base::Ino;
 use cairn_vfs::{Error, FileKind, FileSystem, walk};
@@ -9,6 +8,7 @@ use cairn_vfs::{Error, FileKind, FileSystem, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `rm`.
@@ -50,8 +50,8 @@ impl OnVolume for Args {
 /// # Errors
 /// A name does not exist, or is a directory and -r was not given.
 pub fn remove(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    for path in &args.paths {
-        let path = path.as_bytes();
+    for path in pattern::expand(fs, &args.paths)? {
+        let path = path.as_slice();
         match remove_path(fs, path, args.recursive) {
             Err(Error::NotFound) if args.force => {}
             done => done.map_err(|error| Failure::volume(shown(path), &error))?,

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
 use serde_json::Value;
@@ -11,7 +10,7 @@ use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, print};
+use crate::{json, pattern, print};
 
 /// Arguments of `stat`.
 #[derive(Debug, clap::Args)]
@@ -59,8 +58,8 @@ impl OnVolume for Args {
 pub fn describe(fs: &dyn FileSystem, args: &Args) -> Outcome<String> {
     let mut objects = Vec::new();
     let mut text = String::new();
-    for path in &args.paths {
-        let path = path.as_bytes();
+    for path in pattern::expand(fs, &args.paths)? {
+        let path = path.as_slice();
         let failed = |error| Failure::volume(shown(path), &error);
         let found = walk::resolve(fs, path, args.dereference).map_err(failed)?;
         let extra = Extra::read(fs, &found).map_err(failed)?;

@@ -7,6 +7,7 @@ mod mkfs_safety;
 mod names;
 mod reproducible;
 mod support;
+mod words;
 
 use std::path::Path;
 

@@ -1,0 +1,279 @@
+//! `cairn cp`: copies inside an image.
+//!
+//! Invariants: a directory is never copied into itself, so the walk over the source ends; attributes of directories are set last,
+//! since work inside changes their times. Holes stay holes; data moves inside the volume, without a detour over the host.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_base::Ino;
+use cairn_vfs::{
+    Attributes, Caller, Error, FileKind, FileSystem, NewInode, Seek, SetAttributes, SetTime, XattrMode, walk,
+};
+
+use super::on_volume::OnVolume;
+use crate::failure::{Failure, Outcome, Status};
+use crate::output::Output;
+use crate::session::{Access, ImageArg, shown};
+use crate::{pattern, tree};
+
+/// Arguments of `cp`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn cp -a disk.img /etc /etc.orig
+  cairn cp disk.img /boot/config.txt /boot/config.bak
+
+As cp(1): without -a or -p copies belong to root and have new times; with -r symbolic links are copied, without it they are followed.")]
+pub struct Args {
+    /// Everything: -r, -p, extended attributes, and hard links between what is copied.
+    #[arg(short = 'a', long)]
+    pub archive: bool,
+    /// Directories with everything in them.
+    #[arg(short = 'r', short_alias = 'R', long)]
+    pub recursive: bool,
+    /// Keep owners, permissions and times.
+    #[arg(short = 'p', long)]
+    pub preserve: bool,
+    /// Copy symbolic links, not what they lead to.
+    #[arg(short = 'P', short_alias = 'd', long)]
+    pub no_dereference: bool,
+    /// Do not replace what exists.
+    #[arg(short = 'n', long)]
+    pub no_clobber: bool,
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArg,
+    /// What to copy.
+    #[arg(required = true)]
+    pub sources: Vec<OsString>,
+    /// A directory to copy it to, or the new name of a single source.
+    pub destination: OsString,
+}
+
+impl OnVolume for Args {
+    fn image(&self) -> &ImageArg {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        copy(fs, self)
+    }
+}
+
+/// Copies.
+///
+/// # Errors
+/// A source does not exist, is a directory without -r, or is to be copied into itself; the volume is full.
+pub fn copy(fs: &dyn FileSystem, args: &Args) -> Outcome {
+    let sources = pattern::expand(fs, &args.sources)?;
+    let destination = args.destination.as_bytes();
+    let failed = |error| Failure::volume(shown(destination), &error);
+    let into = match walk::resolve(fs, destination, true) {
+        Ok(found) if found.kind == FileKind::Directory => Some(found.ino),
+        Ok(_) | Err(Error::NotFound) if sources.len() == 1 => None,
+        Ok(_) => return Err(failed(Error::NotDirectory)),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut copy = Copy { fs, args, links: HashMap::new(), directories: Vec::new() };
+    for source in &sources {
+        let (parent, name) = match into {
+            Some(directory) => (directory, last_name(source)),
+            None => {
+                let (parent, name) = walk::resolve_parent(fs, destination).map_err(failed)?;
+                (parent.ino, name)
+            }
+        };
+        copy.source(source, parent, name)?;
+    }
+    copy.finish()
+}
+
+fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or_default()
+}
+
+struct Copy<'a> {
+    fs: &'a dyn FileSystem,
+    args: &'a Args,
+    /// Copies of files with several names.
+    links: HashMap<Ino, Ino>,
+    /// Copies of directories, and what they are to look like.
+    directories: Vec<(Vec<u8>, Ino, Attributes)>,
+}
+
+impl Copy<'_> {
+    fn keeps_all(&self) -> bool {
+        self.args.archive || self.args.preserve
+    }
+
+    fn source(&mut self, path: &[u8], parent: Ino, name: &[u8]) -> Outcome {
+        let recursive = self.args.recursive || self.args.archive;
+        let follow = !recursive && !self.args.no_dereference;
+        let failed = |error| Failure::volume(shown(path), &error);
+        let found = walk::resolve(self.fs, path, follow).map_err(failed)?;
+        if found.kind == FileKind::Directory {
+            if !recursive {
+                return Err(failed(Error::IsDirectory));
+            }
+            if self.is_inside(parent, found.ino).map_err(failed)? {
+                let message = format!("{}: cannot be copied into itself: give another destination", shown(path));
+                return Err(Failure::new(Status::Failed, message));
+            }
+        }
+        // Copies of the directories above what is visited, outermost first.
+        let mut above = vec![parent];
+        tree::visit(self.fs, path, &found, &mut |path, attributes, depth| {
+            above.truncate(depth + 1);
+            let parent = above.last().copied().unwrap_or(parent);
+            let name = if depth == 0 { name } else { last_name(path) };
+            let made = self.entry(parent, name, attributes).map_err(|error| Failure::volume(shown(path), &error))?;
+            match made {
+                Some(made) if attributes.kind == FileKind::Directory => {
+                    self.directories.push((path.to_vec(), made, attributes.clone()));
+                    above.push(made);
+                    Ok(walk::Next::Continue)
+                }
+                _ => Ok(walk::Next::Skip),
+            }
+        })
+    }
+
+    /// Is `directory` the one at `root`, or below it?
+    fn is_inside(&self, mut directory: Ino, root: Ino) -> cairn_vfs::Result<bool> {
+        for _ in 0..walk::DEFAULT_DEPTH {
+            if directory == root {
+                return Ok(true);
+            }
+            let above = walk::lookup(self.fs, directory, b"..")?.ino;
+            if above == directory {
+                return Ok(false);
+            }
+            directory = above;
+        }
+        Err(Error::Loop)
+    }
+
+    /// The copy; none if something exists that is not to be replaced.
+    fn entry(&mut self, parent: Ino, name: &[u8], of: &Attributes) -> cairn_vfs::Result<Option<Ino>> {
+        let existing = match walk::lookup(self.fs, parent, name) {
+            Ok(found) => Some(found),
+            Err(Error::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        if of.kind == FileKind::Directory {
+            return match existing {
+                Some(found) if found.kind == FileKind::Directory => Ok(Some(found.ino)),
+                Some(_) => Err(Error::NotDirectory),
+                None => self.create(parent, name, NewInode::Directory).map(Some),
+            };
+        }
+        match existing {
+            Some(_) if self.args.no_clobber => return Ok(None),
+            Some(found) if found.ino == of.ino => {
+                return Err(Error::Invalid("source and destination are the same file"));
+            }
+            Some(found) if found.kind == FileKind::Directory => return Err(Error::IsDirectory),
+            Some(_) => self.fs.unlink(parent, name)?,
+            None => {}
+        }
+        if let Some(first) = self.links.get(&of.ino) {
+            let linked = self.fs.link(*first, parent, name)?;
+            self.fs.forget(linked.ino, 1);
+            return Ok(Some(linked.ino));
+        }
+        let made = self.leaf(parent, name, of)?;
+        if self.args.archive && of.links > 1 {
+            self.links.insert(of.ino, made);
+        }
+        self.attributes(made, of)?;
+        Ok(Some(made))
+    }
+
+    fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>) -> cairn_vfs::Result<Ino> {
+        let made = self.fs.create(parent, name, new, 0o600, &Caller::ROOT)?;
+        self.fs.forget(made.ino, 1);
+        Ok(made.ino)
+    }
+
+    fn leaf(&self, parent: Ino, name: &[u8], of: &Attributes) -> cairn_vfs::Result<Ino> {
+        let target;
+        let new = match of.kind {
+            FileKind::Regular | FileKind::Directory => NewInode::Regular,
+            FileKind::Symlink => {
+                target = self.fs.readlink(of.ino)?;
+                NewInode::Symlink(&target)
+            }
+            FileKind::BlockDevice => NewInode::BlockDevice(of.device),
+            FileKind::CharDevice => NewInode::CharDevice(of.device),
+            FileKind::Fifo => NewInode::Fifo,
+            FileKind::Socket => NewInode::Socket,
+        };
+        let made = self.create(parent, name, new)?;
+        if of.kind == FileKind::Regular {
+            self.contents(of, made)?;
+        }
+        Ok(made)
+    }
+
+    fn contents(&self, of: &Attributes, to: Ino) -> cairn_vfs::Result<()> {
+        let mut at = 0;
+        while at < of.size {
+            let data = match self.fs.seek(of.ino, at, Seek::Data) {
+                Err(Error::NoData) => break,
+                data => data?,
+            };
+            at = data;
+            let hole = self.fs.seek(of.ino, data, Seek::Hole)?.min(of.size);
+            while at < hole {
+                match self.fs.copy_range(of.ino, at, to, at, hole - at)? {
+                    0 => return Err(Error::Invalid("the file ended before its size")),
+                    count => at += count,
+                }
+            }
+            if hole <= data {
+                return Err(Error::Invalid("no progress in SEEK_HOLE"));
+            }
+        }
+        self.fs.setattr(to, &SetAttributes { size: Some(of.size), ..Default::default() }).map(drop)
+    }
+
+    /// Owner before mode (chown takes set-id bits), times last.
+    fn attributes(&self, ino: Ino, of: &Attributes) -> cairn_vfs::Result<()> {
+        let mut set = SetAttributes::default();
+        if self.args.archive {
+            self.xattrs(ino, of.ino)?;
+        }
+        if self.keeps_all() {
+            let owner = SetAttributes { uid: Some(of.uid), gid: Some(of.gid), ..Default::default() };
+            self.fs.setattr(ino, &owner)?;
+            set.atime = Some(SetTime::To(of.atime));
+            set.mtime = Some(SetTime::To(of.mtime));
+        }
+        if of.kind != FileKind::Symlink {
+            // What a process with the usual umask would make.
+            set.permissions = Some(if self.keeps_all() { of.permissions } else { of.permissions & 0o755 });
+        }
+        self.fs.setattr(ino, &set).map(drop)
+    }
+
+    fn xattrs(&self, to: Ino, from: Ino) -> cairn_vfs::Result<()> {
+        for name in self.fs.listxattr(from)? {
+            let value = self.fs.getxattr(from, &name)?;
+            self.fs.setxattr(to, &name, &value, XattrMode::Set)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Outcome {
+        for (path, ino, of) in std::mem::take(&mut self.directories).into_iter().rev() {
+            self.attributes(ino, &of).map_err(|error| Failure::volume(shown(&path), &error))?;
+        }
+        Ok(())
+    }
+}

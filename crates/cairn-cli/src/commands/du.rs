@@ -1,0 +1,165 @@
+//! `cairn du`.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+
+use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
+
+use super::on_volume::OnVolume;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::session::{Access, ImageArg, shown};
+use crate::{json, pattern, print, tree};
+
+/// Arguments of `du`.
+#[derive(Debug, clap::Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Examples:
+  cairn du -sh disk.img '/home/*'
+  cairn du --json -d 1 disk.img
+
+Counts allocated space, in KiB, and a file with several names once, as du(1).
+JSON: an array of objects with path (path_hex, if it is not UTF-8), bytes (allocated) and apparent_bytes (the sizes)."
+)]
+pub struct Args {
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::HelpLong)]
+    pub help: Option<bool>,
+    /// Only a sum for each path.
+    #[arg(short = 's', long, conflicts_with_all = ["all", "max_depth"])]
+    pub summarize: bool,
+    /// Files, too, not directories alone.
+    #[arg(short = 'a', long)]
+    pub all: bool,
+    /// Lines only for what is at most so deep.
+    #[arg(short = 'd', long, value_name = "N")]
+    pub max_depth: Option<usize>,
+    /// Sizes with units.
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// The files' sizes in bytes instead of allocated space.
+    #[arg(short = 'b', long = "bytes", visible_alias = "apparent-size")]
+    pub bytes: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArg,
+    /// What to count; the root if absent.
+    pub paths: Vec<OsString>,
+}
+
+impl OnVolume for Args {
+    fn image(&self) -> &ImageArg {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Read
+    }
+
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        count(fs, self, output)
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    allocated: u64,
+    apparent: u64,
+}
+
+/// A directory whose entries are being counted.
+struct Level {
+    path: Vec<u8>,
+    depth: usize,
+    sum: Sum,
+}
+
+/// Counts, and prints each directory behind what is in it.
+///
+/// # Errors
+/// A path does not exist or cannot be read.
+pub fn count(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
+    let root = [OsString::from("/")];
+    let paths = if args.paths.is_empty() { &root[..] } else { &args.paths[..] };
+    let mut counting =
+        Counting { args, output, seen: HashSet::new(), levels: Vec::new(), array: json::Array::default() };
+    for path in pattern::expand(fs, paths)? {
+        let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
+        tree::visit(fs, &path, &start, &mut |path, attributes, depth| {
+            counting.entry(path, attributes, depth)?;
+            Ok(walk::Next::Continue)
+        })?;
+        counting.close(0)?;
+    }
+    if args.json { counting.array.end(counting.output) } else { Ok(()) }
+}
+
+struct Counting<'a, 'o> {
+    args: &'a Args,
+    output: &'a mut Output<'o>,
+    /// Files with several names that were counted.
+    seen: HashSet<cairn_base::Ino>,
+    levels: Vec<Level>,
+    array: json::Array,
+}
+
+impl Counting<'_, '_> {
+    fn entry(&mut self, path: &[u8], attributes: &Attributes, depth: usize) -> Outcome {
+        self.close(depth)?;
+        if attributes.kind != FileKind::Directory && attributes.links > 1 && !self.seen.insert(attributes.ino) {
+            return Ok(());
+        }
+        let sum = Sum { allocated: attributes.sectors.saturating_mul(512), apparent: attributes.size };
+        let level = Level { path: path.to_vec(), depth, sum };
+        if attributes.kind == FileKind::Directory {
+            self.levels.push(level);
+            return Ok(());
+        }
+        self.add(sum);
+        if self.args.all || depth == 0 { self.line(&level) } else { Ok(()) }
+    }
+
+    /// Ends the directories that are as deep as this or deeper.
+    fn close(&mut self, depth: usize) -> Outcome {
+        while let Some(level) = self.levels.pop_if(|level| level.depth >= depth) {
+            self.add(level.sum);
+            self.line(&level)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, sum: Sum) {
+        if let Some(above) = self.levels.last_mut() {
+            above.sum.allocated = above.sum.allocated.saturating_add(sum.allocated);
+            above.sum.apparent = above.sum.apparent.saturating_add(sum.apparent);
+        }
+    }
+
+    fn line(&mut self, level: &Level) -> Outcome {
+        let deepest = if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
+        if level.depth > deepest {
+            return Ok(());
+        }
+        if self.args.json {
+            let mut object = json::Object::new();
+            json::insert_name(&mut object, "path", &level.path);
+            object.insert("bytes".into(), level.sum.allocated.into());
+            object.insert("apparent_bytes".into(), level.sum.apparent.into());
+            return self.array.push(self.output, object);
+        }
+        let bytes = if self.args.bytes { level.sum.apparent } else { level.sum.allocated };
+        let shown = match (self.args.human_readable, self.args.bytes) {
+            (true, _) => print::size_short(bytes),
+            (_, true) => bytes.to_string(),
+            _ => bytes.div_ceil(1024).to_string(),
+        };
+        write!(self.output, "{shown}\t")?;
+        self.output.name(&level.path)?;
+        self.output.bytes(b"\n")
+    }
+}

@@ -1,0 +1,282 @@
+//! What `cairn find` looks for: parsed once, then asked of every file. Nesting is bounded, so that no command line ends the stack.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_vfs::{Attributes, FileKind, Timestamp};
+
+use crate::commands::chmod::parse_octal;
+use crate::date;
+use crate::failure::{Failure, Outcome};
+use crate::pattern::Pattern;
+use crate::session::shown;
+
+/// Parentheses inside each other.
+const NESTING: usize = 64;
+
+/// A file that is asked about.
+pub(super) struct Subject<'a> {
+    pub path: &'a [u8],
+    pub attributes: &'a Attributes,
+    /// Has it no bytes or entries? Asked only where it matters: it may read.
+    pub is_empty: &'a dyn Fn() -> bool,
+}
+
+/// The whole expression.
+pub(super) struct Expression {
+    root: Node,
+    /// Files less deep below the paths do not match.
+    pub least_depth: usize,
+    /// Directories this deep are not entered.
+    pub most_depth: usize,
+    /// Paths end with a zero byte.
+    pub zero: bool,
+}
+
+enum Node {
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    Test(Test),
+}
+
+enum Test {
+    Name(Pattern),
+    NameInAnyCase(Pattern),
+    Path(Pattern),
+    Kinds(Vec<FileKind>),
+    Size(Number, u64),
+    Newer(Timestamp),
+    Uid(Number),
+    Gid(Number),
+    Links(Number),
+    Inode(Number),
+    Permissions(Bits, u32),
+    Empty,
+    Always,
+}
+
+/// `N`, `+N` or `-N`.
+#[derive(Clone, Copy)]
+enum Number {
+    Is(u64),
+    More(u64),
+    Less(u64),
+}
+
+#[derive(Clone, Copy)]
+enum Bits {
+    Exactly,
+    AllOf,
+    AnyOf,
+}
+
+type MtimeOf<'a> = &'a dyn Fn(&[u8]) -> Outcome<Timestamp>;
+
+struct Parser<'a> {
+    words: std::iter::Peekable<std::slice::Iter<'a, OsString>>,
+    mtime_of: MtimeOf<'a>,
+    expression: Expression,
+}
+
+impl Expression {
+    /// Parses the words; `mtime_of` gives the time of a file on the volume.
+    pub(super) fn parse(words: &[OsString], mtime_of: MtimeOf<'_>) -> Outcome<Self> {
+        let expression = Self { root: Node::All(Vec::new()), least_depth: 0, most_depth: usize::MAX, zero: false };
+        let mut parser = Parser { words: words.iter().peekable(), mtime_of, expression };
+        let root = parser.any(0)?;
+        if let Some(word) = parser.words.next() {
+            return Err(wrong(word.as_bytes(), "nothing can stand here: check the parentheses, and put paths first"));
+        }
+        Ok(Self { root, ..parser.expression })
+    }
+
+    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
+        self.root.matches(subject)
+    }
+}
+
+fn wrong(word: &[u8], why: &str) -> Failure {
+    Failure::usage(format!("find: {}: {why}", shown(word)))
+}
+
+impl Parser<'_> {
+    fn any(&mut self, depth: usize) -> Outcome<Node> {
+        let mut nodes = vec![self.all(depth)?];
+        while self.words.next_if(|word| matches!(word.as_bytes(), b"-o" | b"-or")).is_some() {
+            nodes.push(self.all(depth)?);
+        }
+        Ok(Node::Any(nodes))
+    }
+
+    fn all(&mut self, depth: usize) -> Outcome<Node> {
+        let mut nodes = Vec::new();
+        while let Some(word) = self.words.next_if(|word| !matches!(word.as_bytes(), b"-o" | b"-or" | b")")) {
+            if !matches!(word.as_bytes(), b"-a" | b"-and") {
+                nodes.push(self.one(word.as_bytes(), depth)?);
+            }
+        }
+        Ok(Node::All(nodes))
+    }
+
+    fn one(&mut self, word: &[u8], depth: usize) -> Outcome<Node> {
+        if depth > NESTING {
+            return Err(wrong(word, "too deep: use fewer parentheses"));
+        }
+        match word {
+            b"!" | b"-not" => {
+                let next = self.words.next().ok_or_else(|| wrong(word, "something must follow"))?;
+                Ok(Node::Not(Box::new(self.one(next.as_bytes(), depth + 1)?)))
+            }
+            b"(" => {
+                let inside = self.any(depth + 1)?;
+                match self.words.next().map(|word| word.as_bytes()) {
+                    Some(b")") => Ok(inside),
+                    _ => Err(wrong(word, "the parenthesis is not closed")),
+                }
+            }
+            _ => self.test(word).map(Node::Test),
+        }
+    }
+
+    fn test(&mut self, word: &[u8]) -> Outcome<Test> {
+        match word {
+            b"-print" => return Ok(Test::Always),
+            b"-print0" => {
+                self.expression.zero = true;
+                return Ok(Test::Always);
+            }
+            b"-empty" => return Ok(Test::Empty),
+            b"-name" | b"-iname" | b"-path" | b"-type" | b"-size" | b"-newer" | b"-newermt" | b"-uid" | b"-gid"
+            | b"-links" | b"-inum" | b"-perm" | b"-mindepth" | b"-maxdepth" => {}
+            _ => return Err(wrong(word, "not known here: cairn find --help lists what can be asked")),
+        }
+        let value = self.words.next().ok_or_else(|| wrong(word, "a value must follow"))?.as_bytes();
+        let text = String::from_utf8_lossy(value);
+        let refused = |why: &str| wrong(word, &format!("'{}' is not understood: {why}", shown(value)));
+        let number = || parse_number(&text).ok_or_else(|| refused("give a number, with + or - for more or less"));
+        let depth = || text.parse::<usize>().map_err(|_| refused("give a number"));
+        Ok(match word {
+            b"-name" => Test::Name(Pattern::parse(value)),
+            b"-iname" => Test::NameInAnyCase(Pattern::parse(text.to_lowercase().as_bytes())),
+            b"-path" => Test::Path(Pattern::parse(value)),
+            b"-type" => Test::Kinds(parse_kinds(&text).ok_or_else(|| refused("the types are f, d, l, b, c, p and s"))?),
+            b"-size" => {
+                let (number, unit) =
+                    parse_size(&text).ok_or_else(|| refused("give a number with c, w, b, k, M or G"))?;
+                Test::Size(number, unit)
+            }
+            b"-newer" => Test::Newer((self.mtime_of)(value)?),
+            b"-newermt" => Test::Newer(date::parse(&text).map_err(|why| refused(&why))?),
+            b"-uid" => Test::Uid(number()?),
+            b"-gid" => Test::Gid(number()?),
+            b"-links" => Test::Links(number()?),
+            b"-inum" => Test::Inode(number()?),
+            b"-perm" => {
+                let (bits, mode) = parse_permissions(&text).map_err(|why| refused(&why))?;
+                Test::Permissions(bits, mode)
+            }
+            b"-mindepth" => {
+                self.expression.least_depth = depth()?;
+                Test::Always
+            }
+            _ => {
+                self.expression.most_depth = depth()?;
+                Test::Always
+            }
+        })
+    }
+}
+
+fn parse_number(text: &str) -> Option<Number> {
+    let (kind, digits): (fn(u64) -> Number, _) = match text.as_bytes().first()? {
+        b'+' => (Number::More, text.get(1..)?),
+        b'-' => (Number::Less, text.get(1..)?),
+        _ => (Number::Is, text),
+    };
+    digits.parse().ok().filter(|_| !digits.starts_with('+')).map(kind)
+}
+
+fn parse_size(text: &str) -> Option<(Number, u64)> {
+    let (number, unit) = match text.as_bytes().last()? {
+        b'c' => (text.get(..text.len() - 1)?, 1),
+        b'w' => (text.get(..text.len() - 1)?, 2),
+        b'b' => (text.get(..text.len() - 1)?, 512),
+        b'k' => (text.get(..text.len() - 1)?, 1 << 10),
+        b'M' => (text.get(..text.len() - 1)?, 1 << 20),
+        b'G' => (text.get(..text.len() - 1)?, 1 << 30),
+        _ => (text, 512),
+    };
+    Some((parse_number(number)?, unit))
+}
+
+fn parse_kinds(text: &str) -> Option<Vec<FileKind>> {
+    text.split(',')
+        .map(|letter| {
+            Some(match letter {
+                "f" => FileKind::Regular,
+                "d" => FileKind::Directory,
+                "l" => FileKind::Symlink,
+                "b" => FileKind::BlockDevice,
+                "c" => FileKind::CharDevice,
+                "p" => FileKind::Fifo,
+                "s" => FileKind::Socket,
+                _ => return None,
+            })
+        })
+        .collect()
+}
+
+fn parse_permissions(text: &str) -> Result<(Bits, u32), String> {
+    let (bits, mode) = match text.as_bytes().first() {
+        Some(b'-') => (Bits::AllOf, text.get(1..)),
+        Some(b'/') => (Bits::AnyOf, text.get(1..)),
+        _ => (Bits::Exactly, Some(text)),
+    };
+    Ok((bits, parse_octal(mode.unwrap_or_default())?))
+}
+
+impl Number {
+    fn matches(self, value: u64) -> bool {
+        match self {
+            Self::Is(number) => value == number,
+            Self::More(number) => value > number,
+            Self::Less(number) => value < number,
+        }
+    }
+}
+
+impl Node {
+    fn matches(&self, subject: &Subject<'_>) -> bool {
+        match self {
+            Self::All(nodes) => nodes.iter().all(|node| node.matches(subject)),
+            Self::Any(nodes) => nodes.iter().any(|node| node.matches(subject)),
+            Self::Not(node) => !node.matches(subject),
+            Self::Test(test) => test.matches(subject),
+        }
+    }
+}
+
+impl Test {
+    fn matches(&self, subject: &Subject<'_>) -> bool {
+        let of = subject.attributes;
+        let name = subject.path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or(b"/");
+        match self {
+            Self::Name(pattern) => pattern.matches(name),
+            Self::NameInAnyCase(pattern) => pattern.matches(String::from_utf8_lossy(name).to_lowercase().as_bytes()),
+            Self::Path(pattern) => pattern.matches(subject.path),
+            Self::Kinds(kinds) => kinds.contains(&of.kind),
+            Self::Size(number, unit) => number.matches(of.size.div_ceil(*unit)),
+            Self::Newer(time) => of.mtime > *time,
+            Self::Uid(number) => number.matches(of.uid.into()),
+            Self::Gid(number) => number.matches(of.gid.into()),
+            Self::Links(number) => number.matches(of.links.into()),
+            Self::Inode(number) => number.matches(of.ino.get()),
+            Self::Permissions(Bits::Exactly, mode) => of.permissions == *mode,
+            Self::Permissions(Bits::AllOf, mode) => of.permissions & mode == *mode,
+            Self::Permissions(Bits::AnyOf, mode) => *mode == 0 || of.permissions & mode != 0,
+            Self::Empty => (subject.is_empty)(),
+            Self::Always => true,
+        }
+    }
+}

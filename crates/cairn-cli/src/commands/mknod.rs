@@ -1,0 +1,81 @@
+//! `cairn mknod`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_vfs::{Caller, FileSystem, NewInode, walk};
+
+use super::on_volume::OnVolume;
+use crate::commands::chmod::parse_octal;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::print;
+use crate::session::{Access, ImageArg, shown};
+
+/// Arguments of `mknod`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn mknod -m 666 disk.img /dev/null c 1 3
+  cairn mknod disk.img /run/pipe p")]
+pub struct Args {
+    /// Permissions in octal.
+    #[arg(short = 'm', long, default_value = "644", value_parser = parse_octal)]
+    pub mode: u32,
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArg,
+    /// Its name.
+    pub path: OsString,
+    /// b: block device; c or u: character device; p: FIFO; s: socket.
+    #[arg(value_name = "TYPE", value_parser = ["b", "c", "u", "p", "s"])]
+    pub kind: String,
+    /// Major number of a device.
+    #[arg(value_parser = clap::value_parser!(u32).range(..4096))]
+    pub major: Option<u32>,
+    /// Minor number of a device.
+    #[arg(value_parser = clap::value_parser!(u32).range(..1 << 20))]
+    pub minor: Option<u32>,
+}
+
+impl OnVolume for Args {
+    fn image(&self) -> &ImageArg {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        make(fs, self)
+    }
+}
+
+/// Makes a device node, FIFO or socket, owned by root.
+///
+/// # Errors
+/// The name exists, or the numbers do not fit the type.
+pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
+    let path = args.path.as_bytes();
+    let new = new_inode(args).map_err(|why| Failure::usage(format!("{}: {why}", shown(path))))?;
+    let make = || {
+        let (parent, name) = walk::resolve_parent(fs, path)?;
+        let made = fs.create(parent.ino, name, new, args.mode, &Caller::ROOT)?;
+        fs.forget(made.ino, 1);
+        Ok(())
+    };
+    make().map_err(|error| Failure::volume(shown(path), &error))
+}
+
+fn new_inode(args: &Args) -> Result<NewInode<'static>, &'static str> {
+    let device = args.major.zip(args.minor).map(|(major, minor)| print::encode_device(major, minor));
+    match (args.kind.as_str(), device, args.major) {
+        ("b", Some(device), _) => Ok(NewInode::BlockDevice(device)),
+        ("c" | "u", Some(device), _) => Ok(NewInode::CharDevice(device)),
+        ("p", None, None) => Ok(NewInode::Fifo),
+        ("s", None, None) => Ok(NewInode::Socket),
+        ("p" | "s", ..) => Err("a FIFO or socket has no device numbers: leave them out"),
+        _ => Err("a device needs both numbers: MAJOR MINOR"),
+    }
+}

@@ -1,0 +1,230 @@
+//! `cairn shell`: many commands on a volume that is opened once.
+//!
+//! The commands are those of the program ([`VolumeCommand`]), without the image in their words. Invariant: whatever fails, what was
+//! done before is brought to the disk when the shell ends, as at the end of a single command.
+
+mod words;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal};
+use std::path::PathBuf;
+
+use cairn::Volume;
+use clap::{CommandFactory, Parser};
+
+use super::on_volume::VolumeCommand;
+use crate::failure::{Failure, Outcome, Status};
+use crate::output::{Output, complain, with_stdout};
+use crate::session::{Access, ImageArg, with_opened};
+use words::Words;
+
+/// Arguments of `shell`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cairn shell root.img <<EOF
+  mkdir -p /etc/network
+  put interfaces /etc/network
+  chown -R 0:0 /etc/network
+  EOF
+  cairn shell -r -c 'ls -l /etc' -c 'df -h' root.img
+
+The commands are those of cairn that work without a mount (help lists them), without IMAGE: ls -l /etc. Words are quoted as in sh \
+('…', \"…\", \\); # begins a comment; a backslash at the end of a line, or an open quotation, goes on in the next. There are no variables and \
+no pipes. Patterns are understood by the commands, as outside: a backslash in quotes takes their meaning away. exit ends it, sync \
+brings everything to the disk at once.
+At the first command that fails the shell ends with its status; with -k it goes on, and the status is that of the first that failed. \
+What was done before is on the disk when it ends.")]
+pub struct Args {
+    /// Go on after a command that fails.
+    #[arg(short = 'k', long)]
+    pub keep_going: bool,
+    /// Write nothing: commands that change the volume are refused.
+    #[arg(short = 'r', long)]
+    pub read_only: bool,
+    /// Run this command; may be given more than once.
+    #[arg(short = 'c', long = "command", value_name = "COMMAND", conflicts_with = "file")]
+    pub commands: Vec<OsString>,
+    /// Read commands from this file instead of standard input.
+    #[arg(short = 'f', long, value_name = "SCRIPT")]
+    pub file: Option<PathBuf>,
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArg,
+}
+
+/// One line of a script, as `clap` sees it.
+#[derive(Debug, Parser)]
+#[command(name = "", no_binary_name = true, disable_help_subcommand = true)]
+struct Line {
+    #[command(subcommand)]
+    command: VolumeCommand,
+}
+
+/// Runs the commands.
+///
+/// # Errors
+/// The image or the script cannot be opened, or a command failed.
+pub fn run(args: &Args) -> Outcome {
+    let mut script = Script::open(args)?;
+    let access = if args.read_only { Access::Read } else { Access::Write };
+    with_stdout(|output| with_opened(&args.image, access, |volume| Shell { args, volume }.run(&mut script, output)))
+}
+
+struct Shell<'a> {
+    args: &'a Args,
+    volume: &'a Volume,
+}
+
+impl Shell<'_> {
+    fn run(&self, script: &mut Script, output: &mut Output<'_>) -> Outcome {
+        let mut first = None;
+        while let Some((number, line)) = script.next(output)? {
+            let done = line.map_err(Failure::usage).and_then(|words| self.line(words, output));
+            // What a command has printed comes before what the next complains about.
+            match done.and_then(|on| output.flush().map(|()| on)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // A script that changes something goes on without somebody to read what it says.
+                Err(failure) if failure.status == Status::Success => output.discard(),
+                Err(failure) => {
+                    let failure = failure.on(self.volume.format());
+                    complain(format_args!("{}: line {number}: {failure}", self.args.image.image.display()));
+                    first = first.or(Some(failure.status));
+                    if !self.args.keep_going && !script.interactive {
+                        break;
+                    }
+                }
+            }
+        }
+        first.filter(|_| !script.interactive).map_or(Ok(()), |status| Err(Failure::told(i32::from(status as u8))))
+    }
+
+    /// False if it was the last.
+    fn line(&self, words: Vec<OsString>, output: &mut Output<'_>) -> Outcome<bool> {
+        let Some(name) = words.first() else { return Ok(true) };
+        match name.to_str() {
+            Some("exit" | "quit") => return Ok(false),
+            Some("help") => return help(words.get(1).map(OsString::as_os_str), output).map(|()| true),
+            Some("sync") => {
+                let synced = self.volume.filesystem().sync();
+                return synced.map_err(|error| Failure::volume("sync", &error)).map(|()| true);
+            }
+            _ => {}
+        }
+        // As on the command line, where the image comes before what else has no dash.
+        let image = self.args.image.image.clone();
+        let words = words[..1].iter().cloned().chain([image]).chain(words[1..].iter().cloned());
+        let line = match Line::try_parse_from(words) {
+            Ok(line) => line,
+            Err(error) if !error.use_stderr() => return write!(output, "{error}").map(|()| true),
+            Err(error) => return Err(Failure::usage(first_line(&error.to_string()))),
+        };
+        let command = line.command.command();
+        if self.args.read_only && command.access() == Access::Write {
+            return Err(Failure::usage(format!("{}: this changes the volume: leave out -r", name.display())));
+        }
+        command.run(&**self.volume.filesystem(), output).map(|()| true)
+    }
+}
+
+/// Without `clap`'s hints on usage, which stand on lines of their own.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    format!("{}: type help COMMAND", line.strip_prefix("error: ").unwrap_or(line))
+}
+
+fn help(of: Option<&OsStr>, output: &mut Output<'_>) -> Outcome {
+    let mut commands = Line::command();
+    match of.and_then(OsStr::to_str) {
+        Some(name) => {
+            let found = commands.find_subcommand_mut(name);
+            let found = found.ok_or_else(|| Failure::usage(format!("{name}: no such command: type help")))?;
+            writeln!(output, "In the shell IMAGE is left out.\n\n{}", found.render_long_help())
+        }
+        None => {
+            for command in commands.get_subcommands() {
+                let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+                writeln!(output, "{:<10} {about}", command.get_name())?;
+            }
+            writeln!(
+                output,
+                "{:<10} Bring everything to the disk.\n{:<10} Help on one command.\n{:<10} End.",
+                "sync", "help", "exit"
+            )
+        }
+    }
+}
+
+/// Where the commands come from.
+struct Script {
+    source: Source,
+    /// Somebody types: a prompt is shown, and mistakes do not end it.
+    interactive: bool,
+    number: usize,
+}
+
+enum Source {
+    Words(std::vec::IntoIter<OsString>),
+    File(PathBuf, BufReader<File>),
+    Standard,
+}
+
+/// The words of a line, or what is wrong with it.
+type Parsed = Result<Vec<OsString>, String>;
+
+impl Script {
+    fn open(args: &Args) -> Outcome<Self> {
+        let source = match &args.file {
+            Some(path) => {
+                let file = File::open(path).map_err(|error| Failure::host(path, &error))?;
+                Source::File(path.clone(), BufReader::new(file))
+            }
+            None if !args.commands.is_empty() => Source::Words(args.commands.clone().into_iter()),
+            None => Source::Standard,
+        };
+        let interactive = matches!(source, Source::Standard) && io::stdin().is_terminal();
+        Ok(Self { source, interactive, number: 0 })
+    }
+
+    /// The next command and the number of its first line; none at the end.
+    fn next(&mut self, output: &mut Output<'_>) -> Outcome<Option<(usize, Parsed)>> {
+        let mut words = Words::default();
+        let mut prompt = "cairn> ";
+        let first = self.number + 1;
+        loop {
+            if self.interactive {
+                output.bytes(prompt.as_bytes())?;
+                output.flush()?;
+            }
+            let Some(line) = self.read()? else {
+                let open = words.is_open().then(|| "the script ends inside a quotation: close it".to_owned());
+                return Ok(open.map(|why| (first, Err(why))));
+            };
+            self.number += 1;
+            match words.take(&line) {
+                true => return Ok(Some((first, Ok(words.end())))),
+                false => prompt = "> ",
+            }
+        }
+    }
+
+    /// A line without its newline.
+    fn read(&mut self) -> Outcome<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        let (name, read) = match &mut self.source {
+            Source::Words(words) => return Ok(words.next().map(OsString::into_encoded_bytes)),
+            Source::File(path, file) => (path.clone(), file.read_until(b'\n', &mut line)),
+            // Not held between lines: put - reads from there, too.
+            Source::Standard => ("standard input".into(), io::stdin().lock().read_until(b'\n', &mut line)),
+        };
+        if read.map_err(|error| Failure::host(&name, &error))? == 0 {
+            return Ok(None);
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        Ok(Some(line))
+    }
+}

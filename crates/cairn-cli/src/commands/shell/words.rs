@@ -1,0 +1,128 @@
+//! Lines into words, quoted as in sh.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+/// Where in a line we are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Between words.
+    #[default]
+    Between,
+    /// In a word, outside of quotes.
+    Plain,
+    /// Inside `'…'`.
+    Single,
+    /// Inside `"…"`.
+    Double,
+}
+
+/// The words of one command, which may take several lines.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    done: Vec<OsString>,
+    word: Vec<u8>,
+    state: State,
+    /// The last line ended with a backslash.
+    continued: bool,
+}
+
+impl Words {
+    /// Takes a line; true if the command ends with it.
+    pub(super) fn take(&mut self, line: &[u8]) -> bool {
+        if matches!(self.state, State::Single | State::Double) && !self.continued {
+            self.word.push(b'\n');
+        }
+        self.continued = false;
+        let mut bytes = line.iter().copied();
+        while let Some(byte) = bytes.next() {
+            match (self.state, byte) {
+                (State::Between, b'#') => break,
+                (State::Between, b' ' | b'\t' | b'\r') => {}
+                (State::Plain, b' ' | b'\t' | b'\r') => self.close(),
+                (State::Between | State::Plain, b'\'') => self.state = State::Single,
+                (State::Between | State::Plain, b'"') => self.state = State::Double,
+                (State::Single, b'\'') | (State::Double, b'"') => self.state = State::Plain,
+                (State::Between | State::Plain | State::Double, b'\\') => self.escaped(bytes.next()),
+                (State::Between, byte) => {
+                    self.state = State::Plain;
+                    self.word.push(byte);
+                }
+                (_, byte) => self.word.push(byte),
+            }
+        }
+        if self.state == State::Plain && !self.continued {
+            self.close();
+        }
+        !self.is_open()
+    }
+
+    /// A backslash, and what follows it; nothing at the end of a line.
+    fn escaped(&mut self, next: Option<u8>) {
+        let Some(byte) = next else {
+            self.continued = true;
+            return;
+        };
+        if self.state == State::Double && !matches!(byte, b'"' | b'\\' | b'$' | b'`') {
+            self.word.push(b'\\');
+        }
+        if self.state == State::Between {
+            self.state = State::Plain;
+        }
+        self.word.push(byte);
+    }
+
+    fn close(&mut self) {
+        self.done.push(OsString::from_vec(std::mem::take(&mut self.word)));
+        self.state = State::Between;
+    }
+
+    /// Is something open that the next line must close?
+    pub(super) fn is_open(&self) -> bool {
+        self.continued || matches!(self.state, State::Single | State::Double)
+    }
+
+    /// The words.
+    pub(super) fn end(self) -> Vec<OsString> {
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(lines: &[&str]) -> Option<Vec<String>> {
+        let mut words = Words::default();
+        let mut whole = false;
+        for line in lines {
+            whole = words.take(line.as_bytes());
+        }
+        whole.then(|| words.end().into_iter().map(|word| word.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn words_are_quoted_as_in_sh() {
+        for (line, expected) in [
+            ("", &[][..]),
+            ("  # nothing", &[]),
+            ("ls -l  /etc\t# all", &["ls", "-l", "/etc"]),
+            ("a#b", &["a#b"]),
+            ("'a b'\"c d\"e", &["a bc de"]),
+            ("'' \"\"", &["", ""]),
+            (r#"a\ b "a\"b\\c\d" 'a\b'"#, &["a b", r#"a"b\c\d"#, r"a\b"]),
+            (r"\# \'", &["#", "'"]),
+            ("crlf\r", &["crlf"]),
+        ] {
+            assert_eq!(split(&[line]).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn commands_go_on_in_the_next_line() {
+        assert_eq!(split(&["a \\", "b"]).unwrap(), ["a", "b"]);
+        assert_eq!(split(&["a\\", "b"]).unwrap(), ["ab"]);
+        assert_eq!(split(&["'a", "b'"]).unwrap(), ["a\nb"]);
+        assert_eq!((split(&["'a"]), split(&["a \\"])), (None, None));
+    }
+}

@@ -1,0 +1,106 @@
+//! `cairn truncate`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use cairn_vfs::{Caller, Error, FileSystem, NewInode, SetAttributes, walk};
+
+use super::on_volume::OnVolume;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::session::{Access, ImageArg, shown};
+
+/// Arguments of `truncate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  cairn truncate -s 64M disk.img /var/swap
+
+What is added is a hole. Files that do not exist are made.")]
+pub struct Args {
+    /// Make no files.
+    #[arg(short = 'c', long)]
+    pub no_create: bool,
+    /// The new size, or with + or - a change of it: 0, 64M, +4K.
+    #[arg(short = 's', long, allow_hyphen_values = true, value_parser = parse)]
+    pub size: Size,
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArg,
+    /// Files to cut or extend.
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// A size, or a change of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Exactly.
+    To(u64),
+    /// More.
+    Add(u64),
+    /// Less; zero at least.
+    Less(u64),
+}
+
+fn parse(text: &str) -> Result<Size, String> {
+    let (kind, number): (fn(u64) -> Size, _) = match text.as_bytes().first() {
+        Some(b'+') => (Size::Add, &text[1..]),
+        Some(b'-') => (Size::Less, &text[1..]),
+        _ => (Size::To, text),
+    };
+    let bytes = cairn_base::options::parse_size(number);
+    bytes.map(kind).ok_or_else(|| "give bytes, or a number with K, M, G or T, with + or - for a change".into())
+}
+
+impl OnVolume for Args {
+    fn image(&self) -> &ImageArg {
+        &self.image
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
+        for path in &self.paths {
+            let path = path.as_bytes();
+            truncate(fs, self, path).map_err(|error| Failure::volume(shown(path), &error))?;
+        }
+        Ok(())
+    }
+}
+
+fn truncate(fs: &dyn FileSystem, args: &Args, path: &[u8]) -> cairn_vfs::Result<()> {
+    let found = match walk::resolve(fs, path, true) {
+        Err(Error::NotFound) if args.no_create => return Ok(()),
+        Err(Error::NotFound) => {
+            let (parent, name) = walk::resolve_parent(fs, path)?;
+            let made = fs.create(parent.ino, name, NewInode::Regular, 0o644, &Caller::ROOT)?;
+            fs.forget(made.ino, 1);
+            made
+        }
+        found => found?,
+    };
+    found.kind.check_regular()?;
+    let size = match args.size {
+        Size::To(size) => size,
+        Size::Add(more) => found.size.checked_add(more).ok_or(Error::TooLarge)?,
+        Size::Less(less) => found.size.saturating_sub(less),
+    };
+    fs.setattr(found.ino, &SetAttributes { size: Some(size), ..Default::default() }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_changes() {
+        assert_eq!(
+            (parse("4K"), parse("+1"), parse("-1M")),
+            (Ok(Size::To(4096)), Ok(Size::Add(1)), Ok(Size::Less(1 << 20)))
+        );
+        assert!(parse("").is_err() && parse("+").is_err() && parse("x").is_err());
+    }
+}
