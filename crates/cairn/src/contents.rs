@@ -70,8 +70,7 @@ fn volume(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
             let label = format::label(format, device);
             let label =
                 label.filter(|label| !label.is_empty()).map_or(String::new(), |label| format!(" labelled {label}"));
-            let article = if format == format::Format::Ext4 { "an" } else { "a" };
-            Ok(Some(format!("{article} {format} volume{label}")))
+            Ok(Some(format!("an {format} volume{label}")))
         }
         Err(Cause::Device(error)) => Err(Cause::Device(error)),
         Err(_) => Ok(Some("a damaged volume".into())),

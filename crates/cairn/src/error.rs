@@ -143,7 +143,6 @@ impl Cause {
                 Kind::PermissionDenied => "check the owner and mode of the file, or open it read-only with -o ro",
                 Kind::ReadOnly => "open it read-only with -o ro",
                 Kind::NoSpace => "free space on the host",
-                Kind::Unsupported => "give an image file or a block device",
                 // Whoever refuses a lock says who holds it; the rest speaks for itself.
                 _ => return None,
             },

@@ -132,7 +132,9 @@ fn output_that_cannot_be_written_is_a_failure() {
 #[test]
 fn what_cannot_be_an_image_is_status_3() {
     let (dir, _) = in_dir("");
-    let subjects: [&OsStr; 3] = [dir.path().as_os_str(), "/dev/null".as_ref(), "/no/such".as_ref()];
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let subjects: [&OsStr; 4] = [dir.path().as_os_str(), "/dev/null".as_ref(), "/no/such".as_ref(), fifo.as_os_str()];
     for (_, line) in TABLE {
         for subject in subjects {
             let arguments = words(line, subject.to_str().unwrap(), "/dev/shm");

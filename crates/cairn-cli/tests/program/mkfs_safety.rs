@@ -20,7 +20,7 @@ fn precious(image: &str) -> Vec<(&'static str, Vec<u8>)> {
     *last_byte.last_mut().unwrap() = 1;
     vec![
         ("an ext4 volume labelled root", ext4),
-        ("a f2fs volume labelled data", f2fs),
+        ("an f2fs volume labelled data", f2fs),
         ("a disk with a GPT partition table and 2 partitions", disk("gpt")),
         ("a disk with a MBR partition table and 2 partitions", disk("dos")),
         ("a qcow2 image", [b"QFI\xfb".as_slice(), &[0; 1 << 20]].concat()),
