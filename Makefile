@@ -1,15 +1,17 @@
-# Cairn's house: `make run` shows it at work, `make test` judges it. Both install what is missing.
+# Cairn's house: `make run` shows it at work, `make test` judges it. Each installs what it needs and the machine lacks.
 
 CARGO ?= cargo
 export RUST_BACKTRACE ?= 1
 # Where rustup puts cargo when scripts/install-deps had to bring it.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
+PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
+
 .PHONY: help deps build run install test deep fmt clippy doc bench clean
 
 help:
 	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
-	@echo 'make install the program, the helper of mount(8), manual pages, completions'
+	@echo 'make install the program (built before, or now), the helper of mount(8), manual pages, completions'
 	@echo 'make test    formatting, lints, all tests, documentation'
 	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, stress)'
 	@echo 'make bench   the speed table: Cairn, fuse2fs and the kernel, medians of 5'
@@ -17,15 +19,20 @@ help:
 deps:
 	@scripts/install-deps
 
-build: deps
+build:
+	@scripts/install-deps build
 	$(CARGO) build --release --workspace --bins
 
-run: build
+run:
+	@scripts/install-deps run
+	$(CARGO) build --release --workspace --bins
 	scripts/demo
 
-# PREFIX (/usr/local), SBINDIR (/sbin, for mount(8)'s helper) and DESTDIR as usual.
-install: build
-	@scripts/install target/release/cairn
+# PREFIX (/usr/local), SBINDIR (/sbin, for mount(8)'s helper) and DESTDIR as usual. A program that has been built is installed as it is:
+# as root, where there may be no cargo, and without a network.
+install:
+	@test -x $(PROGRAM) || $(MAKE) build
+	@scripts/install $(PROGRAM)
 
 test: deps fmt clippy
 	$(CARGO) test --workspace
@@ -34,7 +41,7 @@ test: deps fmt clippy
 # The same tests with more seeds, states and minutes (CAIRN_DEEP); one at a time, they load the machine.
 # Those that need what the repository does not hold (e2fsprogs' broken images) are run as well. Experiments last, near the sizes of
 # the proposals: gc-victim alone takes an hour and a half.
-deep: build
+deep: deps build
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
 	target/release/cairn lab checkpoint-merge --scale full
@@ -49,7 +56,9 @@ clippy:
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
-bench: build
+bench:
+	@scripts/install-deps run
+	$(CARGO) build --release --workspace --bins
 	bench/compare
 
 clean:

@@ -19,6 +19,51 @@ pub fn words(list: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
+/// What becomes of a word of Linux's that Cairn has no setting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It is so anyway.
+    Always,
+    /// Taken, without an effect; the reason is told.
+    Ignored(&'static str),
+    /// Refused, since leaving it out would break what it promises; the reason says what to do.
+    Refused(&'static str),
+}
+
+/// Words of Linux: names, `name=value` for one value, or `name=` for any.
+pub type Vocabulary = [(&'static [&'static str], Meaning)];
+
+/// Lets what is not known be ignored, as mount(8) asks for with `-s`.
+pub const SLOPPY: &str = "sloppy";
+
+/// What a word of the vocabulary means.
+#[must_use]
+pub fn meaning(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Meaning> {
+    let is =
+        |pattern: &str| pattern == word.text || (word.value.is_some() && pattern.strip_suffix('=') == Some(word.name));
+    vocabulary.iter().find(|(patterns, _)| patterns.iter().any(|pattern| is(pattern))).map(|(_, meaning)| *meaning)
+}
+
+/// Takes a word that is no setting of ours: `Some(Ok)` if it may stand there, `None` if nobody knows it.
+#[must_use]
+pub fn tolerate(vocabulary: &Vocabulary, word: Word<'_>) -> Option<Result<(), String>> {
+    Some(match meaning(vocabulary, word)? {
+        Meaning::Always | Meaning::Ignored(_) => Ok(()),
+        Meaning::Refused(why) => Err(format!("`{}`: {why}", word.text)),
+    })
+}
+
+/// A line for each word of a list that has no effect. `is_known` tells of those that are in no vocabulary.
+pub fn notes(vocabulary: &Vocabulary, list: &str, is_known: impl Fn(Word<'_>) -> bool) -> Vec<String> {
+    let note = |word: Word<'_>| match meaning(vocabulary, word) {
+        Some(Meaning::Ignored(why)) => Some(format!("option `{}` has no effect: {why}", word.text)),
+        Some(_) => None,
+        None if is_known(word) => None,
+        None => Some(format!("option `{}` has no effect: nobody knows it", word.text)),
+    };
+    words(list).filter(|word| word.text != SLOPPY).filter_map(note).collect()
+}
+
 /// Parses a number of bytes with an optional binary suffix (`K`, `M`, `G`, `T`; `1G` and `1GiB` are 2^30).
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
@@ -49,6 +94,24 @@ mod tests {
         for bad in ["", "G", "1.5G", "+5", "1MM", "xM", "99999999999T"] {
             assert_eq!(parse_size(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn words_of_linux_are_taken_ignored_with_a_line_or_refused() {
+        const WORDS: &Vocabulary = &[
+            (&["barrier", "data=ordered"], Meaning::Always),
+            (&["stripe=", "lazy"], Meaning::Ignored("why")),
+            (&["quota"], Meaning::Refused("leave it out")),
+        ];
+        let word = |text| words(text).next().unwrap();
+        assert_eq!(tolerate(WORDS, word("data=ordered")), Some(Ok(())));
+        assert_eq!(tolerate(WORDS, word("stripe=16")), Some(Ok(())));
+        assert_eq!(tolerate(WORDS, word("quota")), Some(Err("`quota`: leave it out".to_owned())));
+        for unknown in ["data=journal", "stripe", "barrier=1", "quota=1"] {
+            assert_eq!(tolerate(WORDS, word(unknown)), None, "{unknown}");
+        }
+        let told = notes(WORDS, "sloppy,barrier,stripe=2,own,frob", |word| word.text == "own");
+        assert_eq!(told, ["option `stripe=2` has no effect: why", "option `frob` has no effect: nobody knows it"]);
     }
 
     #[test]

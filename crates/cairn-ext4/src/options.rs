@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use cairn_base::options::{Word, words};
+use cairn_base::options::{self, SLOPPY, Word, words};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
 use cairn_jbd2::{CheckpointClean, DEFAULT_ASYNC_CHECKPOINT};
 
 use crate::error::{Error, Result};
+
+mod linux;
 
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +73,8 @@ impl MountOptions {
     /// As [`MountOptions::parse`].
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
-        words(list).try_for_each(|word| options.apply(word))?;
+        let sloppy = words(list).any(|word| word.text == SLOPPY);
+        words(list).filter(|word| word.text != SLOPPY).try_for_each(|word| options.apply(word, sloppy))?;
         if options.no_load && !options.read_only {
             return Err(Error::Option(
                 "noload leaves an unclean journal unplayed and is only safe read-only: add ro".to_owned(),
@@ -98,6 +101,12 @@ impl MountOptions {
         Err(Error::Option(format!("async_checkpoint needs a journal that is written: {why_not}")))
     }
 
+    /// A line for each word of a list that has no effect, with the reason.
+    #[must_use]
+    pub fn notes(list: &str) -> Vec<String> {
+        options::notes(linux::WORDS, list, |word| Self::default().apply(word, false).is_ok())
+    }
+
     /// The options in force, by the names under which they are given.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -115,7 +124,8 @@ impl MountOptions {
             .with("checkpoint_clean", self.checkpoint_clean.name())
     }
 
-    fn apply(&mut self, Word { text: word, name, value }: Word<'_>) -> Result<()> {
+    fn apply(&mut self, given: Word<'_>, sloppy: bool) -> Result<()> {
+        let Word { text: word, name, value } = given;
         match (name, value) {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
@@ -135,19 +145,19 @@ impl MountOptions {
             ("async_checkpoint", Some(percent)) => self.async_checkpoint = Some(parse_percent(percent)?),
             ("noasync_checkpoint", None) => self.async_checkpoint = None,
             ("checkpoint_clean", Some(mode)) => self.checkpoint_clean = parse_clean(mode)?,
-            // What Cairn always does, so that lines of fstab can stay as they are.
-            ("defaults" | "delalloc" | "barrier" | "acl" | "user_xattr" | "journal_checksum", None)
-            | ("barrier", Some("1"))
-            | ("data", Some("ordered"))
-            | ("errors", Some("remount-ro")) => {}
-            _ => {
-                return Err(Error::Option(format!(
-                    "unknown option `{word}`; ext4 takes ro, rw, noload, commit=SECONDS, relatime, noatime, discard, \
+            ("errors", Some("remount-ro")) => {}
+            _ => match options::tolerate(linux::WORDS, given) {
+                Some(taken) => taken.map_err(Error::Option)?,
+                None if sloppy => {}
+                None => {
+                    return Err(Error::Option(format!(
+                        "unknown option `{word}`; ext4 takes ro, rw, noload, commit=SECONDS, relatime, noatime, discard, \
                      nodiscard, grpid, nogrpid, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, \
                      async_checkpoint[=PERCENT], noasync_checkpoint, checkpoint_clean=counted|bail_out|scan, \
                      data=ordered, errors=remount-ro"
-                )));
-            }
+                    )));
+                }
+            },
         }
         Ok(())
     }

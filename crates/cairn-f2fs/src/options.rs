@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_base::options::{Word, words};
+use cairn_base::options::{self, SLOPPY, Word, words};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
@@ -11,6 +11,8 @@ use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
 use crate::gc::{BackgroundGc, GcVictim};
 use crate::segment::Mode;
+
+mod linux;
 
 /// Linux's `dirty_expire_centisecs`.
 const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
@@ -93,7 +95,8 @@ impl MountOptions {
     /// As [`MountOptions::parse`].
     pub fn changed(&self, list: &str) -> Result<Self> {
         let mut options = self.clone();
-        words(list).try_for_each(|word| options.apply(word))?;
+        let sloppy = words(list).any(|word| word.text == SLOPPY);
+        words(list).filter(|word| word.text != SLOPPY).try_for_each(|word| options.apply(word, sloppy))?;
         let merges = |word: &str| matches!(word, "checkpoint_merge" | "checkpoint=merge");
         if options.checkpoint_disabled.is_some() && list.split(',').rfind(|word| merges(word)).is_some() {
             return Err(Error::Option(
@@ -114,6 +117,12 @@ impl MountOptions {
             ));
         }
         Ok(options)
+    }
+
+    /// A line for each word of a list that has no effect, with the reason.
+    #[must_use]
+    pub fn notes(list: &str) -> Vec<String> {
+        options::notes(linux::WORDS, list, |word| Self::default().apply(word, false).is_ok())
     }
 
     /// The options in force, by the names under which they are given.
@@ -141,7 +150,8 @@ impl MountOptions {
         self.checkpoint_disabled.map_or_else(|| "enable".to_owned(), |cap| format!("disable{cap}"))
     }
 
-    fn apply(&mut self, Word { text: word, name, value }: Word<'_>) -> Result<()> {
+    fn apply(&mut self, given: Word<'_>, sloppy: bool) -> Result<()> {
+        let Word { text: word, name, value } = given;
         match (name, value) {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
@@ -168,17 +178,19 @@ impl MountOptions {
             ("nocheckpoint_merge", None) => self.checkpoint_merge = false,
             ("checkpoint", Some("enable")) => self.checkpoint_disabled = None,
             ("checkpoint", Some(value)) => self.checkpoint_disabled = Some(cap_of_option(word, value)?),
-            // What Cairn always does, so that lines of fstab can stay as they are.
-            ("defaults" | "acl" | "user_xattr" | "inline_xattr" | "inline_data" | "inline_dentry", None) => {}
-            _ => {
-                return Err(Error::Option(format!(
-                    "unknown option `{word}`; f2fs takes ro, rw, norecovery, relatime, noatime, cache=SIZE, buffered_iomap, \
+            _ => match options::tolerate(linux::WORDS, given) {
+                Some(taken) => taken.map_err(Error::Option)?,
+                None if sloppy => {}
+                None => {
+                    return Err(Error::Option(format!(
+                        "unknown option `{word}`; f2fs takes ro, rw, norecovery, relatime, noatime, cache=SIZE, buffered_iomap, \
                      nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy|adaptive, background_gc=on|off|sync, gc_merge, \
                      nogc_merge, atgc, noatgc, discard, nodiscard, \
                      checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \
                      checkpoint=disable[:BLOCKS|:N%], checkpoint=enable"
-                )));
-            }
+                    )));
+                }
+            },
         }
         Ok(())
     }

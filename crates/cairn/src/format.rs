@@ -113,6 +113,17 @@ pub(crate) fn label(format: Format, device: &dyn BlockDevice) -> Option<String> 
     }
 }
 
+/// Checks options without opening anything. Gives a line for each word that has no effect.
+///
+/// # Errors
+/// An option that the format refuses.
+pub fn check_options(format: Format, options: &OpenOptions) -> Result<Vec<String>, Cause> {
+    match format {
+        Format::Ext4 => ext4::check_options(options),
+        Format::F2fs => f2fs::check_options(options),
+    }
+}
+
 pub(crate) fn open(
     format: Format,
     device: Arc<dyn BlockDevice>,

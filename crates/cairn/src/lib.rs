@@ -35,7 +35,7 @@ pub use cairn_vfs::FileSystem;
 pub use contents::contents;
 pub use disk::{Disk, DiskPartition, disk};
 pub use error::{Cause, Class, Error, Result};
-pub use format::{Format, Info};
+pub use format::{Format, Info, check_options};
 pub use image::{ImageSpec, Part};
 pub use mkfs::{ImageZones, MkfsOptions, mkfs};
 pub use recognise::Hint;

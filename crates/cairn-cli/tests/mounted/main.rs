@@ -7,6 +7,7 @@
 mod beside;
 mod errors;
 mod fixture;
+mod fstab;
 mod idmapped;
 mod ioctls;
 mod kills;

@@ -30,16 +30,25 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cau
     cairn_f2fs::inspect(device).map_err(cause)
 }
 
+fn parse(options: &OpenOptions) -> Result<MountOptions, Cause> {
+    let mut text = options.mount_options.clone();
+    if options.read_only {
+        text = if text.is_empty() { "ro".into() } else { format!("{text},ro") };
+    }
+    MountOptions::parse(&text).map_err(cause)
+}
+
+pub(super) fn check_options(options: &OpenOptions) -> Result<Vec<String>, Cause> {
+    parse(options)?;
+    Ok(MountOptions::notes(&options.mount_options))
+}
+
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     options: &OpenOptions,
 ) -> Result<Arc<dyn FileSystem>, Cause> {
-    let mut text = options.mount_options.clone();
-    if options.read_only {
-        text = if text.is_empty() { "ro".into() } else { format!("{text},ro") };
-    }
-    let options = MountOptions::parse(&text).map_err(cause)?;
+    let options = parse(options)?;
     Ok(F2fs::open(device, runtime, &options).map_err(cause)?)
 }
 

@@ -1,4 +1,4 @@
-//! The command lines of mount(8)'s helpers: `mount.fuse.cairn IMG DIR [-sfnv] [-o OPTIONS]` (our own name, linked to the
+//! The command lines of mount(8)'s helpers: `mount.fuse.cairn IMG DIR [-sfnvrw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]` (our own name, linked to the
 //! program) and `cairn IMG DIR -o OPTIONS` (how libfuse's `mount.fuse` starts a filesystem of type `fuse.cairn`).
 
 use std::ffi::{OsStr, OsString};
@@ -20,12 +20,30 @@ pub fn rewrite(arguments: Vec<OsString>) -> Vec<OsString> {
         match argument.as_bytes() {
             // The type that mount(8) repeats.
             b"-t" => drop(rest.next()),
-            // Sloppy, fake, no mtab, verbose: `-f` is "fake" here, not "foreground".
-            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|letter| b"sfnv".contains(letter)) => {}
+            b"-N" => {
+                rewritten.push("--namespace".into());
+                rewritten.extend(rest.next());
+            }
+            [b'-', letters @ ..] if !letters.is_empty() && letters.iter().all(|letter| b"sfnvrw".contains(letter)) => {
+                letters.iter().for_each(|letter| rewritten.extend(flag(*letter).iter().map(OsString::from)));
+            }
             _ => rewritten.push(argument),
         }
     }
     rewritten
+}
+
+/// What a letter of mount(8)'s is called here: `-f` is "fake", not "foreground".
+fn flag(letter: u8) -> &'static [&'static str] {
+    match letter {
+        b's' => &["-o", "sloppy"],
+        b'f' => &["--fake"],
+        b'v' => &["--verbose"],
+        b'r' => &["-o", "ro"],
+        b'w' => &["-o", "rw"],
+        // No mtab: there is none.
+        _ => &[],
+    }
 }
 
 fn is_helper(program: &OsStr) -> bool {
@@ -50,7 +68,11 @@ mod tests {
     #[test]
     fn helpers_become_mount() {
         assert_eq!(rewritten("/sbin/mount.fuse.cairn /d.img /mnt -o rw,dev"), "cairn mount /d.img /mnt -o rw,dev");
-        assert_eq!(rewritten("/sbin/mount.fuse.cairn /d.img /mnt -sn -t fuse.cairn"), "cairn mount /d.img /mnt");
+        assert_eq!(rewritten("/sbin/mount.fuse.cairn /d.img /mnt -n -t fuse.cairn"), "cairn mount /d.img /mnt");
+        assert_eq!(
+            rewritten("/sbin/mount.fuse.cairn /d.img /mnt -sfvr -N /proc/1/ns/mnt -o noauto"),
+            "cairn mount /d.img /mnt -o sloppy --fake --verbose -o ro --namespace /proc/1/ns/mnt -o noauto"
+        );
         assert_eq!(rewritten("cairn /d.img#1 /mnt -o rw"), "cairn mount /d.img#1 /mnt -o rw");
     }
 

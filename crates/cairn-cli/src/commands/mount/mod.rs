@@ -13,9 +13,13 @@ pub mod signals;
 pub mod table;
 pub mod users;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use cairn::{ImageSpec, OpenOptions};
+
 use crate::failure::{Failure, Outcome, Status, plain};
+use crate::output;
 use crate::session::ImageArg;
 use options::MountOptions;
 
@@ -32,7 +36,7 @@ As root everybody may use the mount (permissions are checked); as a user only yo
 In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0.")]
 pub struct Args {
     /// Mount options; may be repeated.
-    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',', action = clap::ArgAction::Append)]
+    #[arg(short = 'o', value_name = "OPTIONS", action = clap::ArgAction::Append)]
     pub options: Vec<String>,
     /// Stay in the foreground; SIGINT and SIGTERM unmount.
     #[arg(short = 'f', long)]
@@ -43,6 +47,15 @@ pub struct Args {
     /// Tell the starter through standard output that the mount is live (used by the program itself).
     #[arg(long, hide = true, requires = "foreground")]
     pub announce: bool,
+    /// Look at everything and mount nothing (`-f` of mount(8)'s helpers).
+    #[arg(long, hide = true)]
+    pub fake: bool,
+    /// Say what was mounted (`-v` of mount(8)'s helpers).
+    #[arg(long, hide = true)]
+    pub verbose: bool,
+    /// Another mount namespace (`-N` of mount(8)'s helpers).
+    #[arg(long, hide = true, value_name = "NAMESPACE")]
+    pub namespace: Option<OsString>,
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
@@ -55,7 +68,12 @@ pub struct Args {
 /// # Errors
 /// The image or the mount point does not allow it.
 pub fn run(args: &Args) -> Outcome {
-    let mut words: Vec<&str> = args.options.iter().map(String::as_str).collect();
+    if args.namespace.is_some() {
+        return Err(Failure::usage(
+            "-N: cairn does not change its mount namespace: nsenter --mount=NAMESPACE mount … does",
+        ));
+    }
+    let mut words: Vec<&str> = args.options.iter().flat_map(|list| options::split(list)).collect();
     if args.read_only {
         words.push("ro");
     }
@@ -68,11 +86,19 @@ pub fn run(args: &Args) -> Outcome {
     // Absolute from here on: the daemon works in another directory, and `umount` finds the image by this name.
     let image = args.image.spec()?.canonical()?;
     let mountpoint = check_mountpoint(&args.mountpoint)?;
+    if args.fake {
+        return look(&image, &options);
+    }
     if args.foreground {
         serve::serve(&image, &mountpoint, &options, args.announce)
     } else {
         words.retain(|word| !word.starts_with("device="));
-        daemon::start(&image, &options.devices, &mountpoint, &words.join(","))
+        daemon::start(&image, &options.devices, &mountpoint, &words.join(","))?;
+        if args.verbose {
+            let line = format_args!("cairn: {image} mounted on {}\n", mountpoint.display());
+            output::with_stdout(|stdout| stdout.write_fmt(line))?;
+        }
+        Ok(())
     }
 }
 
@@ -81,6 +107,18 @@ fn further_devices(args: &Args, options: &MountOptions) -> Outcome<Vec<PathBuf>>
     let named = args.image.devices.iter().chain(&options.devices);
     let canonical = |path: &PathBuf| std::fs::canonicalize(path).map_err(|error| Failure::host(path, &error));
     named.map(canonical).collect()
+}
+
+/// What can be seen without mounting.
+fn look(image: &ImageSpec, options: &MountOptions) -> Outcome {
+    let format = cairn::inspect(image, &options.devices)?.format();
+    let open = OpenOptions {
+        read_only: options.fuse.read_only,
+        mount_options: options.volume.clone(),
+        ..OpenOptions::default()
+    };
+    cairn::check_options(format, &open).map_err(|cause| cairn::Error::new(image, cause))?;
+    Ok(())
 }
 
 fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {

@@ -1,6 +1,6 @@
 //! Sorts `-o` words: those of the FUSE mount, those that mean something only in fstab, and the volume's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cairn_fuse::MountOptions as FuseOptions;
 
@@ -13,6 +13,8 @@ pub struct MountOptions {
     pub devices: Vec<PathBuf>,
     /// What is left, for the volume, separated by commas.
     pub volume: String,
+    /// A line for each word that has no effect.
+    pub notes: Vec<String>,
 }
 
 /// Changes of a live mount's options.
@@ -32,7 +34,8 @@ impl Changes {
     pub fn parse(current: &FuseOptions, list: &str) -> Result<Self, String> {
         const REPEATED: [&str; 7] = ["remount", "device", "user_id", "group_id", "max_read", "rootmode", "fd"];
         let repeated = |word: &&str| REPEATED.contains(&word.split('=').next().unwrap_or(word));
-        let words: Vec<&str> = list.split(',').filter(|word| !repeated(word)).collect();
+        // What has no effect was said at the mount, whose whole line of fstab mount(8) repeats.
+        let words: Vec<&str> = split(list).filter(|word| !repeated(word)).collect();
         let MountOptions { fuse, volume, .. } = MountOptions::over(current.clone(), &words)?;
         Ok(Self { fuse, volume })
     }
@@ -47,6 +50,18 @@ enum Place {
     Device(PathBuf),
     /// For mount(8), systemd and libfuse: nothing for us to do.
     Nobody,
+    /// Without an effect, for this reason.
+    Ignored(&'static str),
+}
+
+/// The words of a list. What stands in double quotes, as a label of SELinux may, is not split.
+pub fn split(list: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    let comma = move |letter: char| {
+        quoted ^= letter == '"';
+        letter == ',' && !quoted
+    };
+    list.split(comma).filter(|word| !word.is_empty())
 }
 
 impl MountOptions {
@@ -60,10 +75,14 @@ impl MountOptions {
     }
 
     fn over(mut fuse: FuseOptions, words: &[&str]) -> Result<Self, String> {
-        let (mut volume, mut devices) = (Vec::new(), Vec::new());
-        for word in words.iter().flat_map(|word| word.split(',')).filter(|word| !word.is_empty()) {
+        let (mut volume, mut devices, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        for word in words.iter().flat_map(|word| split(word)) {
             match place(word)? {
                 Place::Nobody => {}
+                Place::Ignored(why) => {
+                    notes.push(format!("option `{word}` has no effect: {why}"));
+                    fuse.set(word);
+                }
                 Place::Device(path) => devices.push(path),
                 Place::Either if fuse.set(word) => {}
                 Place::Both => {
@@ -73,7 +92,7 @@ impl MountOptions {
                 Place::Either => volume.push(word),
             }
         }
-        Ok(Self { fuse, devices, volume: volume.join(",") })
+        Ok(Self { fuse, devices, volume: volume.join(","), notes })
     }
 }
 
@@ -81,8 +100,26 @@ fn place(word: &str) -> Result<Place, String> {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     Ok(match name {
         "ro" | "rw" | "noatime" | "relatime" => Place::Both,
-        "auto" | "noauto" | "user" | "nouser" | "users" | "owner" | "group" | "nofail" | "_netdev" | "nodiratime"
-        | "lazytime" | "nolazytime" | "silent" | "loud" | "comment" => Place::Nobody,
+        "auto" | "noauto" | "user" | "nouser" | "users" | "nousers" | "owner" | "noowner" | "group" | "nogroup"
+        | "nofail" | "_netdev" | "silent" | "loud" | "comment" | "helper" | "uhelper" | "symfollow" | "seclabel" => {
+            Place::Nobody
+        }
+        // What switches off what is not on.
+        "nolazytime" | "nomand" | "noiversion" | "nostrictatime" | "norelatime" | "diratime" => Place::Nobody,
+        "strictatime" => Place::Ignored("access times are kept as with relatime"),
+        "nodiratime" => {
+            Place::Ignored("access times of directories are kept as those of files: noatime switches off both")
+        }
+        "lazytime" => Place::Ignored("times are written with what else changes"),
+        "mand" => Place::Ignored("Linux has no mandatory locks any more"),
+        "iversion" => Place::Ignored("changes are counted anyway"),
+        "context" | "fscontext" | "defcontext" | "rootcontext" if !has_selinux() => {
+            Place::Ignored("SELinux is not running")
+        }
+        "context" | "fscontext" | "defcontext" | "rootcontext" => {
+            return Err(format!("{name}: the mount cannot be given labels of SELinux: leave it out"));
+        }
+        "nosymfollow" => return Err("nosymfollow: symbolic links would be followed all the same: leave it out".into()),
         // The source and type that the mount table shows are ours to say.
         "fsname" | "subtype" => Place::Nobody,
         "device" if value.is_empty() => return Err("device needs a path: device=PATH".into()),
@@ -93,6 +130,10 @@ fn place(word: &str) -> Result<Place, String> {
         "loop" | "sizelimit" => return Err(format!("{name} is an option of loop devices: leave it out")),
         _ => Place::Either,
     })
+}
+
+fn has_selinux() -> bool {
+    Path::new("/sys/fs/selinux/enforce").exists()
 }
 
 #[cfg(test)]
@@ -114,6 +155,18 @@ mod tests {
         let changes = Changes::parse(&current, "remount,rw,user_id=0,group_id=0,commit=9,nosuid").unwrap();
         assert_eq!(changes.volume, "rw,commit=9");
         assert!(!changes.fuse.read_only && !changes.fuse.exec && changes.fuse.suid == Some(false));
+    }
+
+    #[test]
+    fn words_that_do_nothing_here_are_told_and_those_for_others_are_not() {
+        let options =
+            MountOptions::parse(&["noauto,user,x-a=b,strictatime,nodiratime", "lazytime,data=writeback"]).unwrap();
+        assert_eq!(options.volume, "data=writeback");
+        let told: Vec<&str> = options.notes.iter().map(|note| note.split('`').nth(1).unwrap()).collect();
+        assert_eq!(told, ["strictatime", "nodiratime", "lazytime"]);
+        assert!(MountOptions::parse(&["nosymfollow"]).unwrap_err().contains("symbolic links"));
+        let label = "ro,context=\"system_u:object_r:tmp_t:s0:c1,c2\",rw";
+        assert_eq!(split(label).collect::<Vec<_>>(), ["ro", "context=\"system_u:object_r:tmp_t:s0:c1,c2\"", "rw"]);
     }
 
     #[test]

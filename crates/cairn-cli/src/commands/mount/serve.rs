@@ -12,7 +12,7 @@ use super::live::Live;
 use super::options::MountOptions;
 use super::{daemon, signals};
 use crate::failure::{Failure, Outcome, Status};
-use crate::log_ring;
+use crate::{log_ring, output};
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
 ///
@@ -29,6 +29,10 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
         ..OpenOptions::default()
     };
     let volume = cairn::open(image, &open)?;
+    let notes = cairn::check_options(volume.format(), &open).unwrap_or_default();
+    for note in options.notes.iter().chain(&notes) {
+        output::complain(format_args!("{image}: {note}"));
+    }
     let served = mount_and_run(volume.filesystem(), image, mountpoint, options, announce);
     let closed = volume.filesystem().unmount();
     let (served, waiting) = match served {
