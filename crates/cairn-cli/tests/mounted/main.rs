@@ -20,5 +20,6 @@ mod overlay;
 mod privileges;
 mod space;
 mod suites;
+mod times;
 mod trees;
 mod user;
