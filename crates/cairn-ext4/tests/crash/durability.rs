@@ -11,7 +11,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, write_image};
 use cairn_testkit::durability::{Opened, Subject, both_hear_of_a_failed_flush, search};
 use cairn_testkit::judge::{KernelMount, e2fsck_preen};
-use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime};
 
 use crate::run::{format, open, shm};
 use crate::search::clean;
@@ -80,6 +80,31 @@ fn after_a_cut(recording: &Recording, fresh: &MemoryDevice) -> Option<u8> {
     let mut byte = [0];
     fs.read(ino, 0, &mut byte, IoFlags::empty()).expect("it is read");
     Some(byte[0])
+}
+
+/// A block is overwritten in place; its time of change is committed, and only then is the block written. So nothing that is yet to be
+/// committed says that the inode, which then leaves memory, has anything to be flushed.
+#[test]
+fn data_that_was_written_before_its_inode_left_memory_is_flushed() {
+    let fresh = format(shm().path(), K4, 16);
+    let recording = Recording::start(fresh.fork());
+    let fs = open(recording.device(), Simulated::new(1), "").expect("it opens");
+    let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    fs.write(ino, 0, &[1; 8192], IoFlags::empty()).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 0, &[2; 4096], IoFlags::empty()).unwrap();
+    for changed in [ino, fs.root()] {
+        fs.setattr(changed, &SetAttributes { mtime: Some(SetTime::Now), ..Default::default() }).unwrap();
+    }
+    fs.fsync(fs.root(), 0, false).unwrap();
+    fs.extents(ino, 0, 8192, true, &mut |_| true).unwrap();
+    fs.forget(ino, 1);
+    fs.volume().inodes.shrink();
+    assert!(fs.volume().inodes.get(ino).is_none(), "it has left memory");
+    assert_eq!(after_a_cut(&recording, &fresh), Some(1), "nobody has flushed");
+    fs.fsync(ino, 0, true).unwrap();
+    assert_eq!(after_a_cut(&recording, &fresh), Some(2), "fdatasync has");
+    fs.unmount().unwrap();
 }
 
 /// Data and the names that lead to it, times included: nobody asks for anything, and time goes by.
