@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_base::runtime::simulated::Simulated;
-use cairn_testkit::crash::{Cut, Volatile, read_image, write_image};
+use cairn_block::memory::MemoryDevice;
+use cairn_testkit::crash::{Cut, Recording, Volatile, read_image, write_image};
 use cairn_testkit::judge::{KernelMount, e2fsck_check, e2fsck_preen};
 use cairn_vfs::FileSystem;
 
@@ -17,6 +18,7 @@ pub struct Seen {
     pub states: usize,
     pub by_e2fsck: usize,
     pub by_kernel: usize,
+    pub recoveries: usize,
     pub promises: usize,
 }
 
@@ -59,6 +61,10 @@ pub fn search(workload: &Workload, random: usize) -> Result<Seen, String> {
             judge_e2fsck(&run, cut, dir.path()).map_err(named)?;
             seen.by_e2fsck += 1;
         }
+        if number % 24 == 7 {
+            judge_recovery(&run, cut, dir.path()).map_err(named)?;
+            seen.recoveries += 1;
+        }
         if number % 24 == 12 {
             judge_kernel(&run, cut, dir.path()).map_err(named)?;
             seen.by_kernel += 1;
@@ -80,9 +86,38 @@ fn keep_promises(run: &Run, cut: Cut, fs: &dyn FileSystem) -> Result<usize, Stri
     Ok(kept)
 }
 
+/// The power fails again while Cairn recovers, at every flush and between: the next recovery must do.
+fn judge_recovery(run: &Run, cut: Cut, dir: &Path) -> Result<(), String> {
+    let recording = Recording::start(run.crash.device(cut));
+    let fs = open(recording.device(), Simulated::new(1), "")?;
+    fs.shutdown(false).map_err(|error| error.to_string())?;
+    drop(fs);
+    let recovery = recording.finish();
+    let mut cuts = recovery.barrier_cuts();
+    cuts.retain(|again| again.volatile == Volatile::Lost);
+    for again in cuts.into_iter().chain(recovery.random_cuts(2, cut.moment)) {
+        judge_device(run, cut, recovery.device(again), dir)
+            .map_err(|error| format!("{again} of the recovery: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Blocks are torn at 512 bytes: what Cairn takes for sound is sound and holds what was promised. False if it takes it for damaged.
+pub fn judge_torn(run: &Run, cut: Cut, dir: &Path) -> Result<bool, String> {
+    let device = run.crash.device(cut);
+    match open(Arc::new(device.fork()), Simulated::new(1), "") {
+        Ok(fs) if fs.read_only_reason().is_none() => drop(fs),
+        Ok(_) | Err(_) => return Ok(false),
+    }
+    judge_device(run, cut, device, dir).map(|_| true)
+}
+
 /// Cairn recovers, reads everything and closes; e2fsck finds nothing.
 pub fn judge_cairn(run: &Run, cut: Cut, dir: &Path) -> Result<usize, String> {
-    let device = run.crash.device(cut);
+    judge_device(run, cut, run.crash.device(cut), dir)
+}
+
+fn judge_device(run: &Run, cut: Cut, device: MemoryDevice, dir: &Path) -> Result<usize, String> {
     let shared = Arc::new(device);
     let fs = open(shared.clone(), Simulated::new(1), "")?;
     let kept = keep_promises(run, cut, &*fs).map_err(|error| format!("after recovery: {error}"))?;

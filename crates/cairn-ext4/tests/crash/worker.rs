@@ -2,6 +2,8 @@
 //!
 //! Each worker owns its names and files; directories, groups, inode tables and the journal are everybody's.
 
+mod persist;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,8 +29,6 @@ struct File {
     version: u16,
     xattr: Option<Vec<u8>>,
     names: BTreeSet<String>,
-    /// A name or attribute changed after the last change of contents: `fdatasync` need not cover it.
-    renamed: bool,
 }
 
 /// One thread of a workload.
@@ -81,7 +81,7 @@ impl Worker {
 
     /// One seeded operation.
     pub fn step(&mut self) -> Result<()> {
-        match self.random.u8(..40) {
+        match self.random.u8(..48) {
             _ if self.files.is_empty() => self.create(),
             0..=3 => self.create(),
             4..=8 => self.append(),
@@ -99,7 +99,10 @@ impl Worker {
             30 => self.punch(),
             31 => self.shift(),
             32..=35 => self.fsync(false),
-            36 | 37 => self.fsync(true),
+            36..=38 => self.fsync(true),
+            39 | 40 => self.sync_directory(),
+            41..=43 => self.write_direct(),
+            44 => self.evict(),
             _ => self.sync(),
         }
     }
@@ -179,15 +182,15 @@ impl Worker {
         let id = moving | self.number << 12 | self.next_id;
         let ino = self.fs.create(dir, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
         let names = BTreeSet::from([path]);
-        self.files.insert(id, File { ino, bytes: Vec::new(), version: 0, xattr: None, names, renamed: true });
+        self.files.insert(id, File { ino, bytes: Vec::new(), version: 0, xattr: None, names });
         Ok(())
     }
 
-    fn write(&mut self, id: u16, offset: u64, len: u64) -> Result<()> {
+    fn write(&mut self, id: u16, offset: u64, len: u64, flags: IoFlags) -> Result<()> {
         let file = self.files.get_mut(&id).expect("a file");
         file.version += 1;
         let data = pattern::fill(id, file.version, offset, len);
-        let flags = if self.random.u8(..8) == 0 { IoFlags::DSYNC } else { IoFlags::empty() };
+        let flags = flags | if self.random.u8(..8) == 0 { IoFlags::DSYNC } else { IoFlags::empty() };
         let mut done = 0;
         while done < data.len() {
             done += self.fs.write(file.ino, offset + done as u64, &data[done..], flags)?;
@@ -196,6 +199,9 @@ impl Worker {
         let size = file.bytes.len().max(at + data.len());
         file.bytes.resize(size, 0);
         file.bytes[at..at + data.len()].copy_from_slice(&data);
+        if flags.contains(IoFlags::DSYNC) {
+            self.promise_file(id);
+        }
         Ok(())
     }
 
@@ -210,7 +216,7 @@ impl Worker {
             self.promise(&path, Some(left));
         }
         let len = self.words(12 << 10);
-        self.write(id, size, len)
+        self.write(id, size, len, IoFlags::empty())
     }
 
     fn overwrite(&mut self) -> Result<()> {
@@ -221,7 +227,19 @@ impl Worker {
         let reach = if self.random.u8(..5) == 0 { SIZE_MAX } else { size.max(WORD) };
         let offset = self.words(reach) - WORD;
         let len = self.words(10 << 10);
-        self.write(id, offset, len)
+        self.write(id, offset, len, IoFlags::empty())
+    }
+
+    /// Whole blocks, past the cache: behind the end, or anywhere before it.
+    fn write_direct(&mut self) -> Result<()> {
+        const BLOCK: u64 = 4096;
+        let id = self.pick_file();
+        let size = self.files[&id].bytes.len() as u64;
+        self.changing(id);
+        let extends = size < SIZE_MAX && self.random.bool();
+        let block = if extends { size.div_ceil(BLOCK) } else { self.random.u64(..=size / BLOCK) };
+        let len = self.random.u64(1..4) * BLOCK;
+        self.write(id, block * BLOCK, len, IoFlags::DIRECT)
     }
 
     fn truncate(&mut self) -> Result<()> {
@@ -255,7 +273,6 @@ impl Worker {
             self.drop_name(target, &to);
         }
         let file = self.files.get_mut(&id).expect("a file");
-        file.renamed = true;
         file.names.remove(&from);
         file.names.insert(to.clone());
         self.gone.remove(&to);
@@ -267,7 +284,6 @@ impl Worker {
     fn drop_name(&mut self, id: u16, path: &str) {
         let file = self.files.get_mut(&id).expect("a file");
         file.names.remove(path);
-        file.renamed = true;
         if !file.names.is_empty() {
             return;
         }
@@ -290,7 +306,6 @@ impl Worker {
         self.fs.link(file.ino, dir, name.as_bytes())?;
         self.fs.forget(file.ino, 1);
         file.names.insert(path);
-        file.renamed = true;
         Ok(())
     }
 
@@ -356,7 +371,6 @@ impl Worker {
         self.changing(id);
         let value = vec![self.random.u8(..); self.random.usize(1..300)];
         let file = self.files.get_mut(&id).expect("a file");
-        file.renamed = true;
         if file.xattr.is_some() && self.random.bool() {
             file.xattr = None;
             return self.fs.removexattr(file.ino, XATTR);
@@ -422,46 +436,6 @@ impl Worker {
             file.bytes.splice(at..at, vec![0; BLOCK]);
         } else {
             file.bytes.drain(at..at + BLOCK);
-        }
-        Ok(())
-    }
-
-    fn expected(&self, id: u16, with_xattr: bool) -> Expect {
-        let file = &self.files[&id];
-        let xattr = with_xattr.then(|| file.xattr.clone());
-        Expect::File { id, bytes: Arc::new(file.bytes.clone()), prefix: false, xattr }
-    }
-
-    fn fsync(&mut self, data_only: bool) -> Result<()> {
-        let id = self.pick_file();
-        let renamed = self.files[&id].renamed;
-        self.fs.fsync(self.files[&id].ino, 0, data_only)?;
-        if data_only && renamed {
-            return Ok(());
-        }
-        let expect = self.expected(id, !data_only);
-        for path in self.files[&id].names.clone() {
-            self.promise(&path, Some(expect.clone()));
-        }
-        self.files.get_mut(&id).expect("a file").renamed = false;
-        Ok(())
-    }
-
-    /// `sync`: everything this worker did is promised.
-    pub fn sync(&mut self) -> Result<()> {
-        self.fs.sync()?;
-        for id in self.files.keys().copied().collect::<Vec<_>>() {
-            let expect = self.expected(id, true);
-            for path in self.files[&id].names.clone() {
-                self.promise(&path, Some(expect.clone()));
-            }
-            self.files.get_mut(&id).expect("a file").renamed = false;
-        }
-        for path in std::mem::take(&mut self.gone) {
-            self.promise(&path, Some(Expect::Gone));
-        }
-        for (path, expect) in self.others.clone() {
-            self.promise(&path, Some(expect));
         }
         Ok(())
     }

@@ -27,6 +27,9 @@ pub use promises::Promises;
 /// Aligned pieces of this many bytes are on the medium whole or not at all.
 pub const ATOMIC: u64 = 4096;
 
+/// What a disk is sure not to tear.
+pub const SECTOR: u64 = 512;
+
 /// A run being recorded.
 pub struct Recording {
     before: MemoryDevice,
@@ -75,6 +78,8 @@ pub enum Volatile {
     Lost,
     /// Each piece by the throw of a seeded coin, whose bias is thrown first.
     Random(u64),
+    /// The same with pieces of [`SECTOR`] bytes: blocks are torn.
+    Torn(u64),
 }
 
 /// One power cut.
@@ -92,6 +97,7 @@ impl fmt::Display for Cut {
             Volatile::Kept => write!(f, "cut at {} with everything written", self.moment),
             Volatile::Lost => write!(f, "cut at {} with nothing unflushed", self.moment),
             Volatile::Random(seed) => write!(f, "cut at {} with seed {seed:#x}", self.moment),
+            Volatile::Torn(seed) => write!(f, "cut at {} with blocks torn by seed {seed:#x}", self.moment),
         }
     }
 }
@@ -186,10 +192,11 @@ impl CrashLog {
         match cut.volatile {
             Volatile::Lost => {}
             Volatile::Kept => pieces.extend(volatile),
-            Volatile::Random(seed) => {
+            Volatile::Random(seed) | Volatile::Torn(seed) => {
+                let whole = if matches!(cut.volatile, Volatile::Torn(_)) { SECTOR } else { ATOMIC };
                 let mut rng = fastrand::Rng::with_seed(seed);
                 let kept = [0.1, 0.5, 0.9][rng.usize(0..3)];
-                pieces.extend(volatile.flat_map(Piece::split).filter(|_| rng.f64() < kept));
+                pieces.extend(volatile.flat_map(|piece| piece.split(whole)).filter(|_| rng.f64() < kept));
             }
         }
         pieces.sort_by_key(|piece| (piece.event, piece.range.start));
@@ -216,14 +223,14 @@ struct Piece {
 }
 
 impl Piece {
-    /// At multiples of [`ATOMIC`].
-    fn split(self) -> impl Iterator<Item = Piece> {
+    /// At multiples of `whole`.
+    fn split(self, whole: u64) -> impl Iterator<Item = Piece> {
         let Piece { event, range } = self;
-        let first = range.start / ATOMIC;
-        let last = range.end.div_ceil(ATOMIC);
+        let first = range.start / whole;
+        let last = range.end.div_ceil(whole);
         (first..last).map(move |block| {
-            let start = (block * ATOMIC).max(range.start);
-            let end = ((block + 1) * ATOMIC).min(range.end);
+            let start = (block * whole).max(range.start);
+            let end = ((block + 1) * whole).min(range.end);
             Piece { event, range: start..end }
         })
     }

@@ -1,0 +1,76 @@
+//! What a worker asks to be made durable, and what is promised then.
+
+use super::*;
+
+impl Worker {
+    fn expected(&self, id: u16) -> Expect {
+        let file = &self.files[&id];
+        Expect::File { id, bytes: Arc::new(file.bytes.clone()), prefix: false, xattr: Some(file.xattr.clone()) }
+    }
+
+    /// Contents, attributes and names of a file are durable.
+    pub(super) fn promise_file(&mut self, id: u16) {
+        let expect = self.expected(id);
+        for path in self.files[&id].names.clone() {
+            self.promise(&path, Some(expect.clone()));
+        }
+    }
+
+    /// fdatasync leaves out times, which nobody looks at here.
+    pub(super) fn fsync(&mut self, data_only: bool) -> Result<()> {
+        let id = self.pick_file();
+        self.fs.fsync(self.files[&id].ino, 0, data_only)?;
+        self.promise_file(id);
+        Ok(())
+    }
+
+    /// The names in a directory are durable, and that others are gone.
+    pub(super) fn sync_directory(&mut self) -> Result<()> {
+        let at = self.random.usize(..self.directories.len());
+        let (dir, ino) = self.directories.iter().nth(at).map(|(dir, ino)| (dir.clone(), *ino)).expect("within");
+        self.fs.fsync(ino, 0, self.random.bool())?;
+        let is_in = |path: &String| path.rsplit_once('/').map_or("", |(parent, _)| parent) == dir;
+        let gone: Vec<String> = self.gone.iter().filter(|path| is_in(path)).cloned().collect();
+        for path in gone {
+            self.gone.remove(&path);
+            self.promise(&path, Some(Expect::Gone));
+        }
+        let others: Vec<_> = self
+            .others
+            .iter()
+            .filter(|(path, _)| is_in(path))
+            .map(|(path, expect)| (path.clone(), expect.clone()))
+            .collect();
+        for (path, expect) in others {
+            self.promise(&path, Some(expect));
+        }
+        Ok(())
+    }
+
+    /// A file is written, but neither flushed nor committed, and leaves memory.
+    pub(super) fn evict(&mut self) -> Result<()> {
+        let id = self.pick_file();
+        let ino = self.files[&id].ino;
+        self.fs.extents(ino, 0, u64::MAX >> 1, true, &mut |_| true)?;
+        self.fs.forget(ino, 1);
+        self.fs.volume().inodes.shrink();
+        let (dir, name) = self.place(&self.files[&id].names.first().expect("a name").clone());
+        assert_eq!(self.fs.lookup(dir, name.as_bytes())?.ino, ino);
+        Ok(())
+    }
+
+    /// `sync`: everything this worker did is promised.
+    pub fn sync(&mut self) -> Result<()> {
+        self.fs.sync()?;
+        for id in self.files.keys().copied().collect::<Vec<_>>() {
+            self.promise_file(id);
+        }
+        for path in std::mem::take(&mut self.gone) {
+            self.promise(&path, Some(Expect::Gone));
+        }
+        for (path, expect) in self.others.clone() {
+            self.promise(&path, Some(expect));
+        }
+        Ok(())
+    }
+}
