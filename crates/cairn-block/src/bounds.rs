@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::device::{Geometry, Request};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Refuses requests beyond the end, off the logical block, or writing to what is read-only.
 pub(crate) fn check(geometry: &Geometry, request: &Request) -> Result<()> {
@@ -28,11 +28,11 @@ pub(crate) fn total_len(bufs: &[Bytes]) -> u64 {
     bufs.iter().map(|buf| buf.len() as u64).sum()
 }
 
-fn describe(request: &Request) -> (&'static str, u64, u64) {
+fn describe(request: &Request) -> (Operation, u64, u64) {
     match request {
-        Request::Read { offset, buf } => ("read", *offset, buf.len() as u64),
-        Request::Write { offset, bufs } => ("write", *offset, total_len(bufs)),
-        Request::Discard { offset, len } => ("discard", *offset, *len),
-        Request::WriteZeroes { offset, len } => ("write zeroes", *offset, *len),
+        Request::Read { offset, buf } => (Operation::Read, *offset, buf.len() as u64),
+        Request::Write { offset, bufs } => (Operation::Write, *offset, total_len(bufs)),
+        Request::Discard { offset, len } => (Operation::Discard, *offset, *len),
+        Request::WriteZeroes { offset, len } => (Operation::WriteZeroes, *offset, *len),
     }
 }

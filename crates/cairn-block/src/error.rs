@@ -1,5 +1,6 @@
-//! What can go wrong with a device: a kind to act on, the place, and the cause.
+//! What can go wrong with a device: a kind to act on, what was attempted, the place, and the cause.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::zoned::ZoneViolation;
@@ -29,6 +30,60 @@ pub enum ErrorKind {
     Unsupported,
     /// A request that the device's zones do not allow.
     ZoneRule(ZoneViolation),
+    /// The system has no memory for the transfer.
+    NoMemory,
+}
+
+/// What was attempted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`crate::Request::Read`].
+    Read,
+    /// [`crate::Request::Write`].
+    Write,
+    /// [`crate::Request::Discard`].
+    Discard,
+    /// [`crate::Request::WriteZeroes`].
+    WriteZeroes,
+    /// A flush or preflush.
+    Flush,
+    /// Anything else ("open PATH", "reset zone"…).
+    Named(String),
+}
+
+impl Operation {
+    /// True if what the device holds may not be what it was told to hold.
+    #[must_use]
+    pub const fn changes(&self) -> bool {
+        // Of a discard nobody expects anything.
+        !matches!(self, Self::Read | Self::Discard)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write zeroes",
+            Self::Flush => "flush",
+            Self::Named(name) => name,
+        })
+    }
+}
+
+impl From<&str> for Operation {
+    fn from(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}
+
+impl From<String> for Operation {
+    fn from(name: String) -> Self {
+        Self::Named(name)
+    }
 }
 
 /// A device error: kind, what was attempted, where, and the underlying cause.
@@ -37,8 +92,8 @@ pub enum ErrorKind {
 pub struct Error {
     /// What to match on.
     pub kind: ErrorKind,
-    /// The attempted operation ("read", "write", "flush", "open PATH"…).
-    pub operation: String,
+    /// What was attempted.
+    pub operation: Operation,
     /// Byte offset and length, where the operation has any.
     pub range: Option<(u64, u64)>,
     /// The reason in words.
@@ -52,19 +107,18 @@ impl Error {
     /// Did the device fail to take what it was given? (One that accepts no writes at all did not fail.)
     #[must_use]
     pub fn is_write_failure(&self) -> bool {
-        let writing = ["write", "flush"].iter().any(|word| self.operation.contains(word));
-        writing && self.kind != ErrorKind::ReadOnly
+        self.operation.changes() && self.kind != ErrorKind::ReadOnly
     }
 
     /// An error without an underlying system error.
     #[must_use]
-    pub fn new(kind: ErrorKind, operation: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, operation: impl Into<Operation>, detail: impl Into<String>) -> Self {
         Self { kind, operation: operation.into(), range: None, detail: detail.into(), source: None }
     }
 
     /// Wraps a system error; the kind follows from it.
     #[must_use]
-    pub fn from_io(operation: impl Into<String>, source: std::io::Error) -> Self {
+    pub fn from_io(operation: impl Into<Operation>, source: std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let kind = match source.kind() {
             K::NotFound => ErrorKind::NotFound,
@@ -72,6 +126,7 @@ impl Error {
             K::StorageFull => ErrorKind::NoSpace,
             K::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             K::WouldBlock => ErrorKind::InUse,
+            K::OutOfMemory => ErrorKind::NoMemory,
             _ => ErrorKind::Io,
         };
         Self {

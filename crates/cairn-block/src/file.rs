@@ -16,7 +16,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::bounds::{self, total_len};
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::{IoBuf, ioctl};
 
 mod direct;
@@ -44,6 +44,8 @@ pub struct FileDevice {
     failed_flush: OnceLock<Error>,
     /// The locks of what a loop device shows.
     _beneath: loops::Beneath,
+    /// How long the image was when it was found shorter than at first.
+    truncated: OnceLock<u64>,
 }
 
 impl Drop for FileDevice {
@@ -67,6 +69,7 @@ impl FileDevice {
             is_block_device: opened.is_block_device,
             failed_flush: OnceLock::new(),
             _beneath: opened.beneath,
+            truncated: OnceLock::new(),
         })
     }
 
@@ -76,10 +79,13 @@ impl FileDevice {
 
     fn run(&self, batch: Batch) -> Result<Vec<IoBuf>> {
         batch.requests.iter().try_for_each(|request| bounds::check(&self.geometry, request))?;
+        let changes = batch.requests.iter().filter(|request| !matches!(request, Request::Read { .. })).count();
+        if changes > 0 {
+            self.check_whole(Operation::Write)?;
+        }
         if batch.durability.preflush {
             self.sync()?;
         }
-        let changes = batch.requests.iter().filter(|request| !matches!(request, Request::Read { .. })).count();
         let mut fua = Fua { wanted: batch.durability.fua && changes > 0, alone: changes == 1, owed: false };
         let mut read = Vec::new();
         for request in batch.requests {
@@ -104,9 +110,9 @@ impl FileDevice {
         self.file.read_exact_at(buf, offset).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
                 let detail = "the image ends before that: it has been truncated since it was opened";
-                Error::new(ErrorKind::OutOfRange, "read", detail).at(offset, len)
+                Error::new(ErrorKind::OutOfRange, Operation::Read, detail).at(offset, len)
             }
-            _ => Error::from_io("read", error).at(offset, len),
+            _ => Error::from_io(Operation::Read, error).at(offset, len),
         })
     }
 
@@ -118,11 +124,11 @@ impl FileDevice {
             IoSlice::advance_slices(&mut left, 0);
             while !left.is_empty() {
                 let written = self.write_some(position, left, fua);
-                let written =
-                    written.map_err(|error| Error::from_io("write", error.into()).at(offset, total_len(bufs)))?;
+                let written = written
+                    .map_err(|error| Error::from_io(Operation::Write, error.into()).at(offset, total_len(bufs)))?;
                 if written == 0 {
                     let detail = format!("the system took no more bytes at offset {position}");
-                    return Err(Error::new(ErrorKind::Io, "write", detail).at(offset, total_len(bufs)));
+                    return Err(Error::new(ErrorKind::Io, Operation::Write, detail).at(offset, total_len(bufs)));
                 }
                 position += written as u64;
                 IoSlice::advance_slices(&mut left, written);
@@ -153,7 +159,7 @@ impl FileDevice {
         match done {
             // Only a hint: the old bytes may stay.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(error) => Err(Error::from_io("discard", error.into()).at(offset, len)),
+            Err(error) => Err(Error::from_io(Operation::Discard, error.into()).at(offset, len)),
         }
     }
 
@@ -165,7 +171,9 @@ impl FileDevice {
         for how in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
             match self.allocate(how, offset, len) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                done => return done.map_err(|error| Error::from_io("write zeroes", error.into()).at(offset, len)),
+                done => {
+                    return done.map_err(|error| Error::from_io(Operation::WriteZeroes, error.into()).at(offset, len));
+                }
             }
         }
         let zeroes = IoBuf::zeroed(ZEROES).into_bytes();
@@ -183,12 +191,34 @@ impl FileDevice {
         retry(|| rustix::fs::fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, len))
     }
 
+    /// Fails if the image has become shorter since it was opened, from then on: what stood there is lost, and a write behind the
+    /// end would make the image look whole again, with zeros in between.
+    fn check_whole(&self, operation: Operation) -> Result<()> {
+        if self.is_block_device {
+            return Ok(());
+        }
+        if self.truncated.get().is_none() {
+            let now = self.file.metadata().map_err(|error| Error::from_io(operation.clone(), error))?.len();
+            if now >= self.geometry.size {
+                return Ok(());
+            }
+            let _ = self.truncated.set(now);
+        }
+        let (size, now) = (self.geometry.size, self.truncated.get().copied().unwrap_or_default());
+        let detail = format!(
+            "the image has been truncated while it is in use, from {size} bytes to {now}: nothing more is written: \
+             unmount it, and take it from a copy"
+        );
+        Err(Error::new(ErrorKind::Io, operation, detail))
+    }
+
     fn sync(&self) -> Result<()> {
+        self.check_whole(Operation::Flush)?;
         if let Some(error) = self.failed_flush.get() {
             return Err(error.clone());
         }
         retry(|| rustix::fs::fdatasync(&self.file)).map_err(|error| {
-            let error = Error::from_io("flush", error.into());
+            let error = Error::from_io(Operation::Flush, error.into());
             self.failed_flush.get_or_init(|| error).clone()
         })
     }

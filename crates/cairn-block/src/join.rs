@@ -46,7 +46,7 @@ pub(crate) fn join(mut parts: Vec<Completion>) -> Completion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Error, ErrorKind};
+    use crate::error::{Error, ErrorKind, Operation};
 
     #[test]
     fn buffers_keep_the_order_of_their_parts() {
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn an_error_waits_for_the_other_parts() {
         let (late, completer) = Completion::pending();
-        let failed = Completion::ready(Err(Error::new(ErrorKind::Io, "write", "no")));
+        let failed = Completion::ready(Err(Error::new(ErrorKind::Io, Operation::Write, "no")));
         let joined = join(vec![failed, late]);
         let waiter = std::thread::spawn(|| joined.wait().unwrap_err().kind);
         completer.complete(Ok(Vec::new()));

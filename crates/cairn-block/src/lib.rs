@@ -20,4 +20,4 @@ pub mod zoned;
 pub use buffer::IoBuf;
 pub use bytes::Bytes;
 pub use device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Operation, Result};

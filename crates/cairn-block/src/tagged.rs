@@ -14,7 +14,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use crate::IoBuf;
 use crate::bounds;
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
@@ -259,7 +259,7 @@ impl TaggedMemory {
                 chunk.get(block, bytes).map_err(|kept| {
                     let detail = format!("the tag {:?} does not have the checksum {:#x}", kept.tag, kept.sum);
                     let at = at + u64::from(block - within) * BLOCK_BYTES;
-                    Error::new(ErrorKind::Io, "read", detail).at(at, BLOCK_BYTES)
+                    Error::new(ErrorKind::Io, Operation::Read, detail).at(at, BLOCK_BYTES)
                 })?;
             }
             (at, left) = (at + here as u64, rest);

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use cairn_block::ErrorKind;
 use cairn_cache::file::CacheError;
 use cairn_cache::mapper::MapError;
+use cairn_vfs::Reach;
 
 use crate::corrupt::Corrupt;
 
@@ -20,9 +22,12 @@ pub enum Error {
     /// The bytes on disk are wrong.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// The device failed.
+    /// The device failed; it says in what.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
+    /// The device did not take what is to be in a file.
+    #[error(transparent)]
+    Data(cairn_block::Error),
     /// The journal failed or has stopped.
     #[error(transparent)]
     Journal(#[from] cairn_jbd2::Error),
@@ -40,12 +45,27 @@ pub enum Error {
     Feature(String),
 }
 
+impl Error {
+    /// Whom it concerns besides the caller.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        match self {
+            Self::Vfs(_) | Self::Option(_) | Self::Feature(_) | Self::NotExt4 { .. } => Reach::Answer,
+            Self::Corrupt(_) => Reach::Damage,
+            Self::Data(_) => Reach::File,
+            Self::Device(error) if error.kind == ErrorKind::ReadOnly => Reach::Answer,
+            Self::Device(error) if !error.operation.changes() => Reach::Operation,
+            Self::Device(_) | Self::Journal(_) => Reach::Volume,
+        }
+    }
+}
+
 impl From<Error> for cairn_vfs::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Vfs(error) => error,
             Error::Corrupt(error) => Self::Corrupt(Arc::new(error)),
-            Error::Device(error) => match error.kind {
+            Error::Device(error) | Error::Data(error) => match error.kind {
                 cairn_block::ErrorKind::ReadOnly => Self::ReadOnly("the device accepts no writes".into()),
                 _ => Self::Io(Arc::new(error)),
             },
@@ -59,7 +79,8 @@ impl From<Error> for cairn_vfs::Error {
 impl From<CacheError> for Error {
     fn from(error: CacheError) -> Self {
         match error {
-            CacheError::Device(error) => Self::Device(error),
+            CacheError::Read(error) => Self::Device(error),
+            CacheError::Write(error) => Self::Data(error),
             CacheError::Map(error) => error.into(),
         }
     }

@@ -58,6 +58,7 @@ pub fn store_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     if state.dirty && !state.deleted {
         inode.store_times(volume, &handle, &mut state)?;
     }
+    handle.finish();
     Ok(())
 }
 
@@ -76,22 +77,35 @@ impl Expired for Volume {
     }
 }
 
-/// Everything: all files' data, all records, one commit.
+/// Everything: all files' data, all records, one commit. A file that cannot be written keeps no other from being: the first
+/// error is returned at the end. All have been [observed](Volume::observe).
 pub fn sync(volume: &Arc<Volume>) -> Result<()> {
     if volume.is_read_only() {
         return volume.check_readable();
     }
     let mut all = Vec::new();
     volume.inodes.for_each(|_, inode| all.push(inode.clone()));
+    let mut outcome = Ok(());
     for inode in &all {
-        if inode.kind == FileKind::Regular {
-            let _data = inode.data.read();
-            data::write_back(volume, inode, 0..u64::MAX, Mode::Sync)?;
-            inode.cache.wait_writeback(0..u64::MAX);
-            data::settle_size(volume, inode)?;
-        }
-        store_if_dirty(volume, inode)?;
+        outcome = outcome.and(volume.observe(write_file(volume, inode)));
+        outcome = outcome.and(volume.observe(store_if_dirty(volume, inode)));
+        volume.check_readable()?;
     }
+    outcome.and(volume.observe(commit_all(volume)))
+}
+
+/// All data of one file.
+fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    if inode.kind != FileKind::Regular {
+        return Ok(());
+    }
+    let _data = inode.data.read();
+    data::write_back(volume, inode, 0..u64::MAX, Mode::Sync)?;
+    inode.cache.wait_writeback(0..u64::MAX);
+    data::settle_size(volume, inode)
+}
+
+fn commit_all(volume: &Arc<Volume>) -> Result<()> {
     match &volume.txn() {
         Txn::Journaled(journal) => journal.commit_running()?,
         Txn::Direct(buffers) => buffers.write_back()?,

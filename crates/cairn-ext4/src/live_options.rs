@@ -5,10 +5,11 @@
 //!
 //! Locking: `changing` comes before every other lock of the volume; `current` is a leaf.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_vfs::OnDamage;
 
 use crate::options::MountOptions;
 
@@ -19,6 +20,8 @@ pub struct LiveOptions {
     current: Mutex<Arc<MountOptions>>,
     access_times: AtomicBool,
     group_of_parent: AtomicBool,
+    /// Of the superblock, for when the options do not say.
+    pub(crate) on_damage: OnceLock<OnDamage>,
 }
 
 impl LiveOptions {
@@ -26,6 +29,7 @@ impl LiveOptions {
         Self {
             access_times: AtomicBool::new(options.access_times),
             group_of_parent: AtomicBool::new(options.group_of_parent),
+            on_damage: OnceLock::new(),
             changing: Mutex::new(Rank(Rank::VOLUME.0 - 1), ()),
             current: Mutex::new(Rank::LEAF, Arc::new(options)),
         }
@@ -46,6 +50,12 @@ impl LiveOptions {
     /// Access times are kept.
     pub fn access_times(&self) -> bool {
         self.access_times.load(Ordering::Relaxed)
+    }
+
+    /// What damage that somebody comes across means: `errors=`, or what the superblock wishes.
+    pub fn on_damage(&self) -> OnDamage {
+        let asked = self.current.lock().on_damage;
+        asked.unwrap_or_else(|| self.on_damage.get().copied().unwrap_or_default())
     }
 
     /// New files take the group of their directory.

@@ -29,9 +29,10 @@ use crate::inode::directory;
 use crate::options::MountOptions;
 use crate::orphan::{OrphanFile, Orphans};
 use crate::recovery::{self, Replayed};
+use crate::stop::{StopCause, Stopped};
 use crate::superblock::{LiveSuperblock, Mark};
 use crate::txn::Txn;
-use crate::volume::{Parts, StopCause, Stopped, Volume};
+use crate::volume::{Parts, Volume};
 
 /// What a first look at a device tells.
 #[derive(Clone)]
@@ -102,7 +103,8 @@ pub(crate) fn open(
         groups,
         runtime: runtime.clone(),
     };
-    let hash = directory::hash_settings(&superblock.read(&buffers)?);
+    let found = superblock.read(&buffers)?;
+    let hash = directory::hash_settings(&found);
     if writable {
         superblock.mark(&parts, Mark::Mounted, true)?;
         keep_journal_error(&parts, journal_area.as_ref())?;
@@ -112,9 +114,10 @@ pub(crate) fn open(
     let space = Arc::new(Space::new(parts.groups.clone(), parts.layout.clone(), parts.runtime.clone()));
     let (orphan_file, slots) = open_orphan_file(&parts)?;
     let orphans = Orphans::new(orphan_file);
-    let volume = Arc::new(Volume::new(parts, pages, txn, space, orphans, options.clone(), hash, stopped));
+    let volume = Volume::new(parts, pages, txn, space, orphans, options.clone(), hash, stopped);
     let expired: Weak<dyn Expired> = Arc::downgrade(&(volume.clone() as Arc<dyn Expired>));
     volume.pages.set_expired(expired);
+    volume.options.on_damage.get_or_init(|| found.on_damage());
     volume.daemons.lock().push(volume.pages.start_readahead());
     if writable {
         volume.daemons.lock().push(volume.pages.start_writeback());
@@ -254,18 +257,22 @@ impl Ext4 {
         let _alone = volume.access.alone();
         if volume.is_read_only() {
             stop_daemons(volume);
+            let ended = volume.check_failed();
             // Nobody may make it writable any more.
             volume.stop("unmounted");
-            return Ok(());
+            return ended;
         }
-        volume.reap_unreferenced()?;
-        crate::fsync::sync(volume)?;
+        // A file that cannot be deleted or written is told of at the end: the others are.
+        let reaped = volume.observe(volume.reap_unreferenced());
+        let synced = crate::fsync::sync(volume);
         stop_daemons(volume);
+        volume.check_failed()?;
         volume.stop("unmounted");
         if let Some(journal) = volume.journal() {
             journal.shutdown()?;
         }
-        volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())
+        volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())?;
+        reaped.and(synced)
     }
 }
 

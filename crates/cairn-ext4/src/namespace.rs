@@ -63,6 +63,7 @@ pub fn create(
             return Err(error);
         }
         touch_parent(volume, &handle, parent, i32::from(kind == FileKind::Directory))?;
+        handle.finish();
         Ok(inode)
     })
 }
@@ -106,7 +107,9 @@ pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
         let handle = volume.begin(volume.credits.unlink)?;
         directory::remove(volume, &handle, parent, name)?;
         touch_parent(volume, &handle, parent, 0)?;
-        drop_link(volume, &handle, inode)
+        drop_link(volume, &handle, inode)?;
+        handle.finish();
+        Ok(())
     })?;
     volume.reap(&inode)
 }
@@ -118,7 +121,9 @@ pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<(
         let handle = volume.begin(volume.credits.unlink)?;
         directory::remove(volume, &handle, parent, name)?;
         touch_parent(volume, &handle, parent, -1)?;
-        drop_directory(volume, &handle, inode)
+        drop_directory(volume, &handle, inode)?;
+        handle.finish();
+        Ok(())
     })?;
     volume.reap(&inode)
 }

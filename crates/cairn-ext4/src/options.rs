@@ -7,6 +7,7 @@ use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
 use cairn_jbd2::{CheckpointClean, DEFAULT_ASYNC_CHECKPOINT};
+use cairn_vfs::OnDamage;
 
 use crate::error::{Error, Result};
 
@@ -36,6 +37,8 @@ pub struct MountOptions {
     /// Percentage of the journal that a daemon keeps free (`async_checkpoint[=PERCENT]`); `None`: it is checkpointed when it is full
     /// (`noasync_checkpoint`).
     pub async_checkpoint: Option<u8>,
+    /// What damage that somebody comes across means (`errors=continue|remount-ro|panic`); `None`: what the superblock says.
+    pub on_damage: Option<OnDamage>,
     /// How transactions that need no checkpoint any more are found (`checkpoint_clean=counted|bail_out|scan`).
     pub checkpoint_clean: CheckpointClean,
 }
@@ -53,6 +56,7 @@ impl Default for MountOptions {
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
             async_checkpoint: None,
+            on_damage: None,
             checkpoint_clean: CheckpointClean::default(),
         }
     }
@@ -145,7 +149,7 @@ impl MountOptions {
             ("async_checkpoint", Some(percent)) => self.async_checkpoint = Some(parse_percent(percent)?),
             ("noasync_checkpoint", None) => self.async_checkpoint = None,
             ("checkpoint_clean", Some(mode)) => self.checkpoint_clean = parse_clean(mode)?,
-            ("errors", Some("remount-ro")) => {}
+            ("errors", Some(mode)) => self.on_damage = Some(parse_on_damage(mode)?),
             _ => match options::tolerate(linux::WORDS, given) {
                 Some(taken) => taken.map_err(Error::Option)?,
                 None if sloppy => {}
@@ -154,7 +158,8 @@ impl MountOptions {
                         "unknown option `{word}`; ext4 takes ro, rw, noload, commit=SECONDS, relatime, noatime, discard, \
                      nodiscard, grpid, nogrpid, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, \
                      async_checkpoint[=PERCENT], noasync_checkpoint, checkpoint_clean=counted|bail_out|scan, \
-                     data=ordered, errors=remount-ro"
+                     errors={}, data=ordered",
+                        OnDamage::WORDS
                     )));
                 }
             },
@@ -180,6 +185,10 @@ fn parse_percent(value: &str) -> Result<u8> {
         let what = "give the share of the journal to be kept free in percent, 1 to 99";
         Error::Option(format!("async_checkpoint={value}: {what}"))
     })
+}
+
+fn parse_on_damage(value: &str) -> Result<OnDamage> {
+    OnDamage::named(value).ok_or_else(|| Error::Option(format!("errors={value}: give {}", OnDamage::WORDS)))
 }
 
 fn parse_clean(value: &str) -> Result<CheckpointClean> {

@@ -20,9 +20,10 @@ use crate::fsync;
 use crate::mount;
 use crate::options::MountOptions;
 use crate::recovery;
+use crate::stop::StopCause;
 use crate::superblock::Mark;
 use crate::txn::Txn;
-use crate::volume::{StopCause, Volume};
+use crate::volume::Volume;
 
 /// Takes a list of options as for mounting; what it does not name stays.
 pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
@@ -128,7 +129,7 @@ fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
     volume.set_read_only(Some(reason));
     let closed = finish(volume);
     volume.daemons.lock().push(volume.pages.start_readahead());
-    closed.inspect_err(|error| volume.stop(&format!("stopped after an error: {error}")))
+    closed.inspect_err(|error| volume.stop_for(StopCause::Failed, &format!("stopped after an error: {error}")))
 }
 
 /// [`cairn_vfs::FileSystem::freeze`].

@@ -7,7 +7,7 @@ use crate::volume::Volume;
 /// Options, state, and the counters of the parts.
 pub(crate) fn report(volume: &Volume) -> Report {
     let mut report = Report::new();
-    report.set("options", volume.options.get().report());
+    report.set("options", volume.options.get().report().with("errors", volume.options.on_damage().name()));
     report.set("state", state(volume));
     if let Some(journal) = volume.journal() {
         report.set("journal", journal.report());

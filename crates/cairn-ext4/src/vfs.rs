@@ -19,7 +19,7 @@ use crate::{fsync, namespace, remount, report, symlink, xattr_ops};
 
 impl Ext4 {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        Ok(self.volume.inode(ino)?)
+        self.done(self.volume.inode(ino))
     }
 
     /// Every call that may change the volume holds this: see [`crate::remount`].
@@ -38,7 +38,7 @@ impl Ext4 {
         }
     }
 
-    /// Every result passes here, so that the first error that must stop the volume does.
+    /// Every result passes here, so that what must stop the volume does: see [`crate::stop`].
     fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
         Ok(self.volume.observe(result)?)
     }
@@ -296,7 +296,7 @@ impl FileSystem for Ext4 {
 
     fn sync(&self) -> Result<()> {
         let _open = self.pass();
-        self.done(fsync::sync(&self.volume))
+        Ok(fsync::sync(&self.volume)?)
     }
 
     fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
@@ -347,6 +347,11 @@ impl FileSystem for Ext4 {
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {
         self.done(self.volume.shutdown(flush_log))
+    }
+
+    fn abandon(&self, reason: &str) -> Result<()> {
+        self.volume.abandon(reason);
+        Ok(())
     }
 
     fn unmount(&self) -> Result<()> {

@@ -4,7 +4,7 @@
 //! need (folios, transactions, space, the inode table, orphans). There is no volume-wide lock.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::runtime::{DaemonHandle, Runtime};
@@ -19,8 +19,8 @@ use cairn_vfs::inode_table::InodeTable;
 use cairn_vfs::{Caller, Error as VfsError, VolumeStats, WriteAccess};
 
 use crate::alloc::{Claim, Space};
-use crate::corrupt::Corrupt;
 use crate::credits::Credits;
+use crate::damage::DamageLog;
 use crate::dir::hash::HashSettings;
 use crate::error::{Error, Result};
 use crate::format::features::Incompat;
@@ -34,6 +34,7 @@ use crate::mount::FoundSlots;
 use crate::options::MountOptions;
 use crate::orphan::Orphans;
 use crate::space::BlockSource;
+use crate::stop::Stopped;
 use crate::superblock::LiveSuperblock;
 use crate::txn::{Handle, Txn};
 
@@ -100,24 +101,6 @@ impl Parts {
     }
 }
 
-/// Why a volume is not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StopCause {
-    /// The option `ro`.
-    Asked,
-    /// A feature or the device forbids it.
-    Unwritable,
-    /// An error, a shutdown, or the end: for good.
-    Ended,
-}
-
-/// See [`StopCause`].
-#[derive(Clone, Debug)]
-pub(crate) struct Stopped {
-    pub reason: Arc<str>,
-    pub cause: StopCause,
-}
-
 /// A mounted volume.
 pub struct Volume {
     parts: Parts,
@@ -148,7 +131,11 @@ pub struct Volume {
     /// How names are hashed.
     pub hash: HashSettings,
     /// Why nothing may be written, once that is so.
-    stopped: Mutex<Option<Stopped>>,
+    pub(crate) stopped: Mutex<Option<Stopped>>,
+    /// See [`crate::damage`].
+    pub(crate) damage: DamageLog,
+    /// For what is done later.
+    pub(crate) me: Weak<Self>,
 }
 
 impl Deref for Volume {
@@ -171,9 +158,9 @@ impl Volume {
         options: MountOptions,
         hash: HashSettings,
         stopped: Option<Stopped>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let credits = Credits::for_layout(&parts.layout);
-        Self {
+        Arc::new_cyclic(|me| Self {
             parts,
             pages,
             txn: RwLock::new(Rank::LEAF, txn),
@@ -190,7 +177,9 @@ impl Volume {
             moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
             daemons: Mutex::new(Rank::LEAF, Vec::new()),
             stopped: Mutex::new(Rank::LEAF, stopped),
-        }
+            damage: DamageLog::default(),
+            me: me.clone(),
+        })
     }
 
     /// Where metadata changes go now.
@@ -418,96 +407,5 @@ impl Volume {
             self.device.flush()?;
         }
         Ok(())
-    }
-
-    /// Stops as a power cut would; with `flush_log` what was changed so far is committed before.
-    pub fn shutdown(&self, flush_log: bool) -> Result<()> {
-        if let Some(journal) = self.journal() {
-            if flush_log {
-                journal.commit_running()?;
-            }
-            journal.freeze("shut down on request");
-        }
-        self.stop("shut down on request");
-        Ok(())
-    }
-
-    /// Fails if the volume was stopped by an error: a read-only volume is in order, a broken one is not.
-    pub fn check_readable(&self) -> Result<()> {
-        match self.check_writable() {
-            Err(_) if self.stop_cause() == Some(StopCause::Asked) => Ok(()),
-            Err(_) if self.stop_cause() == Some(StopCause::Unwritable) => Ok(()),
-            checked => checked,
-        }
-    }
-
-    /// Fails if nothing may be written, with the reason.
-    pub fn check_writable(&self) -> Result<()> {
-        if let Some(reason) = self.read_only_reason() {
-            return Err(VfsError::ReadOnly(reason).into());
-        }
-        if let Some(reason) = self.journal().and_then(|journal| journal.aborted()) {
-            let reason: Arc<str> = format!("stopped after an error: {reason}").into();
-            self.stop(&reason);
-            return Err(VfsError::ReadOnly(reason).into());
-        }
-        Ok(())
-    }
-
-    /// Why nothing may be written, if that is so.
-    #[must_use]
-    pub fn read_only_reason(&self) -> Option<Arc<str>> {
-        self.stopped.lock().as_ref().map(|stopped| stopped.reason.clone())
-    }
-
-    /// True if nothing may be written.
-    pub fn is_read_only(&self) -> bool {
-        self.stopped.lock().is_some()
-    }
-
-    /// The first error latches: from now on nothing is written, and every later change fails with this reason.
-    pub fn stop(&self, reason: &str) {
-        let mut stopped = self.stopped.lock();
-        let latched = stopped.as_ref().is_some_and(|stopped| stopped.cause == StopCause::Ended);
-        if !latched {
-            *stopped = Some(Stopped { reason: reason.into(), cause: StopCause::Ended });
-        }
-    }
-
-    /// Why nothing may be written, as far as that decides whether it can be undone.
-    pub(crate) fn stop_cause(&self) -> Option<StopCause> {
-        self.stopped.lock().as_ref().map(|stopped| stopped.cause)
-    }
-
-    /// Turns writing off, for a reason, or on, at a moment when nobody writes. What ended for good stays ended.
-    pub(crate) fn set_read_only(&self, reason: Option<&str>) {
-        let mut stopped = self.stopped.lock();
-        if stopped.as_ref().is_none_or(|stopped| stopped.cause != StopCause::Ended) {
-            *stopped = reason.map(|reason| Stopped { reason: reason.into(), cause: StopCause::Asked });
-        }
-    }
-
-    /// Looks at an error on its way out: corruption found while changing things, and device write errors, stop the volume.
-    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
-        match &result {
-            Err(Error::Device(error)) if error.is_write_failure() && !self.is_read_only() => {
-                self.abort(&error.to_string());
-            }
-            Err(Error::Corrupt(what)) if !self.is_read_only() => self.abort_for(what),
-            _ => {}
-        }
-        result
-    }
-
-    fn abort_for(&self, what: &Corrupt) {
-        self.abort(&what.to_string());
-    }
-
-    fn abort(&self, reason: &str) {
-        tracing::error!(reason, "volume stopped");
-        if let Some(journal) = self.journal() {
-            journal.abort(reason);
-        }
-        self.stop(&format!("stopped after an error: {reason}"));
     }
 }

@@ -14,21 +14,23 @@ impl Volume {
     /// Makes everything durable. Nothing to do on a volume that is read-only by wish.
     ///
     /// # Errors
-    /// The volume has stopped, or stops now.
+    /// A file could not be written; the volume has stopped, or stops now.
     pub fn sync(&self) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
-        store.gate.check()?;
+        store.gate.check_durable()?;
         if self.read_only.lock().is_some() {
             return Ok(());
         }
-        self.write_data()?;
-        self.checkpoint(Reason::Sync).map(drop)
+        let written = self.write_data();
+        let landed = self.checkpoint(Reason::Sync).map(drop);
+        written.and(landed)
     }
 
-    /// Writes back the dirty data of all files, and waits. Call it with no lock held.
+    /// Writes back the dirty data of all files, and waits. A file that cannot be written keeps no other from being. Call it
+    /// with no lock held.
     ///
     /// # Errors
-    /// That of the first write that failed.
+    /// The first file's that could not be written.
     pub fn write_data(&self) -> Result<()> {
         let mut dirty: Vec<Arc<Inode>> = Vec::new();
         self.inodes.for_each(|_, inode| {
@@ -36,10 +38,11 @@ impl Volume {
                 dirty.push(inode.clone());
             }
         });
-        dirty.iter().try_for_each(|inode| {
+        let written = dirty.iter().map(|inode| {
             let _data = inode.data.read();
             sync::write_back(self, inode, 0..u64::MAX, WritebackMode::Sync)
-        })
+        });
+        written.fold(Ok(()), Result::and)
     }
 
     /// Ends the mount: unlinked files are deleted, everything is written, the checkpoint is marked as a clean end. While
@@ -63,13 +66,13 @@ impl Volume {
         let outcome = if self.read_only_reason().is_none() { self.write_all() } else { self.stopped_by_error() };
         self.closed.store(true, Ordering::Release);
         if let Some(store) = &self.store {
-            store.gate.stop("the volume is unmounted");
+            store.gate.end("the volume is unmounted");
         }
         outcome
     }
 
     fn stopped_by_error(&self) -> Result<()> {
-        self.store.as_ref().map_or(Ok(()), |store| store.gate.check())
+        self.store.as_ref().map_or(Ok(()), |store| store.gate.check_failed())
     }
 
     fn write_all(self: &Arc<Self>) -> Result<()> {
@@ -79,9 +82,12 @@ impl Volume {
                 nameless.push(inode.clone());
             }
         });
-        nameless.iter().try_for_each(|inode| delete::delete(self, inode))?;
-        self.write_data()?;
-        self.checkpoint(Reason::Umount).map(drop)
+        // What cannot be deleted or written is told of at the end: everything else is.
+        let deleted = nameless.iter().map(|inode| self.observe(delete::delete(self, inode)));
+        let deleted = deleted.fold(Ok(()), Result::and);
+        let written = self.write_data();
+        let landed = self.checkpoint(Reason::Umount).map(drop);
+        deleted.and(written).and(landed)
     }
 
     /// Stops as a power cut would; with `flush_log` everything is written before.
@@ -91,7 +97,7 @@ impl Volume {
     pub fn shutdown(&self, flush_log: bool) -> Result<()> {
         let outcome = if flush_log { self.sync() } else { Ok(()) };
         match &self.store {
-            Some(store) => store.gate.stop("shut down on request"),
+            Some(store) => store.gate.end("shut down on request"),
             None => *self.read_only.lock() = Some("shut down on request".into()),
         }
         outcome

@@ -104,7 +104,7 @@ impl Fsyncs {
 /// A write failed, also one in the background since the last fsync; or the volume has stopped.
 pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     let Some(store) = &volume.store else { return Ok(()) };
-    store.gate.check()?;
+    store.gate.check_durable()?;
     if volume.read_only.lock().is_some() {
         return Ok(());
     }

@@ -32,13 +32,19 @@ pub struct Gate {
     reading: RwLock<()>,
     data: RwLock<()>,
     lock: RwLock<()>,
-    stopped: Mutex<Option<Arc<str>>>,
+    stopped: Mutex<Option<Stopped>>,
     /// A checkpoint is under way.
     flying: Mutex<bool>,
     landed: Condvar,
     entered: Counter,
     closed: Counter,
     moves: AtomicU64,
+}
+
+struct Stopped {
+    reason: Arc<str>,
+    /// An error did it, and not somebody who asked for it.
+    failed: bool,
 }
 
 /// An operation under way. The checkpoint waits until it is dropped.
@@ -165,15 +171,37 @@ impl Gate {
         drop(self.reading.write());
     }
 
-    /// Lets no more changes through, for good. The first reason is kept.
+    /// Lets no more changes through, for good, because of an error. The first reason is kept.
     pub fn stop(&self, reason: &str) {
-        self.stopped.lock().get_or_insert_with(|| reason.into());
+        self.stopped.lock().get_or_insert_with(|| Stopped { reason: reason.into(), failed: true });
+    }
+
+    /// The same because somebody asked for it.
+    pub fn end(&self, reason: &str) {
+        self.stopped.lock().get_or_insert_with(|| Stopped { reason: reason.into(), failed: false });
     }
 
     /// Why the volume has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<Arc<str>> {
-        self.stopped.lock().clone()
+        self.stopped.lock().as_ref().map(|stopped| stopped.reason.clone())
+    }
+
+    /// Fails if nothing becomes durable any more: for whoever wants that.
+    ///
+    /// # Errors
+    /// EIO, with the reason.
+    pub fn check_durable(&self) -> Result<()> {
+        self.stopped().map_or(Ok(()), |reason| Err(cairn_vfs::Error::stopped(&reason).into()))
+    }
+
+    /// Fails if an error stopped the volume.
+    ///
+    /// # Errors
+    /// As [`Gate::check_durable`].
+    pub fn check_failed(&self) -> Result<()> {
+        let failed = self.stopped.lock().as_ref().is_some_and(|stopped| stopped.failed);
+        if failed { self.check_durable() } else { Ok(()) }
     }
 
     /// Fails if the volume has stopped.

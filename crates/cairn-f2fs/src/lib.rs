@@ -34,6 +34,7 @@ pub mod recovery;
 pub mod remount;
 pub mod segment;
 pub mod space;
+mod stop;
 pub mod store;
 pub mod trim;
 mod vfs;

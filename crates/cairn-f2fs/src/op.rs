@@ -78,15 +78,6 @@ impl Volume {
         self.make_room()
     }
 
-    /// An operation that failed with anything but an answer that every filesystem gives is half done: it stops the volume.
-    pub fn stop_after<T>(&self, outcome: &Result<T>) {
-        if let (Err(error), Some(store)) = (outcome, &self.store)
-            && !matches!(error, Error::Vfs(_))
-        {
-            store.gate.stop(&format!("stopped after an error: {error}"));
-        }
-    }
-
     /// Runs an operation that may need space; if there is none but a checkpoint may give some back (nids that were freed
     /// since the last one), writes it and runs the operation once more.
     ///

@@ -6,6 +6,7 @@ use cairn_base::options::{self, SLOPPY, Word, words};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
+use cairn_vfs::OnDamage;
 
 use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
@@ -30,6 +31,8 @@ pub struct MountOptions {
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
+    /// What damage that somebody comes across means (`errors=continue|remount-ro|panic`).
+    pub on_damage: OnDamage,
     /// Keep access times as `relatime` does; `noatime` switches them off.
     pub access_times: bool,
     /// How logs find room (`mode=adaptive`, `mode=lfs`).
@@ -60,6 +63,7 @@ impl Default for MountOptions {
             cache_bytes: 256 << 20,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
+            on_damage: OnDamage::default(),
             access_times: true,
             mode: Mode::Adaptive,
             gc_victim: GcVictim::default(),
@@ -135,6 +139,7 @@ impl MountOptions {
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
             .with("max_folio", self.max_folio)
             .with("noatime", !self.access_times)
+            .with("errors", self.on_damage.name())
             .with("mode", if self.mode == Mode::Lfs { "lfs" } else { "adaptive" })
             .with("gc_victim", self.gc_victim.name())
             .with("background_gc", self.background_gc.name())
@@ -162,6 +167,7 @@ impl MountOptions {
             ("max_folio", Some(size)) => self.max_folio = parse_max_folio(size).map_err(Error::Option)?,
             ("relatime", None) => self.access_times = true,
             ("noatime", None) => self.access_times = false,
+            ("errors", Some(mode)) => self.on_damage = parse_on_damage(mode)?,
             ("mode", Some("adaptive")) => self.mode = Mode::Adaptive,
             ("mode", Some("lfs")) => self.mode = Mode::Lfs,
             ("mode", Some(_)) => return Err(Error::Option(format!("`{word}`: the modes are adaptive and lfs"))),
@@ -183,17 +189,22 @@ impl MountOptions {
                 None if sloppy => {}
                 None => {
                     return Err(Error::Option(format!(
-                        "unknown option `{word}`; f2fs takes ro, rw, norecovery, relatime, noatime, cache=SIZE, buffered_iomap, \
+                        "unknown option `{word}`; f2fs takes ro, rw, norecovery, relatime, noatime, errors={}, cache=SIZE, buffered_iomap, \
                      nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy|adaptive, background_gc=on|off|sync, gc_merge, \
                      nogc_merge, atgc, noatgc, discard, nodiscard, \
                      checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \
-                     checkpoint=disable[:BLOCKS|:N%], checkpoint=enable"
+                     checkpoint=disable[:BLOCKS|:N%], checkpoint=enable",
+                        OnDamage::WORDS
                     )));
                 }
             },
         }
         Ok(())
     }
+}
+
+fn parse_on_damage(value: &str) -> Result<OnDamage> {
+    OnDamage::named(value).ok_or_else(|| Error::Option(format!("errors={value}: give {}", OnDamage::WORDS)))
 }
 
 /// What follows `checkpoint=` if checkpoints are to be disabled.

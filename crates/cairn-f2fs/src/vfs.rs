@@ -18,7 +18,12 @@ use crate::{F2fs, fsync, namespace, remount, xattr};
 
 impl F2fs {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        Ok(self.volume.inode(ino)?)
+        self.done(self.volume.inode(ino))
+    }
+
+    /// Every result passes here, so that what must stop the volume does: see [`crate::stop`].
+    fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
+        Ok(self.volume.observe(result)?)
     }
 
     fn attributes(&self, inode: &Inode) -> Attributes {
@@ -46,7 +51,7 @@ impl F2fs {
     }
 
     fn drop_references(&self, ino: Ino, count: u64) {
-        if let Err(error) = self.volume.forget(ino, count) {
+        if let Err(error) = self.done(self.volume.forget(ino, count)) {
             tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
         }
     }
@@ -59,7 +64,7 @@ impl FileSystem for F2fs {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let parent = self.inode(parent)?;
-        let inode = namespace::lookup(&self.volume, &parent, name)?;
+        let inode = self.done(namespace::lookup(&self.volume, &parent, name))?;
         Ok(self.attributes(&inode))
     }
 
@@ -78,23 +83,25 @@ impl FileSystem for F2fs {
     ) -> Result<Attributes> {
         let _open = self.enter();
         let (volume, parent) = (&self.volume, self.inode(parent)?);
-        let inode = volume.with_space(|| namespace::create(volume, &parent, name, &new, permissions, caller))?;
+        let create = || namespace::create(volume, &parent, name, &new, permissions, caller);
+        let inode = self.done(volume.with_space(create))?;
         Ok(self.attributes(&inode))
     }
 
     fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        let inode = self.volume.with_space(|| namespace::tmpfile(&self.volume, &parent, permissions, caller))?;
+        let tmpfile = || namespace::tmpfile(&self.volume, &parent, permissions, caller);
+        let inode = self.done(self.volume.with_space(tmpfile))?;
         Ok(self.attributes(&inode))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let _open = self.enter();
-        let inode = self.volume.acquire(ino)?;
-        let linked = self
-            .inode(parent)
-            .and_then(|parent| Ok(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name))?));
+        let inode = self.done(self.volume.acquire(ino))?;
+        let linked = self.inode(parent).and_then(|parent| {
+            self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)))
+        });
         if let Err(error) = linked {
             self.drop_references(ino, 1);
             return Err(error);
@@ -105,25 +112,25 @@ impl FileSystem for F2fs {
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        Ok(self.volume.with_space(|| namespace::unlink(&self.volume, &parent, name))?)
+        self.done(self.volume.with_space(|| namespace::unlink(&self.volume, &parent, name)))
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        Ok(self.volume.with_space(|| namespace::rmdir(&self.volume, &parent, name))?)
+        self.done(self.volume.with_space(|| namespace::rmdir(&self.volume, &parent, name)))
     }
 
     fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
         let _open = self.enter();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
         let rename = || namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode);
-        Ok(self.volume.with_space(rename)?)
+        self.done(self.volume.with_space(rename))
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
-        let target = symlink::read(&self.volume, &inode)?;
+        let target = self.done(symlink::read(&self.volume, &inode))?;
         self.accessed(&inode);
         Ok(target)
     }
@@ -132,7 +139,7 @@ impl FileSystem for F2fs {
         let inode = self.inode(ino)?;
         {
             let _namespace = inode.namespace.read();
-            readdir::read(&self.volume, &inode, position, emit)?;
+            self.done(readdir::read(&self.volume, &inode, position, emit))?;
         }
         self.accessed(&inode);
         Ok(())
@@ -145,7 +152,7 @@ impl FileSystem for F2fs {
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.volume.observe(attributes::set(&self.volume, &inode, set))?;
+        self.done(attributes::set(&self.volume, &inode, set))?;
         Ok(self.attributes(&inode))
     }
 
@@ -154,7 +161,7 @@ impl FileSystem for F2fs {
         if mode.write && !self.is_frozen() {
             self.volume.check_writable()?;
         }
-        let inode = self.volume.acquire(ino)?;
+        let inode = self.done(self.volume.acquire(ino))?;
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         inode.cache.errors().open(handle);
         Ok(handle)
@@ -171,7 +178,7 @@ impl FileSystem for F2fs {
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
         let inode = self.inode(ino)?;
-        let done = data::read(&self.volume, &inode, offset, buf, flags)?;
+        let done = self.done(data::read(&self.volume, &inode, offset, buf, flags))?;
         self.accessed(&inode);
         Ok(done)
     }
@@ -185,7 +192,7 @@ impl FileSystem for F2fs {
         take: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<bool> {
         let inode = self.inode(ino)?;
-        let lent = data::read_shared(&self.volume, &inode, offset, len, flags, take)?;
+        let lent = self.done(data::read_shared(&self.volume, &inode, offset, len, flags, take))?;
         if lent {
             self.accessed(&inode);
         }
@@ -194,13 +201,13 @@ impl FileSystem for F2fs {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
-        Ok(self.volume.observe(write::write(&self.volume, &self.inode(ino)?, offset, data, flags))?)
+        self.done(write::write(&self.volume, &self.inode(ino)?, offset, data, flags))
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
         let _open = self.pass();
         let inode = self.inode(ino)?;
-        let synced = self.volume.observe(fsync::fsync(&self.volume, &inode, data_only));
+        let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
         let missed = inode.cache.errors().missed(handle);
         synced?;
@@ -209,11 +216,11 @@ impl FileSystem for F2fs {
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
         let _open = self.enter();
-        Ok(self.volume.observe(preallocate::allocate(&self.volume, &self.inode(ino)?, mode, offset, len))?)
+        self.done(preallocate::allocate(&self.volume, &self.inode(ino)?, mode, offset, len))
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        Ok(data::seek(&self.volume, &self.inode(ino)?, offset, what)?)
+        self.done(data::seek(&self.volume, &self.inode(ino)?, offset, what))
     }
 
     fn extents(
@@ -224,33 +231,33 @@ impl FileSystem for F2fs {
         _sync: bool,
         emit: &mut dyn FnMut(FileExtent) -> bool,
     ) -> Result<()> {
-        Ok(data::extents(&self.volume, &self.inode(ino)?, offset, len, emit)?)
+        self.done(data::extents(&self.volume, &self.inode(ino)?, offset, len, emit))
     }
 
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        Ok(self.volume.observe(write::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))?)
+        self.done(write::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        Ok(xattr::get(&self.volume, &*self.inode(ino)?, name)?)
+        self.done(xattr::get(&self.volume, &*self.inode(ino)?, name))
     }
 
     fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        Ok(xattr::list(&self.volume, &*self.inode(ino)?)?)
+        self.done(xattr::list(&self.volume, &*self.inode(ino)?))
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        Ok(self.volume.with_space(|| xattr::edit::set(&self.volume, &inode, name, value, mode))?)
+        self.done(self.volume.with_space(|| xattr::edit::set(&self.volume, &inode, name, value, mode)))
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        Ok(xattr::edit::remove(&self.volume, &inode, name)?)
+        self.done(xattr::edit::remove(&self.volume, &inode, name))
     }
 
     fn statfs(&self) -> Result<VolumeStats> {
@@ -267,12 +274,12 @@ impl FileSystem for F2fs {
 
     fn sync(&self) -> Result<()> {
         let _open = self.pass();
-        Ok(self.volume.sync()?)
+        self.done(self.volume.sync())
     }
 
     fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
         let _open = self.enter();
-        Ok(self.volume.trim(offset, len, minimum)?)
+        self.done(self.volume.trim(offset, len, minimum))
     }
 
     fn label(&self) -> Result<Vec<u8>> {
@@ -282,7 +289,7 @@ impl FileSystem for F2fs {
     fn set_label(&self, label: &[u8]) -> Result<()> {
         let _open = self.enter();
         let label = std::str::from_utf8(label).map_err(|_| Error::Invalid("a label of F2FS is UTF-8"))?;
-        Ok(self.volume.set_label(label)?)
+        self.done(self.volume.set_label(label))
     }
 
     fn report(&self) -> Report {
@@ -298,11 +305,11 @@ impl FileSystem for F2fs {
     }
 
     fn freeze(&self) -> Result<()> {
-        Ok(remount::freeze(&self.volume)?)
+        self.done(remount::freeze(&self.volume))
     }
 
     fn thaw(&self) -> Result<()> {
-        Ok(remount::thaw(&self.volume)?)
+        self.done(remount::thaw(&self.volume))
     }
 
     fn is_frozen(&self) -> bool {
@@ -310,7 +317,12 @@ impl FileSystem for F2fs {
     }
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {
-        Ok(self.volume.shutdown(flush_log)?)
+        self.done(self.volume.shutdown(flush_log))
+    }
+
+    fn abandon(&self, reason: &str) -> Result<()> {
+        self.volume.abandon(reason);
+        Ok(())
     }
 
     fn unmount(&self) -> Result<()> {

@@ -259,21 +259,6 @@ impl Volume {
         }
     }
 
-    /// Looks at an error on its way out: a device that does not take what it is given stops the volume.
-    ///
-    /// # Errors
-    /// That of `result`.
-    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
-        if let (Err(Error::Device(error)), Some(store)) = (&result, &self.store)
-            && error.is_write_failure()
-            && store.gate.stopped().is_none()
-        {
-            tracing::error!(%error, "the volume takes no more changes");
-            store.gate.stop(&format!("stopped after an error: {error}"));
-        }
-        result
-    }
-
     /// The label.
     #[must_use]
     pub fn label(&self) -> String {
@@ -297,8 +282,7 @@ impl Volume {
             block[OFFSET..OFFSET + bytes.len()].copy_from_slice(&bytes);
             let mut write = Writes::new();
             write.push(at, block);
-            let written = write.write(&*self.device).and_then(|()| Ok(self.device.flush()?));
-            self.observe(written)?;
+            write.write(&*self.device).and_then(|()| Ok(self.device.flush()?))?;
         }
         *current = label.into();
         Ok(())

@@ -86,7 +86,8 @@ impl Core {
                 let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
                 let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
                 tracing::error!("{what} panicked, the volume is shut down: {text}");
-                let stopped = catch_unwind(AssertUnwindSafe(|| self.fs.shutdown(false)));
+                let reason = format!("{what} panicked: {text}");
+                let stopped = catch_unwind(AssertUnwindSafe(|| self.fs.abandon(&reason)));
                 if !matches!(stopped, Ok(Ok(()))) {
                     tracing::error!("the volume could not be shut down");
                 }

@@ -95,7 +95,18 @@ pub enum Error {
     Interrupted,
 }
 
+/// What [`Error::stopped`] holds.
+#[derive(Debug, thiserror::Error)]
+#[error("the volume has stopped: {0}: unmount it, check it, and mount it again")]
+struct Stopped(Arc<str>);
+
 impl Error {
+    /// Nothing becomes durable any more, for this reason: the answer to whoever asks for that.
+    #[must_use]
+    pub fn stopped(reason: &Arc<str>) -> Self {
+        Self::Io(Arc::new(Stopped(reason.clone())))
+    }
+
     /// The Linux errno (positive) that stands for this error.
     #[must_use]
     pub const fn errno(&self) -> i32 {

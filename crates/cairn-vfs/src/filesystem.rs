@@ -225,6 +225,18 @@ pub trait FileSystem: Send + Sync {
     /// committed first.
     fn shutdown(&self, flush_log: bool) -> Result<()>;
 
+    /// Stops at once because of a fault that is nobody's wish: as [`FileSystem::shutdown`] without a flush, but [`FileSystem::unmount`]
+    /// fails with the reason.
+    fn abandon(&self, reason: &str) -> Result<()> {
+        let _ = reason;
+        self.shutdown(false)
+    }
+
     /// Writes everything, marks the volume clean and stops its daemons; thaws it first if it is frozen. Later calls fail.
+    ///
+    /// # Errors
+    /// Some data could not be written, or a file could not be deleted: everything else is on the disk, and the volume is clean. Or
+    /// an error had stopped the volume, or does now: what was synced before is on the disk. One that was shut down on request ends
+    /// without an error.
     fn unmount(&self) -> Result<()>;
 }

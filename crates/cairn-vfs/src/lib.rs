@@ -1,11 +1,13 @@
 //! The filesystem seam: what every front-end (FUSE, command line, library) asks, and every format answers; and what the
-//! formats answer alike: [`name`], [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`], [`write_access`].
+//! formats answer alike: [`name`], [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`], [`write_access`],
+//! [`error_policy`].
 
 #![forbid(unsafe_code)]
 
 pub mod acl;
 pub mod copy;
 pub mod error;
+pub mod error_policy;
 pub mod filesystem;
 pub mod inode_table;
 pub mod name;
@@ -18,6 +20,7 @@ pub mod write_access;
 
 pub use acl::Acl;
 pub use error::{Error, Result};
+pub use error_policy::{OnDamage, Reach, Verdict};
 pub use filesystem::FileSystem;
 pub use inode_table::InodeTable;
 pub use name::{Name, NameBuf};

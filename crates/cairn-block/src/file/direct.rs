@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::{FileDevice, MAX_BUFFERS, OpenOptions, retry};
 use crate::bounds::{self, total_len};
 use crate::device::{Batch, BlockDevice, Completion, Durability, Geometry, Request};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::{IoBuf, buffer};
 
 /// Offsets, lengths and addresses that every host accepts for direct transfers.
@@ -83,7 +83,7 @@ impl DirectFile {
 
     fn read(&self, offset: u64, buf: &mut IoBuf) -> Result<()> {
         let len = buf.len() as u64;
-        let failed = |error: Errno| Error::from_io("read directly", error.into()).at(offset, len);
+        let failed = |error: Errno| Error::from_io(Operation::Read, error.into()).at(offset, len);
         let mut done = 0;
         while done < buf.len() {
             let position = offset + done as u64;
@@ -91,7 +91,7 @@ impl DirectFile {
             match retry(|| rustix::io::preadv(&self.direct, &mut slices, position)).map_err(failed)? {
                 0 => {
                     let detail = "the image ends before that: it has been truncated since it was opened";
-                    return Err(Error::new(ErrorKind::OutOfRange, "read directly", detail).at(offset, len));
+                    return Err(Error::new(ErrorKind::OutOfRange, Operation::Read, detail).at(offset, len));
                 }
                 some => done += some,
             }
@@ -108,10 +108,10 @@ impl DirectFile {
             IoSlice::advance_slices(&mut left, 0);
             while !left.is_empty() {
                 let written = retry(|| rustix::io::pwritev(&self.direct, left, position));
-                let written = written.map_err(|error| failed(Error::from_io("write directly", error.into())))?;
+                let written = written.map_err(|error| failed(Error::from_io(Operation::Write, error.into())))?;
                 if written == 0 {
                     let detail = format!("the system took no more bytes at offset {position}");
-                    return Err(failed(Error::new(ErrorKind::Io, "write directly", detail)));
+                    return Err(failed(Error::new(ErrorKind::Io, Operation::Write, detail)));
                 }
                 position += written as u64;
                 IoSlice::advance_slices(&mut left, written);

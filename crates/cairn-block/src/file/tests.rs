@@ -69,6 +69,23 @@ fn an_image_truncated_under_us_is_an_error_not_zeros() {
     assert_eq!(device.write_at(8000, vec![0; 193]).unwrap_err().kind, ErrorKind::OutOfRange);
 }
 
+/// A write behind the new end would make the image look whole again, with zeros where its contents were.
+#[test]
+fn nothing_more_is_written_to_an_image_that_was_truncated() {
+    let (_directory, path) = image(8192);
+    let device = FileDevice::open(&path, OpenOptions::write()).unwrap();
+    device.write_at(4096, vec![1; 4096]).unwrap();
+    let image = File::options().write(true).open(&path).unwrap();
+    image.set_len(5000).unwrap();
+    let told = device.write_at(4096, vec![2; 4096]).unwrap_err();
+    assert!(told.is_write_failure() && told.to_string().contains("from 8192 bytes to 5000"), "{told}");
+    assert!(device.flush().unwrap_err().is_write_failure());
+    // Somebody makes it as long as it was: what it had is lost all the same.
+    image.set_len(8192).unwrap();
+    assert!(device.write_at(0, vec![2; 4096]).is_err() && device.flush().is_err());
+    assert_eq!(std::fs::read(&path).unwrap()[4096..5000], [1; 904]);
+}
+
 #[test]
 fn discard_and_zeroes_free_space_and_read_as_zeros() {
     let (_directory, path) = image(0);

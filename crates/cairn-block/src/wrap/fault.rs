@@ -11,7 +11,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::bounds::total_len;
 use crate::device::{Batch, BlockDevice, Completion, Geometry, Request};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{self, Error, ErrorKind, Result};
 use crate::zoned::ZonedDevice;
 
 /// The kinds of work that are counted and can fail.
@@ -102,10 +102,10 @@ impl Plan {
             return Ok(());
         }
         let name = match operation {
-            Operation::Read => "read",
-            Operation::Write => "write",
-            Operation::Discard => "discard",
-            Operation::Flush => return Err(Error::new(ErrorKind::Io, "flush", injected(number))),
+            Operation::Read => error::Operation::Read,
+            Operation::Write => error::Operation::Write,
+            Operation::Discard => error::Operation::Discard,
+            Operation::Flush => return Err(Error::new(ErrorKind::Io, error::Operation::Flush, injected(number))),
         };
         Err(Error::new(ErrorKind::Io, name, injected(number)).at(offset, len))
     }

@@ -18,7 +18,7 @@ use super::rules::{Health, State, ZoneLayout, ZoneViolation, Zones};
 use super::{Zone, ZoneCondition, ZoneLimits, ZonedDevice};
 use crate::bounds::{self, total_len};
 use crate::device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// One update of the table at a time.
 const TABLE: Rank = Rank(Rank::DEVICE.0 + 10);
@@ -123,11 +123,15 @@ impl Emulated {
                 Request::Read { offset, buf } => {
                     let len = buf.len() as u64;
                     reads.push(Unwritten { offset: *offset, parts: zones.unwritten(*offset, len) });
-                    ("read", len, zones.read(*offset, len).map(|()| None))
+                    (Operation::Read, len, zones.read(*offset, len).map(|()| None))
                 }
-                Request::Write { offset, bufs } => ("write", total_len(bufs), zones.write(*offset, total_len(bufs))),
-                Request::WriteZeroes { offset, len } => ("write zeroes", *len, zones.write(*offset, *len)),
-                Request::Discard { offset, len } => ("discard", *len, zones.discard(*offset, *len).map(|()| None)),
+                Request::Write { offset, bufs } => {
+                    (Operation::Write, total_len(bufs), zones.write(*offset, total_len(bufs)))
+                }
+                Request::WriteZeroes { offset, len } => (Operation::WriteZeroes, *len, zones.write(*offset, *len)),
+                Request::Discard { offset, len } => {
+                    (Operation::Discard, *len, zones.discard(*offset, *len).map(|()| None))
+                }
             };
             match outcome {
                 Ok(moved) => before.extend(moved),

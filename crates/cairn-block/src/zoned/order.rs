@@ -19,7 +19,7 @@ use super::active::ActiveZones;
 use super::{Zone, ZoneLimits, ZonedDevice};
 use crate::bounds::total_len;
 use crate::device::{Batch, BlockDevice, Completer, Completion, Durability, Geometry, Request};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::join::join;
 
 /// Bytes from which on no more waiting writes are put into one.
@@ -121,7 +121,8 @@ impl ZoneOrder {
     /// The place at byte `offset` will never be written: whoever waits behind it in its zone, now or later, is told.
     pub fn give_up(&self, offset: u64) {
         let Some(lane) = self.lanes.find(offset) else { return };
-        let error = Error::new(ErrorKind::Io, "write", "a write before it in the same zone was given up").at(offset, 0);
+        let error = Error::new(ErrorKind::Io, Operation::Write, "a write before it in the same zone was given up")
+            .at(offset, 0);
         self.lanes.break_off(lane, error);
     }
 
@@ -220,7 +221,7 @@ impl Lanes {
     fn offer(self: &Arc<Self>, offset: u64, bufs: Vec<Bytes>, fua: bool) -> Completion {
         let Some(index) = self.find(offset) else {
             let detail = "the write is in no sequential zone";
-            return Completion::ready(Err(Error::new(ErrorKind::OutOfRange, "write", detail).at(offset, 0)));
+            return Completion::ready(Err(Error::new(ErrorKind::OutOfRange, Operation::Write, detail).at(offset, 0)));
         };
         let len = total_len(&bufs);
         let (completion, completer) = Completion::pending();

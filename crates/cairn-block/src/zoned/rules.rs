@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::{Zone, ZoneCondition, ZoneKind, ZoneLimits};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 
 /// Unit of writes to sequential zones, in bytes.
 pub(super) const BLOCK: u64 = 4096;
@@ -65,7 +65,7 @@ pub struct ZoneViolation {
 }
 
 impl ZoneViolation {
-    pub(super) fn error(self, operation: &str, len: u64) -> Error {
+    pub(super) fn error(self, operation: impl Into<Operation>, len: u64) -> Error {
         let detail = format!("zone {}, write pointer {}: {}", self.zone, self.write_pointer, self.rule.text());
         Error::new(ErrorKind::ZoneRule(self), operation, detail).at(self.offset, len)
     }

@@ -63,7 +63,7 @@ impl FileCache {
             Place::Inline(bytes) => return Ok(copy_inline(&bytes, pos, out)),
             Place::Mapped(pba) => {
                 let len = usize::try_from(blocks).expect("bounded") << file.shift;
-                let mut data = file.cache.device.read_at(pba.get() << file.shift, len)?;
+                let mut data = file.cache.device.read_at(pba.get() << file.shift, len).map_err(CacheError::Read)?;
                 file.cache.counters().device_read_bytes.add(len as u64);
                 zero_beyond(&mut data, pos, size);
                 out[..n].copy_from_slice(&data[..n]);
@@ -137,7 +137,7 @@ impl FileCache {
             let len = bytes.len() as u64;
             let request = Request::Write { offset: placed.start.get() << file.shift, bufs: vec![bytes] };
             let batch = Batch { requests: vec![request], durability: Durability::default() };
-            file.cache.device.submit(batch).wait().map_err(|error| (done, error.into()))?;
+            file.cache.device.submit(batch).wait().map_err(|error| (done, CacheError::Write(error)))?;
             counters.device_written_bytes.add(len);
             cursor += placed.run.len;
             placed.ticket.complete(file.byte_of(cursor)).map_err(|error| (done, error.into()))?;

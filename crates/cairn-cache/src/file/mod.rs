@@ -55,9 +55,12 @@ use crate::writeback::{ErrorSequence, Flushable};
 /// Why file data could not be had, kept or written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CacheError {
-    /// The device failed.
+    /// The device could not read what is in the file.
     #[error(transparent)]
-    Device(#[from] cairn_block::Error),
+    Read(cairn_block::Error),
+    /// The device did not take what is to be in the file.
+    #[error(transparent)]
+    Write(cairn_block::Error),
     /// The file's mapping failed.
     #[error(transparent)]
     Map(#[from] MapError),

@@ -146,7 +146,7 @@ impl FileCache {
         }
         file.cache.counters().device_read_bytes.add((blocks.end - blocks.start) << file.shift);
         let batch = Batch { requests, durability: Durability::default() };
-        let bufs = file.cache.device.submit(batch).wait()?;
+        let bufs = file.cache.device.submit(batch).wait().map_err(CacheError::Read)?;
         assert_eq!(bufs.len(), pieces.len(), "a read batch gives its buffers back");
         for (piece, mut buf) in pieces.into_iter().zip(bufs) {
             let start = piece.start;

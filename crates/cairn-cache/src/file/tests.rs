@@ -160,7 +160,7 @@ fn a_failed_edge_read_gives_the_promise_back() {
     rig.device.fail_next(Operation::Read, Lasting::Once);
     assert_eq!(rig.file.write(&rig.mapper, 3 << 12, 0, &[1; 10_000]).expect("the hole can be written"), 8192);
     rig.device.fail_next(Operation::Read, Lasting::Once);
-    assert!(matches!(rig.file.write(&rig.mapper, 3 << 12, 8192, &[1; 10]), Err(CacheError::Device(_))));
+    assert!(matches!(rig.file.write(&rig.mapper, 3 << 12, 8192, &[1; 10]), Err(CacheError::Read(_))));
     assert_eq!(rig.mapper.delayed(), 2);
     rig.file.drop_all(&rig.mapper);
     assert_eq!((rig.mapper.delayed(), rig.file.dirty_bytes(), rig.pages.dirty_bytes()), (0, 0, 0));

@@ -100,7 +100,7 @@ impl FileCache {
             return Ok(());
         }
         let Place::Mapped(pba) = self.lookup(Via::Cache, mapper, block, 1)?.place else { return Ok(()) };
-        let data = file.cache.device.read_at(pba.get() << file.shift, file.block_size())?;
+        let data = file.cache.device.read_at(pba.get() << file.shift, file.block_size()).map_err(CacheError::Read)?;
         file.cache.counters().device_read_bytes.add(data.len() as u64);
         if data[data.len() - tail..].iter().any(|byte| *byte != 0) {
             self.write(mapper, old_size, old_size, &vec![0; tail])?;

@@ -122,7 +122,7 @@ impl FileCache {
         let mapping = self.lookup(Via::Cache, mapper, block, 1)?;
         let Place::Mapped(pba) = mapping.place else { unreachable!("only mapped edges are read") };
         let at = pba.get() << file.shift;
-        let mut buf = file.cache.device.read_at(at, file.block_size())?;
+        let mut buf = file.cache.device.read_at(at, file.block_size()).map_err(CacheError::Read)?;
         file.cache.counters().device_read_bytes.add(buf.len() as u64);
         zero_beyond(&mut buf, file.byte_of(block), before.old_size);
         Ok(buf)

@@ -67,7 +67,7 @@ impl Daemon for Writeback {
         let Some(cache) = self.cache.upgrade() else { return Progress::Done };
         let age = if cache.is_over_background() { Duration::ZERO } else { cache.dirty_expire() };
         let attempt = cache.flush_oldest(age);
-        if attempt == Attempt::Written {
+        if matches!(attempt, Attempt::Written) {
             self.wrote.store(true, Ordering::Relaxed);
         } else if self.wrote.swap(false, Ordering::Relaxed)
             && let Some(expired) = cache.expired.get().and_then(Weak::upgrade)
@@ -76,7 +76,7 @@ impl Daemon for Writeback {
         }
         match attempt {
             Attempt::Written => Progress::Worked,
-            Attempt::Postponed => Progress::Idle(Some(PAUSE)),
+            Attempt::Postponed | Attempt::Failed(_) => Progress::Idle(Some(PAUSE)),
             Attempt::NotYet(left) => Progress::Idle(Some(left)),
             Attempt::None => Progress::Idle(None),
         }

@@ -197,7 +197,7 @@ impl Round<'_> {
                 Ok(()) => ticket.complete(file_end).map_err(CacheError::from),
                 Err(error) => {
                     drop(ticket);
-                    Err(error.clone().into())
+                    Err(CacheError::Write(error.clone()))
                 }
             };
             if result.is_ok() {
@@ -229,10 +229,10 @@ impl Round<'_> {
 /// Whether there is any use in keeping the data for another try.
 fn failure(error: &CacheError) -> Ended {
     match error {
-        CacheError::Device(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) => Ended::Lost,
-        CacheError::Device(_) | CacheError::Map(MapError::NoSpace | MapError::TooLarge | MapError::Other(_)) => {
-            Ended::Failed
-        }
+        CacheError::Write(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) => Ended::Lost,
+        CacheError::Read(_)
+        | CacheError::Write(_)
+        | CacheError::Map(MapError::NoSpace | MapError::TooLarge | MapError::Other(_)) => Ended::Failed,
     }
 }
 

@@ -13,7 +13,7 @@ use cairn_base::runtime::Event;
 
 use super::WritebackMode;
 use super::daemon::Flushed;
-use crate::file::{FileState, PageCache};
+use crate::file::{CacheError, FileState, PageCache};
 
 /// A throttled writer looks again after this long at the latest.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -45,12 +45,14 @@ impl DirtyFiles {
 }
 
 /// What came of an attempt to write back the file that is dirty longest.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) enum Attempt {
     /// It was written, or is gone.
     Written,
-    /// It could not be, and waits at the end of the queue.
+    /// It is in use, and waits at the end of the queue.
     Postponed,
+    /// It could not be written, and waits at the end of the queue.
+    Failed(CacheError),
     /// No file is dirty for that long; the next one is due after this time.
     NotYet(Duration),
     /// No file is dirty.
@@ -81,20 +83,29 @@ impl PageCache {
     /// Makes the calling writer help until no more is dirty than the options allow. Call it before each write, holding
     /// no lock: it flushes inodes, which take their own.
     ///
-    /// It gives up when nothing can be written: then the writes themselves will say why.
-    pub fn balance(&self) {
+    /// It gives up when nothing becomes less.
+    ///
+    /// # Errors
+    /// Nothing becomes less because what is dirty cannot be written: that data stays for another try, and whoever would
+    /// add to it is refused. So a device that takes nothing never makes memory grow without bound.
+    pub fn balance(&self) -> Result<(), CacheError> {
         if !self.is_over_limit() {
-            return;
+            return Ok(());
         }
         assert_may_wait(Rank::INODE_DATA);
         self.counters().throttles.add(1);
-        let mut fruitless = 0;
+        let (mut fruitless, mut failed) = (0, None);
         while self.is_over_limit() && fruitless <= self.dirty.queue.lock().len() {
+            let before = self.dirty_bytes();
             match self.flush_oldest(Duration::ZERO) {
+                Attempt::Failed(_) if self.dirty_bytes() < before => fruitless = 0,
                 Attempt::Written => fruitless = 0,
                 Attempt::Postponed => fruitless += 1,
+                Attempt::Failed(error) => {
+                    fruitless += 1;
+                    failed = Some(error);
+                }
                 Attempt::NotYet(_) | Attempt::None => {
-                    let before = self.dirty_bytes();
                     let mut less = || self.dirty_bytes() < before || !self.is_over_limit();
                     if !self.runtime.wait_until_timeout(&self.dirty.drained, PATIENCE, &mut less) {
                         fruitless += 1;
@@ -102,6 +113,7 @@ impl PageCache {
                 }
             }
         }
+        failed.filter(|_| self.is_over_limit()).map_or(Ok(()), Err)
     }
 
     /// Writes back the file that has been dirty longest, if that is `age` or more.
@@ -125,7 +137,11 @@ impl PageCache {
             let since = if written { self.runtime.monotonic() } else { now };
             self.enqueue(&file, since);
         }
-        if written { Attempt::Written } else { Attempt::Postponed }
+        match outcome {
+            Ok(Flushed::Written) => Attempt::Written,
+            Ok(Flushed::Busy) => Attempt::Postponed,
+            Err(error) => Attempt::Failed(error),
+        }
     }
 
     /// Puts a file at the end of the queue, unless it is in it. True if it is the only one.

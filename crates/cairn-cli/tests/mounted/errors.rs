@@ -1,8 +1,9 @@
-//! Devices that fail under a mount: here, an image in a small filesystem that is full when the image's holes are written.
+//! Devices that fail under a mount: an image in a small filesystem that is full when the image's holes are written, one that is
+//! truncated; and damage that somebody comes across.
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,6 +16,8 @@ use crate::fixture::{CAIRN, Volume};
 const ROOM: &str = "size=40m";
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
+/// Exit status: the device or image failed to read or write.
+const IO_STATUS: i32 = 7;
 
 /// A filesystem in memory, in which the image of a volume is moved.
 struct Tight(PathBuf);
@@ -58,6 +61,12 @@ fn write_synced(path: &Path) -> std::io::Result<()> {
     file.sync_all()
 }
 
+/// A change of metadata alone, brought to the device.
+fn make_synced(root: &Path, name: &str) -> std::io::Result<()> {
+    fs::create_dir(root.join(name))?;
+    File::open(root)?.sync_all()
+}
+
 fn state(volume: &Volume) -> Value {
     let output = Command::new(CAIRN).args(["stats", "--json"]).arg(volume.root()).output().unwrap();
     let stats: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -88,7 +97,7 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     File::open(volume.root()).unwrap().sync_all().unwrap();
     assert_eq!(state(volume)["mode"], "rw");
     tight.fill();
-    let error = (0..5000).find_map(|number| write_synced(&volume.path(&format!("file {number}"))).err());
+    let error = (0..5000).find_map(|number| make_synced(&volume.root(), &format!("synced {number}")).err());
     let error = error.expect("the device cannot be written").raw_os_error();
     assert!(matches!(error, Some(EIO | EROFS)), "{error:?}");
     // The device works again; the volume cannot know what was lost, and stays as it is.
@@ -105,12 +114,129 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     let again = Command::new(CAIRN).args(["remount", "-o", "rw"]).arg(volume.root()).output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(!again.status.success() && said.contains(&reason), "{said} without {reason}");
-    let said = volume.end();
-    assert!(!said.is_empty(), "the daemon said nothing");
+    // Whoever unmounts hears of it, and a daemon in the foreground ends with the same status, whatever the format.
+    let (status, said, daemon) = volume.end_with_status();
+    assert_eq!((status, daemon), (Some(IO_STATUS), Some(IO_STATUS)), "cairn umount said: {said}");
+    assert!(said.contains("stopped") && !volume.log().is_empty(), "cairn umount: {said}; the daemon: {}", volume.log());
     volume.mount("");
     assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
     fs::create_dir(volume.path("works again")).unwrap();
     // ext4 says that there was an error.
     volume.end();
     volume.judge();
+}
+
+/// The host's disk fills up under a sparse image, and nobody fsyncs: a writer hears of it before memory is full of what cannot
+/// be written. When there is room again what was accepted is written, or the volume has stopped and says so.
+#[test]
+fn a_full_host_is_told_to_writers_and_memory_stays_bounded() {
+    let f2fs = || {
+        let mut volume = Volume::f2fs(512 << 20, "");
+        volume.unmount();
+        volume
+    };
+    for mut volume in [Volume::make(512 << 20, &[]), f2fs()] {
+        let tight = Tight::around(&volume);
+        volume.mount("cache=16M,nowriteback_cache");
+        fs::write(volume.path("kept"), vec![5; 200_000]).unwrap();
+        File::open(volume.path("kept")).unwrap().sync_all().unwrap();
+        tight.fill();
+        let mut file = File::create(volume.path("large")).unwrap();
+        let told = (0..400).find_map(|_| file.write_all(&vec![7; 1 << 20]).err());
+        let told = told.expect("the host takes nothing");
+        assert!(matches!(told.raw_os_error(), Some(EIO | EROFS)), "{told}");
+        let dirty = crate::fixture::stats(&volume.root())["cache"]["budget"]["dirty_bytes"].as_u64().unwrap();
+        assert!(dirty <= 16 << 20, "{dirty} bytes are dirty");
+        assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
+        drop(file);
+        tight.empty();
+        let stopped = state(&volume)["mode"] == "ro";
+        let (status, said, daemon) = volume.end_with_status();
+        assert_eq!(status, daemon, "{said}");
+        assert!(stopped || status == Some(0), "there is room again: {said}");
+        volume.mount("");
+        assert_eq!(fs::read(volume.path("kept")).unwrap(), vec![5; 200_000]);
+        volume.end();
+        volume.judge();
+    }
+}
+
+/// Somebody cuts the image off while it is mounted: that is noticed and said, and nothing is written over it.
+#[test]
+fn an_image_that_is_truncated_under_a_mount_is_noticed() {
+    let f2fs = || {
+        let mut volume = Volume::f2fs(64 << 20, "");
+        volume.unmount();
+        volume
+    };
+    for mut volume in [Volume::make(64 << 20, &[]), f2fs()] {
+        volume.mount("");
+        write_synced(&volume.path("before")).unwrap();
+        File::options().write(true).open(volume.image()).unwrap().set_len(40 << 20).unwrap();
+        let told = write_synced(&volume.path("after")).expect_err("the image is not whole");
+        assert!(matches!(told.raw_os_error(), Some(EIO | EROFS)), "{told}");
+        let told = make_synced(&volume.root(), "neither").expect_err("the image is not whole");
+        assert!(matches!(told.raw_os_error(), Some(EIO | EROFS)), "{told}");
+        assert_eq!(state(&volume)["mode"], "ro");
+        let (status, said, daemon) = volume.end_with_status();
+        assert_eq!((status, daemon), (Some(IO_STATUS), Some(IO_STATUS)), "{said}");
+        assert!(said.contains("truncated while it is in use"), "{said}");
+        assert_eq!(fs::metadata(volume.image()).unwrap().len(), 40 << 20, "it was made to look whole");
+    }
+}
+
+/// What programs see of a volume with a damaged inode, and what is left of it: three files that others write meanwhile.
+fn look_at_damage(root: &Path) -> (bool, Vec<std::io::Result<()>>) {
+    let mut files: Vec<File> = (0..3).map(|number| File::create(root.join(format!("new {number}"))).unwrap()).collect();
+    files.iter_mut().for_each(|file| file.write_all(&[1; 9000]).unwrap());
+    let damaged = fs::metadata(root.join("victim")).is_err();
+    (damaged, files.iter().map(File::sync_all).collect())
+}
+
+/// The same volume under the kernel's ext4 and under Cairn, with `errors=` of both kinds: the same is refused, the same is lost, and
+/// the superblock tells e2fsck the same.
+#[test]
+fn damage_means_what_it_means_to_linux() {
+    for mode in ["continue", "remount-ro"] {
+        let mut volume = Volume::make(32 << 20, &["-b", "4096", "-e", mode]);
+        volume.mount("");
+        fs::write(volume.path("victim"), "x").unwrap();
+        let ino = fs::metadata(volume.path("victim")).unwrap().ino();
+        volume.unmount();
+        damage_inode(&volume.image(), ino);
+        let copy = volume.outside("copy");
+        fs::copy(volume.image(), &copy).unwrap();
+        let kernel = judge::KernelMount::new(&copy, "");
+        let by_kernel = look_at_damage(kernel.path());
+        kernel.unmount();
+        volume.mount("");
+        let by_us = look_at_damage(&volume.root());
+        let (status, said, _) = volume.end_with_status();
+        let failed =
+            |seen: &(bool, Vec<std::io::Result<()>>)| (seen.0, seen.1.iter().map(Result::is_err).collect::<Vec<_>>());
+        assert_eq!(failed(&by_us), failed(&by_kernel), "errors={mode}");
+        assert_eq!(status, Some(if mode == "continue" { 0 } else { IO_STATUS }), "{said}");
+        let seen = |image: &Path| {
+            let preened = judge::e2fsck_preen(image);
+            assert!(preened.output.contains("file system with errors, check forced"), "{mode}: {}", preened.output);
+            judge::assert_clean(image);
+            let names = judge::debugfs(image, "ls /").split_whitespace().filter(|word| *word == "new").count();
+            (preened.status, names)
+        };
+        assert_eq!(seen(&volume.image()), seen(&copy), "errors={mode}");
+    }
+}
+
+/// Changes the access time of an inode's record: only its checksum can tell.
+fn damage_inode(image: &Path, ino: u64) {
+    let place = judge::debugfs(image, &format!("imap <{ino}>"));
+    // "Inode 12 is part of block group 0\n\tlocated at block 268, offset 0x0b00"
+    let number =
+        |after: &str, end: char| place.split(after).nth(1).unwrap().split(end).next().unwrap().trim().to_owned();
+    let block: u64 = number("located at block ", ',').parse().unwrap();
+    let offset = u64::from_str_radix(number("offset 0x", '\n').as_str(), 16).unwrap();
+    let file = File::options().read(true).write(true).open(image).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, block * 4096 + offset + 8).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x55], block * 4096 + offset + 8).unwrap();
 }

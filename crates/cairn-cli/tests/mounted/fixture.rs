@@ -254,9 +254,15 @@ impl Volume {
     /// Unmounts a volume that has something to say; returns it.
     pub fn end(&mut self) -> String {
         // Of a volume that failed it tells that it did.
-        let _ = Command::new(CAIRN).arg("umount").arg(self.root()).output().unwrap();
-        self.daemon.take().expect("it is mounted").wait().unwrap();
+        self.end_with_status();
         self.log()
+    }
+
+    /// Unmounts; returns the exit status of `cairn umount` and what it said, and the exit status of the daemon in the foreground.
+    pub fn end_with_status(&mut self) -> (Option<i32>, String, Option<i32>) {
+        let output = Command::new(CAIRN).arg("umount").arg(self.root()).output().unwrap();
+        let daemon = self.daemon.take().expect("it is mounted").wait().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned(), daemon.code())
     }
 
     /// The checker must find nothing.

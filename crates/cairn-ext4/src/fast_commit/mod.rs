@@ -94,8 +94,9 @@ fn bare_volume(
     let space = Arc::new(Space::new(groups, layout, place.runtime.clone()));
     let (orphan_file, slots) = crate::mount::open_orphan_file(&parts)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
-    let volume = Arc::new(Volume::new(parts, pages, txn, space, orphans, MountOptions::default(), hash, None));
-    let listed = crate::recovery::orphan_list(&volume)?;
+    let volume = Volume::new(parts, pages, txn, space, orphans, MountOptions::default(), hash, None);
+    // What is wrong with the list is told when the volume itself is opened.
+    let (listed, _) = crate::recovery::orphan_list(&volume)?;
     volume.orphans.adopt(slots, listed);
     Ok(volume)
 }

@@ -77,7 +77,7 @@ pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8],
     let mut done = 0;
     while done < data.len() {
         // With no lock held: a throttled writer writes back other files, too.
-        volume.pages.balance();
+        volume.pages.balance()?;
         let piece = volume.with_space(|| write_locked(volume, inode, offset + done as u64, &data[done..], flags));
         match piece {
             Ok(0) => break,
@@ -173,6 +173,7 @@ pub fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
         state.settle_all();
         inode.store(volume, &handle, state)?;
     }
+    handle.finish();
     Ok(())
 }
 

@@ -37,5 +37,6 @@ pub fn delete(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     volume.space.free_inode(&handle, inode.ino, inode.kind == cairn_vfs::FileKind::Directory)?;
     // Before the handle ends: the number can be given out again once its transaction is durable.
     volume.inodes.remove(inode.ino);
+    handle.finish();
     Ok(())
 }

@@ -12,7 +12,7 @@ use cairn_vfs::Error as VfsError;
 
 use crate::alloc::Claim;
 use crate::alloc::Class;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::inode::InodeFlags;
 use crate::format::xattr::{self, OwnedAttribute, Place, Value};
 use crate::inode::{Inode, State};
@@ -123,6 +123,7 @@ fn put_aside(volume: &Volume, claim: &Claim, mut bytes: Vec<u8>, blocks: u32) ->
     }
     let block_size = volume.layout.block_size as usize;
     bytes.resize(blocks as usize * block_size, 0);
-    volume.device.write_at(claim.start.get() * block_size as u64, bytes)?;
+    let at = claim.start.get() * block_size as u64;
+    volume.device.write_at(at, bytes).map_err(Error::Data)?;
     volume.begin(volume.credits.map_extent)
 }

@@ -34,10 +34,11 @@ impl Flushable for Flusher {
             return Ok(Flushed::Busy);
         }
         let mapper = InodeMapper::new(&volume, &inode);
-        inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode)?;
-        crate::inode::data::settle_size(&volume, &inode).map_err(MapError::from)?;
+        let written = inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode).map_err(crate::Error::from);
+        let settled = written.and_then(|()| crate::inode::data::settle_size(&volume, &inode));
         // The times that the data came with, so that they are as old on disk as it is.
-        crate::fsync::store_if_dirty(&volume, &inode).map_err(MapError::from)?;
+        let stored = settled.and_then(|()| crate::fsync::store_if_dirty(&volume, &inode));
+        volume.observe(stored).map_err(MapError::from)?;
         Ok(Flushed::Written)
     }
 
@@ -164,7 +165,7 @@ impl Volume {
     pub fn release_later(self: &Arc<Self>, ino: Ino) {
         let volume = self.clone();
         self.runtime.defer(Box::new(move || {
-            if let Err(error) = volume.forget(ino, 1) {
+            if let Err(error) = volume.observe(volume.forget(ino, 1)) {
                 tracing::warn!(%ino, %error, "an inode could not be deleted; recovery will");
             }
         }));
@@ -179,6 +180,7 @@ impl Volume {
                 nameless.push(inode.clone());
             }
         });
-        nameless.iter().try_for_each(|inode| super::delete::delete(self, inode))
+        let deleted = nameless.iter().map(|inode| super::delete::delete(self, inode));
+        deleted.fold(Ok(()), Result::and)
     }
 }

@@ -246,6 +246,8 @@ impl Ticket {
             }
         }
         state.size_written(self.run, file_end);
-        self.inode.store(&self.volume, handle, state)
+        self.inode.store(&self.volume, handle, state)?;
+        handle.finish();
+        Ok(())
     }
 }

@@ -79,7 +79,9 @@ fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     }
     let first = FileBlock(size.div_ceil(block_size));
     remove_blocks(volume, inode, &mut handle, Run { start: first, len: u64::MAX - first.get() })?;
-    clear_orphan(volume, inode, &mut handle)
+    clear_orphan(volume, inode, &mut handle)?;
+    handle.finish();
+    Ok(())
 }
 
 /// Recovery: frees what lies beyond the size of an inode that was being cut when power failed.
@@ -90,7 +92,9 @@ pub(crate) fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
         let beyond = crate::recovery::blocks_from(&volume.layout, inode.size());
         remove_blocks(volume, inode, &mut handle, beyond)?;
     }
-    clear_orphan(volume, inode, &mut handle)
+    clear_orphan(volume, inode, &mut handle)?;
+    handle.finish();
+    Ok(())
 }
 
 /// Takes the inode off the orphan records and stores it.

@@ -66,10 +66,12 @@ pub fn replace(
     }
     touch(volume, &handle, inode)?;
     match target {
-        Some(target) if directory_moves => drop_directory(volume, &handle, target),
-        Some(target) => drop_link(volume, &handle, target),
-        None => Ok(()),
+        Some(target) if directory_moves => drop_directory(volume, &handle, target)?,
+        Some(target) => drop_link(volume, &handle, target)?,
+        None => {}
     }
+    handle.finish();
+    Ok(())
 }
 
 /// Lets two names swap what they stand for.

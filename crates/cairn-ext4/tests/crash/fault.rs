@@ -24,6 +24,8 @@ use crate::search::clean;
 /// Contents that were synced before the fault.
 const KEPT: &str = "kept";
 const LEN: u64 = 20_480;
+/// A file that is made and synced after the fault.
+const LATER: &str = "later";
 
 fn create(fs: &Ext4, name: &str) -> Result<Ino> {
     Ok(fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?.ino)
@@ -75,10 +77,22 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::ReadOnly(_))
 }
 
+/// A fault that concerned one file or one answer: everybody else goes on, and what is synced now is there afterwards.
+fn check_going_on(fs: &Ext4, kept: Ino, named: &str) {
+    let ino = create(fs, LATER).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
+    write(fs, ino, 2, 0, LEN).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
+    fs.fsync(ino, 0, false).unwrap_or_else(|error| panic!("{named}: another file: {error}"));
+    let mut buf = vec![0; usize::try_from(LEN).expect("small")];
+    assert_eq!(fs.read(kept, 0, &mut buf, IoFlags::empty()).expect("others can be read"), buf.len(), "{named}");
+    // What could not be written is tried again.
+    fs.sync().unwrap_or_else(|error| panic!("{named}: the fault is over: {error}"));
+    fs.unmount().unwrap_or_else(|error| panic!("{named}: the fault is over: {error}"));
+}
+
 /// After a failed change the volume says why it takes no more, and what is cached can still be read.
 fn check_stopped(fs: &Ext4, kept: Ino, named: &str) {
     let reason = fs.read_only_reason().map(|reason| reason.to_string());
-    let error = create(fs, "later").expect_err("a stopped volume takes no change");
+    let error = create(fs, LATER).expect_err("a stopped volume takes no change");
     let text = error.to_string();
     assert!(is_told(&error), "{named}: a later change failed with {text} ({:?})", error.errno());
     assert!(text.contains("injected fault"), "{named}: the reason is not told: {text} (stopped: {reason:?})");
@@ -88,7 +102,7 @@ fn check_stopped(fs: &Ext4, kept: Ino, named: &str) {
 }
 
 /// e2fsck and Cairn each make a sound volume of what the fault left, with what was synced before.
-fn check_again(device: &MemoryDevice, named: &str) {
+fn check_again(device: &MemoryDevice, named: &str, later: bool) {
     let dir = shm();
     let image = dir.path().join("left");
     write_image(device, &image).expect("the image is written");
@@ -101,6 +115,7 @@ fn check_again(device: &MemoryDevice, named: &str) {
         let found = read_all(&*fs).unwrap_or_else(|error| panic!("{named}: {error}"));
         let Some(crate::expect::Found::File { bytes, .. }) = found.get(KEPT) else { panic!("{named}: file lost") };
         assert_eq!(bytes[..], pattern::fill(1, 1, 0, LEN)[..], "{named}");
+        assert!(!later || found.contains_key(LATER), "{named}: a file that was fsynced after the fault is lost");
         fs.unmount().unwrap_or_else(|error| panic!("{named}: {error}"));
         drop(fs);
         write_image(&*device, &image).expect("the image is written");
@@ -122,18 +137,23 @@ fn run_with(before: &MemoryDevice, options: &str, operation: Operation, nth: u64
     let first = fault.count(operation);
     fault.fail(operation, first + nth, lasting);
     let outcome = workload(&fs, &simulated);
+    let mut went_on = false;
     let came = fault.count(operation) >= first + nth;
     match outcome {
         Err(error) => {
             assert!(came, "{named}: the workload failed without a fault: {error}");
             assert!(is_told(&error), "{named}: told as {error}");
-            // A data write that failed once may be tried again; what failed in the log stops the volume.
-            if fs.read_only_reason().is_some() || lasting == Lasting::Forever {
+            if fs.read_only_reason().is_none() && lasting == Lasting::Once {
+                check_going_on(&fs, kept, &named);
+                went_on = true;
+            } else if operation != Operation::Read {
+                // A device that takes nothing any more takes no commit either.
+                assert!(fs.sync().is_err(), "{named}: a volume is durable that cannot be");
                 check_stopped(&fs, kept, &named);
             }
         }
         // Nobody waits for some writes, but the volume must know by its end.
-        Ok(()) if came => {
+        Ok(()) if came && operation != Operation::Read => {
             let end = fs.unmount();
             assert!(end.is_err() || fs.read_only_reason().is_some(), "{named}: nobody was told");
         }
@@ -144,7 +164,7 @@ fn run_with(before: &MemoryDevice, options: &str, operation: Operation, nth: u64
     drop(fs);
     fault.clear();
     if came {
-        check_again(&memory, &named);
+        check_again(&memory, &named, went_on);
     }
     came
 }

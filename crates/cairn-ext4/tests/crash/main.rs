@@ -8,6 +8,7 @@ mod expect;
 mod fault;
 
 mod pattern;
+mod policy;
 mod run;
 mod search;
 mod worker;
@@ -145,6 +146,14 @@ fn every_failing_write_is_told_and_recovered_from() {
     let runs = fault::every_fault(K4, 16, Operation::Write, 1, "") + small;
     println!("{runs} runs with a failing write");
     assert!(runs > 20, "too few writes to fail: {runs}");
+}
+
+#[test]
+fn every_failing_read_is_told_and_recovered_from() {
+    let small = fault::every_fault(K1_NO_SUMS, 8, Operation::Read, 1, "cache=1M");
+    let runs = fault::every_fault(K4, 16, Operation::Read, 1, "cache=1M") + small;
+    println!("{runs} runs with a failing read");
+    assert!(runs > 4, "too few reads to fail: {runs}");
 }
 
 #[test]

@@ -254,6 +254,11 @@ impl Checkpoints {
         self.state.lock().raise |= flags;
     }
 
+    /// Damage was found that the last checkpoint does not tell of.
+    fn asks_for_fsck(&self, last: &Checkpoint) -> bool {
+        !last.flags.contains(CheckpointFlags::FSCK) && self.state.lock().raise.contains(CheckpointFlags::FSCK)
+    }
+
     /// Is there anything that the last checkpoint that was cut does not hold? Inodes and directories that only the [`Hook`] knows are
     /// not counted.
     #[must_use]

@@ -121,7 +121,7 @@ impl Checkpoints {
         }
         let last = self.last();
         let wanted = match reason {
-            Reason::Umount => !last.flags.contains(CheckpointFlags::UMOUNT),
+            Reason::Umount => !last.flags.contains(CheckpointFlags::UMOUNT) || self.asks_for_fsck(&last),
             Reason::Pause | Reason::Resume => true,
             _ => false,
         };

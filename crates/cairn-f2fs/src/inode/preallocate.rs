@@ -36,7 +36,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
         _ => return Err(VfsError::Invalid("fallocate of an empty or impossible range").into()),
     };
     sync::adopt(volume, inode);
-    volume.pages.balance();
+    volume.pages.balance()?;
     let _data = inode.data.write();
     inode.cache.give_back(&InodeMapper::new(volume, inode));
     let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);

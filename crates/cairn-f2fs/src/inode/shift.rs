@@ -230,7 +230,11 @@ fn copy_blocks(
         writes.push(placed.address.pba(), data.slice(done * BLOCK_SIZE..(done + placed.count) * BLOCK_SIZE));
         done += placed.count;
     }
-    writes.write(&*store.device)
+    // Nothing points there yet: that it could not be written concerns this file alone.
+    writes.write(&*store.device).map_err(|error| match error {
+        Error::Device(error) => Error::Data(error),
+        other => other,
+    })
 }
 
 /// Nothing points to these copies, and nothing will.

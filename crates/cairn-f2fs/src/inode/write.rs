@@ -26,7 +26,7 @@ pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8],
     let mut done = 0;
     while done < data.len() {
         // With no lock held: a throttled writer writes back other files, too.
-        volume.pages.balance();
+        volume.pages.balance()?;
         let piece = || write_locked(volume, inode, offset + done as u64, &data[done..], flags);
         match volume.with_promises(piece) {
             Ok(0) => break,

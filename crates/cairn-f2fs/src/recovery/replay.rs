@@ -23,7 +23,7 @@ use crate::format::inode::{Advise, InlineFlags, Inode as Record, NIDS};
 use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
 use crate::format::path::NodeKind;
 use crate::format::units::BLOCK_BYTES;
-use crate::format::{BlockAddr, Log, Nid};
+use crate::format::{BlockAddr, CheckpointFlags, Log, Nid};
 use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
 use crate::inode::writer::drop_hint;
@@ -302,13 +302,18 @@ impl Replay<'_> {
 /// Deletes the inodes whose names were given to others.
 ///
 /// # Errors
-/// One is damaged, or the device failed.
+/// One could not be deleted.
 pub fn reap(volume: &Arc<Volume>) -> Result<()> {
     for orphan in volume.store()?.checkpoints.orphans.list() {
         match volume.inode(orphan.ino()) {
             Ok(inode) => delete::delete(volume, &inode)?,
             Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(volume.store()?.checkpoints.orphans.remove(orphan)),
-            Err(error) => return Err(error),
+            // It stays recorded, and is no reason not to mount.
+            Err(error) => {
+                tracing::warn!(nid = %orphan, %error, "an orphan could not be read: run fsck.f2fs");
+                volume.store()?.checkpoints.raise(CheckpointFlags::FSCK);
+                let _ = volume.observe(Err::<(), _>(error));
+            }
         }
     }
     Ok(())

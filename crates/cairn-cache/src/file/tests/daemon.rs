@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::{DaemonHandle, Event, Runtime};
+use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_block::wrap::{Fault, Lasting, Operation};
 
 use super::model::{DEVICE, ModelMapper, Rig};
 use super::pattern;
@@ -34,8 +36,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::over(Arc::new(MemoryDevice::new(DEVICE)))
+    }
+
+    fn over(device: Arc<dyn BlockDevice>) -> Self {
         let runtime = Simulated::new(1);
-        let device = Arc::new(MemoryDevice::new(DEVICE));
         let rig = Rig::under(runtime.clone(), device, 4096, BUDGET, 1 << 20, 1);
         Self { runtime, rig }
     }
@@ -106,15 +111,40 @@ fn writers_help_when_more_is_dirty_than_may_be() {
     let world = World::new();
     let file = world.file(1);
     file.write(0, 1 << 20);
-    world.rig.pages.balance();
+    world.rig.pages.balance().expect("the device takes everything");
     assert_eq!((world.rig.pages.counters().throttles.get(), world.written()), (0, 0));
     for at in 1..5_u64 {
         file.write(at << 20, 1 << 20);
     }
     assert!(world.rig.pages.is_over_limit());
-    world.rig.pages.balance();
+    world.rig.pages.balance().expect("the device takes everything");
     assert!(!world.rig.pages.is_over_limit());
     assert_eq!((world.rig.pages.counters().throttles.get(), world.written()), (1, 5 << 20));
+}
+
+/// Nobody fsyncs, and the device takes nothing: memory stays bounded because writers are told. What was accepted is kept, and
+/// written when the device works again.
+#[test]
+fn writers_hear_of_a_device_that_takes_nothing() {
+    let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
+    let world = World::over(fault.clone());
+    let file = world.file(1);
+    fault.fail_next(Operation::Write, Lasting::Forever);
+    let told = (0..64_u64).find_map(|at| {
+        let told = world.rig.pages.balance().err();
+        if told.is_none() {
+            file.write(at << 20, 1 << 20);
+        }
+        told.map(|error| (at, error))
+    });
+    let (written, told) = told.expect("a writer is told");
+    assert!(matches!(&told, CacheError::Write(error) if error.to_string().contains("injected fault")), "{told}");
+    assert!(world.rig.pages.dirty_bytes() == written << 20 && written << 20 < BUDGET, "{written} MiB are dirty");
+    fault.clear();
+    world.rig.pages.balance().expect("the device works again");
+    assert!(!world.rig.pages.is_over_limit());
+    file.cache.write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync).expect("the device works again");
+    assert_eq!(world.written(), written << 20);
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! Damage that somebody came across while the volume goes on (`errors=continue`): the superblock remembers it until the next
+//! e2fsck, as Linux has it.
+//!
+//! What is found is put into the superblock a little later, by a thread that holds no lock: whoever finds damage may hold some, or
+//! may be reading. One such job is under way at a time; what is found meanwhile goes with it or with the next.
+//!
+//! Locking: a leaf lock, held briefly.
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_vfs::Timestamp;
+
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
+use crate::format::superblock::FoundError;
+use crate::volume::Volume;
+
+/// See the module.
+pub(crate) struct DamageLog(Mutex<Vec<FoundError>>);
+
+impl Default for DamageLog {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::LEAF, Vec::new()))
+    }
+}
+
+/// Beyond this many that wait, only the last one and how many there were matters.
+const MOST_WAITING: usize = 64;
+
+impl Volume {
+    /// Remembers what was found.
+    pub(crate) fn note_damage(&self, error: &Error) {
+        tracing::error!(%error, "the volume is damaged: run e2fsck on it");
+        let (ino, block) = if let Error::Corrupt(what) = error { what.place() } else { (0, 0) };
+        let checksum = matches!(error, Error::Corrupt(Corrupt::Checksum { .. }));
+        let found = FoundError { seconds: Timestamp::from(self.runtime.now()).seconds, ino, block, checksum };
+        let first = {
+            let mut waiting = self.damage.0.lock();
+            if waiting.len() < MOST_WAITING {
+                waiting.push(found);
+            }
+            waiting.len() == 1
+        };
+        let Some(volume) = self.me.upgrade().filter(|_| first) else { return };
+        self.runtime.defer(Box::new(move || {
+            if let Err(error) = volume.store_damage() {
+                tracing::warn!(%error, "the superblock could not be told of the damage");
+            }
+        }));
+    }
+
+    /// Puts what was found into the superblock.
+    fn store_damage(&self) -> Result<()> {
+        let found = std::mem::take(&mut *self.damage.0.lock());
+        if found.is_empty() || self.is_read_only() {
+            return Ok(());
+        }
+        let handle = self.begin(self.credits.attributes)?;
+        self.superblock
+            .change(self, &handle, |superblock| found.iter().for_each(|found| superblock.note_error(found)))?;
+        handle.finish();
+        Ok(())
+    }
+}
+
+impl Corrupt {
+    /// The inode and the block that are damaged; 0 where that is not known.
+    fn place(&self) -> (u32, u64) {
+        let number = |ino: cairn_base::Ino| u32::try_from(ino.get()).unwrap_or(0);
+        match self {
+            Self::Inode { ino, .. } | Self::Xattr { ino, .. } => (number(*ino), 0),
+            Self::Mapping { ino, pba, .. } => (number(*ino), pba.get()),
+            Self::Directory { ino, .. } => (number(*ino), 0),
+            Self::Checksum { what: "inode", place, .. } => (u32::try_from(*place).unwrap_or(0), 0),
+            _ => (0, 0),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What an error means for the volume ([`cairn_vfs::error_policy`]).
+//!
+//! Every result passes [`Volume::observe`] on its way out of a call or a daemon's step, and [`Volume::stop_after`] where an operation
+//! inside the gate ends: that one knows that its error left the operation half done.
+
+use cairn_vfs::error_policy::verdict;
+use cairn_vfs::{Reach, Verdict};
+
+use crate::error::{Error, Result};
+use crate::format::CheckpointFlags;
+use crate::store::Store;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Looks at a result on its way out.
+    ///
+    /// # Errors
+    /// That of `result`.
+    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.judge(error, false);
+        }
+        result
+    }
+
+    /// Looks at how an operation inside the gate ended.
+    pub fn stop_after<T>(&self, outcome: &Result<T>) {
+        if let Err(error) = outcome {
+            self.judge(error, true);
+        }
+    }
+
+    /// Stops as a power cut would, because of a fault.
+    pub(crate) fn abandon(&self, reason: &str) {
+        match &self.store {
+            Some(store) => store.gate.stop(reason),
+            None => *self.read_only.lock() = Some(reason.into()),
+        }
+    }
+
+    fn judge(&self, error: &Error, half_done: bool) {
+        let Some(store) = self.store.as_ref().filter(|_| self.read_only_reason().is_none()) else { return };
+        match verdict(self.reach(error), half_done, self.options().on_damage) {
+            Verdict::GoOn => {}
+            Verdict::Note => note(store, error),
+            Verdict::Stop => {
+                tracing::error!(%error, "the volume takes no more changes");
+                store.gate.stop(&format!("stopped after an error: {error}"));
+            }
+            Verdict::PowerCut => {
+                tracing::error!(%error, "errors=panic: the volume is shut down");
+                store.gate.stop(&format!("shut down by errors=panic: {error}"));
+            }
+        }
+    }
+
+    /// A zone is written in order: what failed in it leaves a gap that nothing behind it can do without.
+    fn reach(&self, error: &Error) -> Reach {
+        match error.reach() {
+            Reach::File if self.device.as_zoned().is_some() => Reach::Volume,
+            reach => reach,
+        }
+    }
+}
+
+/// The next checkpoint asks for fsck.f2fs.
+fn note(store: &Store, error: &Error) {
+    tracing::error!(%error, "the volume is damaged: run fsck.f2fs on it");
+    store.checkpoints.raise(CheckpointFlags::FSCK);
+}
