@@ -5,7 +5,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::convert;
 use crate::core::Core;
-use crate::wire::abi::Dirent;
+use crate::wire::abi::{Dirent, EntryOut};
 
 /// Entries taken from the filesystem before their attributes are looked up.
 const BATCH: usize = 64;
@@ -86,7 +86,8 @@ fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &
         Ok(found) => found,
         // Removed since it was listed.
         Err(Error::NotFound | Error::Stale) => return Ok(true),
-        Err(error) => return Err(error),
+        // Its attributes cannot be read: it is listed by its name (node 0), and whoever looks at it hears why.
+        Err(_) => return Ok(listing.add(&EntryOut::default(), entry, entry.ino.get())),
     };
     let out = core.entry(&found);
     let entry = DirEntry { kind: Some(found.kind), ..entry.clone() };

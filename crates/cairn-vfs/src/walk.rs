@@ -159,9 +159,40 @@ pub fn walk_to_depth(
     max_depth: usize,
     visit: &mut dyn FnMut(&Visit<'_>) -> Result<Next>,
 ) -> Result<()> {
+    walk_met(fs, start, max_depth, &mut |met| match met {
+        Met::Entry(entry) => visit(entry),
+        Met::Damaged { error, .. } => Err(error),
+    })
+}
+
+/// What a visitor of [`walk_past_damage`] is shown.
+#[derive(Debug)]
+pub enum Met<'a> {
+    /// An entry, or the start.
+    Entry(&'a Visit<'a>),
+    /// Something that cannot be read: an entry's inode, or the rest of a directory. The walk goes on beside it.
+    Damaged {
+        /// Its path, as in [`Visit`].
+        path: &'a [u8],
+        /// Why not.
+        error: Error,
+    },
+}
+
+/// As [`walk`], but what cannot be read ends nothing: one damaged inode does not hide what is beside it.
+pub fn walk_past_damage(fs: &dyn FileSystem, start: Ino, visit: &mut dyn FnMut(Met<'_>) -> Result<Next>) -> Result<()> {
+    walk_met(fs, start, DEFAULT_DEPTH, visit)
+}
+
+fn walk_met(
+    fs: &dyn FileSystem,
+    start: Ino,
+    max_depth: usize,
+    visit: &mut dyn FnMut(Met<'_>) -> Result<Next>,
+) -> Result<()> {
     let attributes = fs.getattr(start)?;
     let mut path = Vec::new();
-    let next = visit(&Visit { path: &path, attributes: &attributes, depth: 0 })?;
+    let next = visit(Met::Entry(&Visit { path: &path, attributes: &attributes, depth: 0 }))?;
     if next != Next::Continue || attributes.kind != FileKind::Directory {
         return Ok(());
     }
@@ -169,27 +200,45 @@ pub fn walk_to_depth(
     let mut stack = vec![Level { directory: start, position: 0, batch: Vec::new().into_iter(), path_len: 0 }];
     while let Some(level) = stack.last_mut() {
         path.truncate(level.path_len);
-        let Some(entry) = level.next_entry(fs)? else {
-            stack.pop();
-            continue;
+        let directory = level.directory;
+        let entry = match level.next_entry(fs) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => {
+                stack.pop();
+                continue;
+            }
+            Err(error) => {
+                if visit(Met::Damaged { path: &path, error })? == Next::Stop {
+                    return Ok(());
+                }
+                stack.pop();
+                continue;
+            }
         };
         if !path.is_empty() {
             path.push(b'/');
         }
         path.extend_from_slice(&entry.name);
-        let attributes = match lookup(fs, level.directory, &entry.name) {
-            Err(Error::NotFound) => continue,
-            found => found?,
-        };
         let depth = stack.len();
-        match visit(&Visit { path: &path, attributes: &attributes, depth })? {
+        let attributes = match lookup(fs, directory, &entry.name) {
+            Ok(found) => found,
+            Err(Error::NotFound) => continue,
+            Err(error) => match visit(Met::Damaged { path: &path, error })? {
+                Next::Stop => return Ok(()),
+                _ => continue,
+            },
+        };
+        match visit(Met::Entry(&Visit { path: &path, attributes: &attributes, depth }))? {
             Next::Stop => return Ok(()),
             Next::Continue if attributes.kind == FileKind::Directory => {
-                if !seen.insert(attributes.ino) {
-                    return Err(Error::Corrupt(Arc::new(TreeError::Repeated(attributes.ino))));
-                }
-                if depth >= max_depth {
-                    return Err(Error::Corrupt(Arc::new(TreeError::TooDeep(max_depth))));
+                let repeated = (!seen.insert(attributes.ino)).then_some(TreeError::Repeated(attributes.ino));
+                let wrong = repeated.or((depth >= max_depth).then_some(TreeError::TooDeep(max_depth)));
+                if let Some(wrong) = wrong {
+                    let error = Error::Corrupt(Arc::new(wrong));
+                    if visit(Met::Damaged { path: &path, error })? == Next::Stop {
+                        return Ok(());
+                    }
+                    continue;
                 }
                 let (directory, path_len) = (attributes.ino, path.len());
                 stack.push(Level { directory, position: 0, batch: Vec::new().into_iter(), path_len });

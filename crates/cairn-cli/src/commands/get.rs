@@ -81,6 +81,7 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
         progress: Progress::start("copied"),
         privileged: rustix::process::geteuid().is_root(),
         skipped: HashMap::new(),
+        damaged: 0,
         buffer: vec![0; CHUNK],
     };
     if copy.progress.is_shown() {
@@ -116,12 +117,15 @@ struct Copy<'a> {
     privileged: bool,
     /// What was left out, and how often.
     skipped: HashMap<&'static str, u64>,
+    /// Entries that could not be read, or not whole.
+    damaged: u64,
     buffer: Vec<u8>,
 }
 
 impl Copy<'_> {
     fn source(&mut self, path: &[u8], destination: &Path) -> Outcome {
-        let failed = |error: &Error| Failure::volume(shown(path), error);
+        let failed_at = |path: &[u8], error: &Error| Failure::volume(shown(path), error);
+        let failed = |error: &Error| failed_at(path, error);
         let found = walk::resolve(self.fs, path, false).map_err(|error| failed(&error))?;
         let name = path.split(|byte| *byte == b'/').rfind(|name| !name.is_empty());
         let target = match name.filter(|name| *name != b"." && *name != b"..") {
@@ -129,12 +133,18 @@ impl Copy<'_> {
             _ => destination.to_owned(),
         };
         let mut failure = None;
-        let walked = walk::walk(self.fs, found.ino, &mut |visit| {
-            let done = safe(visit.path).and_then(|below| {
-                let host = if below.as_os_str().is_empty() { target.clone() } else { target.join(below) };
-                self.entry(host, visit.attributes)
-            });
-            Ok(match done {
+        let walked = walk::walk_past_damage(self.fs, found.ino, &mut |met| {
+            let done = match met {
+                walk::Met::Entry(visit) => safe(visit.path).and_then(|below| {
+                    let host = if below.as_os_str().is_empty() { target.clone() } else { target.join(below) };
+                    self.entry(host, visit.attributes)
+                }),
+                walk::Met::Damaged { path: below, error } => {
+                    let slash: &[u8] = if path.ends_with(b"/") || below.is_empty() { b"" } else { b"/" };
+                    Err(failed_at(&[path, slash, below].concat(), &error))
+                }
+            };
+            Ok(match done.or_else(|failure| self.pass(failure)) {
                 Ok(()) => walk::Next::Continue,
                 Err(error) => {
                     failure = Some(error);
@@ -257,13 +267,23 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// What is damaged on the image does not keep the rest from being copied.
+    fn pass(&mut self, failure: Failure) -> Outcome {
+        if !matches!(failure.status, Status::Corrupt | Status::Io) {
+            return Err(failure);
+        }
+        self.progress.note(&format!("warning: {failure}"));
+        self.damaged += 1;
+        Ok(())
+    }
+
     fn skip(&mut self, what: &'static str) {
         *self.skipped.entry(what).or_default() += 1;
     }
 
     fn finish(mut self) -> Outcome {
         for (path, of) in std::mem::take(&mut self.directories).into_iter().rev() {
-            self.attributes(&path, &of)?;
+            self.attributes(&path, &of).or_else(|failure| self.pass(failure))?;
             self.progress.entry();
         }
         if !self.privileged && self.progress.entries() > 0 {
@@ -272,7 +292,18 @@ impl Copy<'_> {
         for (what, count) in &self.skipped {
             self.progress.note(&format!("warning: left out {count} {what}"));
         }
-        Ok(())
+        damage(self.damaged)
+    }
+}
+
+/// The end of a command that went past damage.
+pub(super) fn damage(count: u64) -> Outcome {
+    match count {
+        0 => Ok(()),
+        _ => {
+            let message = format!("{count} damaged entries were passed over: run e2fsck or fsck.f2fs on the image");
+            Err(Failure::new(Status::Corrupt, message))
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, pattern, print};
+use crate::{json, output, pattern, print};
 
 /// Arguments of `ls`.
 #[derive(Debug, clap::Args)]
@@ -69,17 +69,17 @@ pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     let root = [OsString::from("/")];
     let paths = pattern::expand(fs, if args.paths.is_empty() { &root } else { &args.paths })?;
     let mut listing =
-        Listing { fs, args, headings: args.recursive || paths.len() > 1, first: true, array: None, output };
+        Listing { fs, args, headings: args.recursive || paths.len() > 1, first: true, array: None, damaged: 0, output };
     if args.json {
         listing.array = Some(json::Array::default());
     }
     for path in &paths {
         listing.path(path)?;
     }
-    match listing.array {
-        Some(array) => array.end(listing.output),
-        None => Ok(()),
+    if let Some(array) = listing.array {
+        array.end(listing.output)?;
     }
+    super::get::damage(listing.damaged)
 }
 
 struct Listing<'a, 'o> {
@@ -90,6 +90,8 @@ struct Listing<'a, 'o> {
     /// Nothing was printed yet.
     first: bool,
     array: Option<json::Array>,
+    /// Entries that could not be read.
+    damaged: u64,
     output: &'a mut Output<'o>,
 }
 
@@ -109,7 +111,7 @@ impl Listing<'_, '_> {
                 let repeated = Error::Corrupt(Arc::new(walk::TreeError::Repeated(directory.ino)));
                 return Err(Failure::volume(shown(&path), &repeated));
             }
-            let below = self.directory(&path, &directory)?;
+            let below = self.directory(&path, &directory).or_else(|failure| self.pass(failure).map(|()| Vec::new()))?;
             pending.extend(below.into_iter().rev());
         }
         Ok(())
@@ -136,13 +138,42 @@ impl Listing<'_, '_> {
                 self.output.bytes(b"\n")?;
                 continue;
             }
-            let attributes = self.fs.getattr(entry.ino).map_err(|error| Failure::volume(shown(&whole), &error))?;
+            let attributes = match self.fs.getattr(entry.ino) {
+                Ok(attributes) => attributes,
+                Err(error) => {
+                    self.unreadable(&entry.name)?;
+                    self.pass(Failure::volume(shown(&whole), &error))?;
+                    continue;
+                }
+            };
             self.entry(&whole, &entry.name, &attributes)?;
             if self.args.recursive && attributes.kind == FileKind::Directory {
                 below.push((whole, attributes));
             }
         }
         Ok(below)
+    }
+
+    /// What is damaged does not hide the rest.
+    fn pass(&mut self, failure: Failure) -> Outcome {
+        if !matches!(failure.status, Status::Corrupt | Status::Io) {
+            return Err(failure);
+        }
+        output::complain(format_args!("warning: {failure}"));
+        self.damaged += 1;
+        Ok(())
+    }
+
+    /// A name whose attributes cannot be read.
+    fn unreadable(&mut self, name: &[u8]) -> Outcome {
+        if self.array.is_some() {
+            return Ok(());
+        }
+        if self.args.long {
+            self.output.bytes(b"??????????   ?     ?     ?          ? ")?;
+        }
+        self.output.name(name)?;
+        self.output.bytes(b"\n")
     }
 
     fn entry(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Outcome {
