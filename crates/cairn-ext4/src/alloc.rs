@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use cairn_base::Pba;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::Runtime;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
@@ -62,6 +63,8 @@ struct Inner {
     /// Spreads large new files over a group.
     stream: AtomicU32,
     defect: Mutex<Option<Corrupt>>,
+    /// Where blocks are discarded before they can be had again.
+    discard: Mutex<Option<Arc<dyn BlockDevice>>>,
 }
 
 impl Space {
@@ -78,6 +81,7 @@ impl Space {
             pending_inodes: AtomicU64::new(0),
             stream: AtomicU32::new(0),
             defect: Mutex::new(Rank::LEAF, None),
+            discard: Mutex::new(Rank::LEAF, None),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -101,6 +105,17 @@ impl Space {
     pub fn available(&self, privileged: bool) -> u64 {
         let class = if privileged { Class::Privileged } else { Class::User };
         self.inner.promises.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that are neither in use nor promised, with those kept for mapping.
+    #[must_use]
+    pub fn unused(&self) -> u64 {
+        self.inner.promises.available(Class::Mapping) + self.inner.pending_blocks.load(Ordering::Relaxed)
+    }
+
+    /// From now on what becomes free is discarded on this device, once that is durable; or no more.
+    pub fn set_discard(&self, device: Option<Arc<dyn BlockDevice>>) {
+        *self.inner.discard.lock() = device;
     }
 
     /// Blocks promised to data that has no place yet.
@@ -149,6 +164,17 @@ impl BlockSource for Space {
 
     fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {
         self.free_blocks(handle, start, count, kind)
+    }
+}
+
+impl Inner {
+    /// Tells the device that these blocks hold nothing any more. Nobody can have them yet.
+    fn discard(&self, start: Pba, blocks: u64) {
+        let Some(device) = self.discard.lock().clone() else { return };
+        let block_size = u64::from(self.layout.block_size);
+        if let Err(error) = device.discard(start.get() * block_size, blocks * block_size) {
+            tracing::debug!(%start, blocks, %error, "freed blocks were not discarded");
+        }
     }
 }
 

@@ -229,6 +229,13 @@ pub fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
     if extents { MAX_FILE_BLOCKS } else { indirect::max_blocks(block_size).min(MAX_FILE_BLOCKS) }
 }
 
+/// Blocks that are mapped in one handle at most: an extent's, or so many that the indirect blocks of a run, which may begin anywhere,
+/// fit the credits (three of the lowest level, the two above them and the one above these).
+#[must_use]
+pub fn max_run(extents: bool, block_size: u32) -> u32 {
+    if extents { crate::extent::MAX_WRITTEN_LEN } else { 2 * (block_size / 4) }
+}
+
 /// The metadata a removal may still change.
 ///
 /// Freeing costs a bitmap and a descriptor for each group; the map's own blocks are set aside by the caller.

@@ -100,6 +100,7 @@ pub(crate) fn open(
         buffers: buffers.clone(),
         layout,
         superblock,
+        overhead: groups.overhead() + journal_area.as_ref().map_or(0, JournalArea::blocks),
         groups,
         runtime: runtime.clone(),
     };
@@ -118,6 +119,7 @@ pub(crate) fn open(
     let expired: Weak<dyn Expired> = Arc::downgrade(&(volume.clone() as Arc<dyn Expired>));
     volume.pages.set_expired(expired);
     volume.options.on_damage.get_or_init(|| found.on_damage());
+    volume.follow_options();
     volume.daemons.lock().push(volume.pages.start_readahead());
     if writable {
         volume.daemons.lock().push(volume.pages.start_writeback());

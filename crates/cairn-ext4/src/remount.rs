@@ -49,6 +49,7 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     volume.pages.set_max_folio(new.max_folio);
     volume.pages.set_dirty_expire(new.commit_interval);
     volume.options.set(new);
+    volume.follow_options();
     Ok(())
 }
 

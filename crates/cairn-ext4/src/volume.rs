@@ -55,6 +55,8 @@ pub struct Parts {
     pub superblock: LiveSuperblock,
     /// Group descriptors.
     pub groups: Arc<GroupTable>,
+    /// Blocks that files can never have: structures and the journal.
+    pub overhead: u64,
     /// Clock, randomness, threads.
     pub runtime: Arc<dyn Runtime>,
 }
@@ -344,6 +346,16 @@ impl Volume {
         who.uid == 0 || who.uid == layout.reserved_uid || group
     }
 
+    /// Follows the options that parts of the volume keep for themselves.
+    pub(crate) fn follow_options(&self) {
+        let wanted = self.options.get().discard;
+        let device = Some(&self.device).filter(|device| wanted && device.geometry().discard);
+        if wanted && device.is_none() {
+            tracing::warn!("discard: the device does not discard");
+        }
+        self.space.set_discard(device.cloned());
+    }
+
     /// Bytes that a user can still have stored.
     pub fn room(&self, who: &Caller) -> u64 {
         self.space.available(self.may_use_reserved(who)).saturating_mul(u64::from(self.layout.block_size))
@@ -354,16 +366,16 @@ impl Volume {
         // What is promised to no data is free.
         self.pages.give_back_promises();
         let layout = &self.layout;
-        let free = self.space.available(true);
+        let free = self.space.unused();
         let uuid = layout.uuid;
         let half = |at: usize| {
             uuid.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |raw| u64::from_le_bytes(*raw))
         };
         VolumeStats {
             block_size: layout.block_size,
-            blocks: layout.blocks_count.saturating_sub(self.groups.overhead()),
+            blocks: layout.blocks_count.saturating_sub(self.overhead),
             free_blocks: free,
-            available_blocks: self.space.available(false),
+            available_blocks: self.space.available(false).min(free),
             inodes: u64::from(layout.inodes_count),
             free_inodes: self.groups.free_inodes_total(),
             name_max: 255,

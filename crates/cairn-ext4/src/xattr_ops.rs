@@ -17,6 +17,7 @@ use crate::format::features::Incompat;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State, attributes};
 use crate::map::{BlockMap, MapContext, NoSource};
+use crate::space::BlockSource;
 use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr::{ValueInodes, XattrEdit, XattrStore, XattrView, names};
@@ -79,6 +80,11 @@ pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
 
 /// Calls `work` with the volume's attribute store.
 fn with_store<R>(volume: &Volume, work: impl FnOnce(&XattrStore<'_>) -> R) -> R {
+    with_blocks_of(volume, &*volume.space, work)
+}
+
+/// The same, taking blocks from `source`.
+fn with_blocks_of<R>(volume: &Volume, source: &dyn BlockSource, work: impl FnOnce(&XattrStore<'_>) -> R) -> R {
     let layout = &volume.layout;
     let values = Values(volume);
     let seed = layout.checksum.seed().unwrap_or_else(|| cairn_base::checksum::crc32c(!0, &layout.uuid));
@@ -88,7 +94,7 @@ fn with_store<R>(volume: &Volume, work: impl FnOnce(&XattrStore<'_>) -> R) -> R 
         checksum: layout.checksum,
         value_seed: seed,
         buffers: &volume.buffers,
-        source: &*volume.space,
+        source,
         values: layout.features.incompat(Incompat::EA_INODE).then_some(&values),
     })
 }
@@ -146,15 +152,16 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
         Some(None) => drop_if_there(volume, &handle, inode, state, name)?,
         Some(Some(acl)) => {
             let (bits, complete) = acl.equivalent_mode();
-            if name == ACCESS {
-                let changed = state.record.mode & !0o777 | u16::try_from(bits).unwrap_or(0);
-                state.record.mode = after_access_list(changed, mode);
-            }
             if name == ACCESS && complete {
                 drop_if_there(volume, &handle, inode, state, name)?;
             } else {
                 // Lists are set whether they are there or not, whatever `mode` says: so does Linux.
                 change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, XattrMode::Set))?;
+            }
+            // Once the list has its place.
+            if name == ACCESS {
+                let changed = state.record.mode & !0o777 | u16::try_from(bits).unwrap_or(0);
+                state.record.mode = after_access_list(changed, mode);
             }
         }
         None => change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, mode))?,
@@ -172,7 +179,7 @@ pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<(
     let state = &mut *guard;
     match name {
         ACCESS | DEFAULT => drop_if_there(volume, &handle, inode, state, name)?,
-        _ => change(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?,
+        _ => lessen(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?,
     }
     finish(volume, &handle, inode, state)
 }
@@ -187,7 +194,7 @@ fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
 }
 
 fn drop_if_there(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State, name: &[u8]) -> Result<()> {
-    match change(volume, inode, state, |store, edit| store.remove(handle, edit, name)) {
+    match lessen(volume, inode, state, |store, edit| store.remove(handle, edit, name)) {
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(()),
         other => other,
     }
@@ -199,10 +206,30 @@ fn change(
     state: &mut State,
     work: impl FnOnce(&XattrStore<'_>, &mut XattrEdit<'_>) -> Result<i64>,
 ) -> Result<()> {
+    change_with(volume, &*volume.space, inode, state, work)
+}
+
+/// As [`change`], where nothing is added: the copy of a shared block may take what is kept for mapping.
+fn lessen(
+    volume: &Volume,
+    inode: &Inode,
+    state: &mut State,
+    work: impl FnOnce(&XattrStore<'_>, &mut XattrEdit<'_>) -> Result<i64>,
+) -> Result<()> {
+    change_with(volume, &volume.space.for_mapping(), inode, state, work)
+}
+
+fn change_with(
+    volume: &Volume,
+    source: &dyn BlockSource,
+    inode: &Inode,
+    state: &mut State,
+    work: impl FnOnce(&XattrStore<'_>, &mut XattrEdit<'_>) -> Result<i64>,
+) -> Result<()> {
     let goal = volume.group_goal(inode.ino);
     let record = &mut state.record;
     let mut edit = XattrEdit { ino: inode.ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
-    let sectors = with_store(volume, |store| work(store, &mut edit))?;
+    let sectors = with_blocks_of(volume, source, |store| work(store, &mut edit))?;
     record.blocks_512 = record.blocks_512.saturating_add_signed(sectors);
     Ok(())
 }
@@ -253,7 +280,7 @@ pub fn follow_mode(
     let acl = Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
     let Some(acl) = acl else { return Ok(()) };
     let value = acl.with_mode(permissions).to_xattr();
-    change(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
+    lessen(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
 }
 
 /// Gives up all attributes of an inode that is being freed.
@@ -261,5 +288,5 @@ pub fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mu
     if has_none(state) {
         return Ok(());
     }
-    change(volume, inode, state, |store, edit| store.remove_all(handle, edit))
+    lessen(volume, inode, state, |store, edit| store.remove_all(handle, edit))
 }

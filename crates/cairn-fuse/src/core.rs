@@ -102,7 +102,13 @@ impl Core {
         what: Operation,
         mut operation: impl FnMut(&dyn FileSystem) -> Result<T>,
     ) -> Result<T, Errno> {
-        self.removals.taking_space(|| self.run(what, &mut operation))
+        self.removals.taking_space(|| {
+            let mut in_vain = false;
+            let done = self
+                .run(what, |fs| operation(fs).inspect_err(|error| in_vain = matches!(error, Error::NoAttributeSpace)));
+            // What no space on the volume would help is an answer, too.
+            if in_vain { Ok(done) } else { done.map(Ok) }
+        })?
     }
 
     /// Did the kernel take up what we offered?
@@ -171,4 +177,25 @@ impl Core {
 /// A name, if it is short enough. The kernel lets 1024 bytes through.
 pub(crate) fn checked_name(name: &[u8]) -> Result<&[u8]> {
     if name.len() > NAME_MAX { Err(Error::NameTooLong) } else { Ok(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_testkit::model::Model;
+
+    use super::*;
+
+    /// A name was removed just now; but what comes back of that is of no use to an inode that has no room left.
+    #[test]
+    fn an_attribute_that_fits_nowhere_is_refused_at_once() {
+        let core = Core::new(Arc::new(Model::default()), &MountOptions::default());
+        core.removals.note();
+        let mut tries = 0;
+        let refused = core.run_taking_space(Operation::SetXattr, |_| {
+            tries += 1;
+            Err::<(), _>(Error::NoAttributeSpace)
+        });
+        assert_eq!((refused, tries), (Err(Errno::NOSPC), 1));
+        assert!(core.removals.is_expected(), "nobody has waited for what was removed");
+    }
 }

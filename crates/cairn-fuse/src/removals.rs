@@ -30,6 +30,12 @@ impl Removals {
         Self { started: Instant::now(), removed, begun, done }
     }
 
+    /// Something that was removed may be about to be forgotten.
+    #[cfg(test)]
+    pub(crate) fn is_expected(&self) -> bool {
+        self.removed.load(Ordering::Relaxed) != 0
+    }
+
     /// A name was removed, and perhaps the last one of an inode.
     pub(crate) fn note(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);

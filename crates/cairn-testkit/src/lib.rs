@@ -9,6 +9,7 @@ pub mod contention;
 pub mod crash;
 pub mod durability;
 pub mod freezing;
+pub mod full;
 pub mod judge;
 pub mod model;
 pub mod modes;

@@ -27,6 +27,9 @@ pub enum Error {
     /// ENOSPC
     #[error("no space left on the volume")]
     NoSpace,
+    /// ENOSPC: whatever room the volume has, the inode has none for the attribute beside its others
+    #[error("no room for this extended attribute beside the inode's others: make it smaller or remove some")]
+    NoAttributeSpace,
     /// EDQUOT is never returned; EFBIG
     #[error("file too large")]
     TooLarge,
@@ -126,7 +129,7 @@ impl Error {
             Self::Invalid(_) | Self::Option(_) => 22,
             Self::TextBusy => 26,
             Self::TooLarge => 27,
-            Self::NoSpace => 28,
+            Self::NoSpace | Self::NoAttributeSpace => 28,
             Self::ReadOnly(_) => 30,
             Self::TooManyLinks => 31,
             Self::Range => 34,

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -351,5 +351,39 @@ fn removed_directories_give_their_space_back() {
         fs::remove_dir_all(&top).unwrap();
         wait_for_free(&volume, before);
     }
+    volume.unmount();
+}
+
+/// What becomes free goes back to the host with `discard`, and only with that; on a live mount, too.
+#[test]
+fn blocks_that_become_free_are_discarded_if_that_is_asked_for() {
+    let on_host = |volume: &Volume| fs::metadata(volume.image()).unwrap().blocks() * 512;
+    let mut volume = Volume::mounted(256 << 20, "");
+    let remove_one = |volume: &Volume| {
+        let (before, free) = (on_host(volume), volume.free());
+        write_and_sync(&volume.path("file"), &pattern(1, 20 << 20)).unwrap();
+        let with = on_host(volume);
+        assert!(with > before + (15 << 20) || with > 20 << 20, "{before} and {with} bytes on the host");
+        fs::remove_file(volume.path("file")).unwrap();
+        wait_for_free(volume, free);
+        File::open(volume.root()).unwrap().sync_all().unwrap();
+        (with, on_host(volume))
+    };
+    let (with, without) = remove_one(&volume);
+    assert!(without + (1 << 20) > with, "nobody asked: {with} and {without} bytes on the host");
+    let remount = |volume: &Volume, option: &str| {
+        let status = Command::new(crate::fixture::CAIRN).args(["remount", "-o", option]).arg(volume.root()).status();
+        assert!(status.unwrap().success(), "{option}");
+    };
+    remount(&volume, "discard");
+    let (with, without) = remove_one(&volume);
+    assert!(without + (15 << 20) < with, "{with} and {without} bytes on the host");
+    remount(&volume, "nodiscard");
+    let (with, without) = remove_one(&volume);
+    assert!(without + (1 << 20) > with, "no more: {with} and {without} bytes on the host");
+    volume.unmount();
+    volume.mount("discard");
+    let (with, without) = remove_one(&volume);
+    assert!(without + (15 << 20) < with, "{with} and {without} bytes on the host");
     volume.unmount();
 }

@@ -165,6 +165,10 @@ impl Space {
         inner.pending_blocks.fetch_add(len.into(), Ordering::Relaxed);
         let inner = inner.clone();
         handle.on_commit(Box::new(move |durable| {
+            if durable {
+                let first = inner.layout.group_first_block(number).get();
+                inner.discard(Pba(first + u64::from(start)), len.into());
+            }
             if durable && inner.give_back(number, start, len) {
                 inner.promises.give(len.into());
             }

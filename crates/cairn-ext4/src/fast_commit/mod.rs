@@ -85,6 +85,8 @@ fn bare_volume(
         buffers: buffers.clone(),
         layout: layout.clone(),
         superblock,
+        // Nobody asks.
+        overhead: 0,
         groups: groups.clone(),
         runtime: place.runtime.clone(),
     };

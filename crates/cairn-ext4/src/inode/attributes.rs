@@ -79,10 +79,10 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
     let handle = volume.begin(volume.credits.attributes + credits)?;
     let mut state = inode.state.write();
     let now = now(volume);
-    apply(&mut state, inode, set, now);
     if let Some(permissions) = set.permissions {
         crate::xattr_ops::follow_mode(volume, &handle, inode, &mut state, permissions)?;
     }
+    apply(&mut state, inode, set, now);
     if set.sets_times_only() {
         return inode.store_times(volume, &handle, &mut state);
     }

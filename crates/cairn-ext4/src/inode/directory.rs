@@ -11,7 +11,7 @@ use cairn_vfs::{DirEntry, Error as VfsError, FileKind, Name};
 
 use crate::corrupt::Corrupt;
 use crate::dir::hash::HashSettings;
-use crate::dir::inline::InlineDir;
+use crate::dir::inline::{InlineDir, InlineDirMut};
 use crate::dir::{self, DirBlocks, DirSettings};
 use crate::error::Result;
 use crate::format::dir_entry::DirFormat;
@@ -133,7 +133,7 @@ pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<O
     Ok(dir::lookup(&Blocks { volume, inode }, name)?.map(|found| (found.ino, found.kind)))
 }
 
-/// Adds a name that is not there.
+/// Adds a name that is not there. Only here can space run out, and then no name has changed.
 pub fn add(
     volume: &Arc<Volume>,
     handle: &Handle,
@@ -142,13 +142,20 @@ pub fn add(
     ino: Ino,
     kind: FileKind,
 ) -> Result<()> {
-    to_blocks(volume, handle, inode)?;
+    if inode.is_inline() {
+        if edit_inline(volume, handle, inode, |dir, settings| dir.add(settings, name, ino, kind))? {
+            return Ok(());
+        }
+        to_blocks(volume, handle, inode)?;
+    }
     dir::add(&Blocks { volume, inode }, handle, name, ino, kind)
 }
 
 /// Removes a name that is there.
 pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    to_blocks(volume, handle, inode)?;
+    if inode.is_inline() {
+        return edit_inline(volume, handle, inode, |dir, settings| dir.remove(settings, name)).map(drop);
+    }
     dir::remove(&Blocks { volume, inode }, handle, name).map(drop)
 }
 
@@ -161,7 +168,9 @@ pub fn set_target(
     ino: Ino,
     kind: FileKind,
 ) -> Result<()> {
-    to_blocks(volume, handle, inode)?;
+    if inode.is_inline() {
+        return edit_inline(volume, handle, inode, |dir, settings| dir.set_target(settings, name, ino, kind)).map(drop);
+    }
     dir::set_target(&Blocks { volume, inode }, handle, name, ino, kind).map(drop)
 }
 
@@ -202,12 +211,36 @@ pub fn read(
     Ok(())
 }
 
-/// An inline directory that is to be changed moves to blocks first, in the same handle.
+/// Changes the entries of an inline directory where they are.
+fn edit_inline<T>(
+    volume: &Volume,
+    handle: &Handle,
+    inode: &Inode,
+    edit: impl FnOnce(&mut InlineDirMut<'_>, &DirSettings) -> Result<T>,
+) -> Result<T> {
+    let mut state = inode.state.write();
+    let (mut head, mut tail) = (state.record.block, inline::tail(volume, inode, &state)?);
+    let done = edit(&mut InlineDirMut { head: &mut head, tail: &mut tail }, &settings(volume, inode))?;
+    inline::replace(inode, &mut state, &head, tail)?;
+    inode.store(volume, handle, &mut state)?;
+    Ok(done)
+}
+
+/// An inline directory without room for one more name moves to a block, in the same handle. Without a block for it, it stays.
 fn to_blocks(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
-    if !inode.is_inline() {
-        return Ok(());
-    }
     let (head, tail) = inline_bytes(volume, inode)?;
-    inline::leave(volume, inode, &mut inode.state.write())?;
-    InlineDir { head: &head, tail: &tail }.convert(&Blocks { volume, inode }, handle)
+    let (before, size) = {
+        let mut state = inode.state.write();
+        let before = (state.record.clone(), state.size);
+        inline::leave(volume, inode, &mut state)?;
+        before
+    };
+    // What fits into an inode fits into one block: only the first thing it does, to get that, can find no space.
+    let converted = InlineDir { head: &head, tail: &tail }.convert(&Blocks { volume, inode }, handle);
+    if converted.is_err() && inode.size() == 0 {
+        let mut state = inode.state.write();
+        state.record = before;
+        state.set_size(size);
+    }
+    converted
 }

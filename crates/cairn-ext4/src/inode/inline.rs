@@ -1,23 +1,25 @@
 //! Contents that live in the inode: the first 60 bytes in the block map's place, the rest in the attribute `system.data`.
 //!
-//! Inline contents are read where they are. What is to be changed moves to blocks first: in one transaction, after its data is on
-//! the device, so that a crash shows the old place or the new one.
+//! Inline contents are read where they are, cut there, and filled with zeros. What is to be written moves to blocks first: in one
+//! transaction, after its data is on the device, so that a crash shows the old place or the new one.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_block::BlockDeviceExt;
 use cairn_cache::mapper::Run;
-use cairn_vfs::Error as VfsError;
+use cairn_vfs::{Error as VfsError, IoFlags};
 
 use crate::alloc::Claim;
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::format::inode::InodeFlags;
-use crate::format::xattr::{self, OwnedAttribute, Place, Value};
+use crate::format::xattr::{self, OwnedAttribute, OwnedValue, Place, Value};
 use crate::inode::{Inode, State};
 use crate::txn::Handle;
 use crate::volume::Volume;
+use crate::xattr::inline_data;
 
 /// Prefix index of `system.`.
 const SYSTEM: u8 = 7;
@@ -32,6 +34,44 @@ pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
         Some(Value::Inode { ino, size, .. }) => crate::xattr_ops::value_inode(volume, *ino, *size),
         None => Ok(Vec::new()),
     }
+}
+
+/// Other contents of the same length in the place of the old ones. In memory; the caller stores them.
+pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>) -> Result<()> {
+    let attributes = xattr::decode(&state.record.extra, Place::Inode, inode.ino)?;
+    let mut attributes: Vec<_> = attributes.iter().map(OwnedAttribute::from).collect();
+    if let Some(data) = attributes.iter_mut().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA) {
+        data.value = OwnedValue::Here(tail);
+        xattr::encode_inode(&mut state.record.extra, &attributes);
+    }
+    state.record.block = *head;
+    Ok(())
+}
+
+/// Cuts, fills up with zeros, or has a range become zeros, where the contents are. False, and nothing has changed, if they would
+/// not fit any more. Call with `data` locked alone.
+pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> Result<bool> {
+    let mut bytes = contents(volume, inode)?;
+    let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
+    let zeros = at(zeros.start)..at(zeros.end);
+    bytes[zeros].fill(0);
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    let area = &mut state.record.extra;
+    let Some(len) =
+        usize::try_from(size).ok().filter(|len| inline_data::capacity(area, inode.ino).is_ok_and(|most| *len <= most))
+    else {
+        return Ok(false);
+    };
+    bytes.resize(len, 0);
+    if !inline_data::write(&mut state.record.block, area, inode.ino, &bytes)? {
+        return Ok(false);
+    }
+    state.set_size(size);
+    super::attributes::note_modified(volume, state, IoFlags::empty());
+    inode.store(volume, &handle, state)?;
+    Ok(true)
 }
 
 /// All bytes of an inline file or symlink.

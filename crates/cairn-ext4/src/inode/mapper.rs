@@ -113,8 +113,10 @@ impl FileMapper for InodeMapper<'_> {
             Place::Unwritten(pba) => (pba, len, Work::Convert),
             Place::Delayed => {
                 let goal = self.goal(&mut state, run.start)?;
+                let extents = state.record.flags.contains(InodeFlags::EXTENTS);
                 drop(state);
-                let want = u32::try_from(len).unwrap_or(u32::MAX).min(crate::extent::MAX_WRITTEN_LEN);
+                let most = crate::map::max_run(extents, self.volume.layout.block_size);
+                let want = u32::try_from(len).unwrap_or(u32::MAX).min(most);
                 let claim = self.volume.space.claim_reserved(goal, want)?;
                 (claim.start, u64::from(claim.len), Work::Fresh(claim))
             }

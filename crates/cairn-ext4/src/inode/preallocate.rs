@@ -34,6 +34,9 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
     check_flags(inode, mode)?;
     inode.cache.give_back(&InodeMapper::new(volume, inode));
     if inode.is_inline() {
+        if mode == AllocateMode::PunchHole && super::inline::reshape(volume, inode, inode.size(), offset..end)? {
+            return Ok(());
+        }
         super::inline::spill(volume, inode)?;
     }
     match mode {

@@ -16,7 +16,7 @@
 //! | [`State::cut_in_memory`], then [`State::cut_on_disk`]: shorter | the new size | ≤ the new size | `wanted` ≤ the new size; no tail behind it |
 //! | [`State::drop_tail`]: blocks are taken away with all they hold | | | no tail among them |
 //! | [`State::settle_all`]: nothing is left to be written | | that in memory | none |
-//! | [`State::set_size`]: contents that go with their record (directories, links), or blocks that move | the new size | the same | |
+//! | [`State::set_size`]: contents that go with their record (directories, links, inline files), or blocks that move | the new size | the same | |
 //!
 //! Whoever moves the size on disk stores the record in the same handle. Buffered and direct writes go through the same ticket, so blocks
 //! behind the end of file are never committed without the size that covers them, unless they are preallocated.

@@ -31,6 +31,9 @@ pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<(
     let _data = inode.data.write();
     let old = inode.size();
     if inode.is_inline() {
+        if super::inline::reshape(volume, inode, size, 0..0)? {
+            return Ok(());
+        }
         super::inline::spill(volume, inode)?;
     }
     if size < old { shrink(volume, inode, size) } else { grow(volume, inode, old, size) }

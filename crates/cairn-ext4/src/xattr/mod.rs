@@ -171,7 +171,7 @@ impl XattrStore<'_> {
     /// Sets an attribute by full name. Returns the change of the inode's space, in 512-byte units.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::NoSpace`] if no place has room; `Exists` and `NoAttribute` as `mode` says; `TooBig`.
+    /// [`cairn_vfs::Error::NoAttributeSpace`] if no place has room, `NoSpace` if there is no block for one; `Exists` and `NoAttribute` as `mode` says; `TooBig`.
     pub fn set(
         &self,
         handle: &Handle,
@@ -215,14 +215,14 @@ impl XattrStore<'_> {
         let Err(here) = content.place(here, capacity) else {
             return self.store(handle, edit, content, old);
         };
-        let values = self.values.filter(|_| !value.is_empty()).ok_or(cairn_vfs::Error::NoSpace)?;
+        let values = self.values.filter(|_| !value.is_empty()).ok_or(cairn_vfs::Error::NoAttributeSpace)?;
         let hash = self.value_hash(value);
         let ino = values.create(handle, value, hash)?;
         let size = value.len() as u32;
         let far = OwnedValue::Inode { ino, size, hash: entry_hash_of_inode(name, hash) };
         let stored = match content.place(OwnedAttribute { value: far, ..here }, capacity) {
             Ok(()) => self.store(handle, edit, content, old),
-            Err(_) => Err(cairn_vfs::Error::NoSpace.into()),
+            Err(_) => Err(cairn_vfs::Error::NoAttributeSpace.into()),
         };
         if stored.is_err() {
             values.release(handle, ino)?;

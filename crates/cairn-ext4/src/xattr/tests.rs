@@ -139,7 +139,8 @@ impl Bench {
 }
 
 fn is_no_space<T>(result: Result<T>) -> bool {
-    matches!(result, Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace)))
+    // Of the volume, or of the inode.
+    matches!(result, Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace | cairn_vfs::Error::NoAttributeSpace)))
 }
 
 #[test]

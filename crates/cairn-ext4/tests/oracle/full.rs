@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_base::stats::Value;
+use cairn_block::memory::MemoryDevice;
 use cairn_ext4::Ext4;
-use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{Caller, Error, FileSystem, InodeFlags, IoFlags, NewInode, XattrMode};
 
-use cairn_testkit::deep;
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::{KernelMount, mke2fs};
+use cairn_testkit::{deep, full};
 
 use crate::support::{GRAINS, judge, open, volume};
 
@@ -144,4 +147,56 @@ fn a_remount_changes_the_grain() {
     assert_eq!(fs.report().get("options.max_folio"), Some(&Value::U64(64 << 10)));
     fs.unmount().unwrap();
     judge(&device);
+}
+
+/// In every feature set that has a way of its own to take space: what finds none changes nothing, what takes away needs none.
+#[test]
+fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
+    let sets: [&[&str]; 7] = [
+        &["-t", "ext4"],
+        &["-t", "ext4", "-b", "1024"],
+        &["-t", "ext4", "-O", "^has_journal", "-b", "1024"],
+        &["-t", "ext4", "-O", "^extents,^64bit", "-b", "1024"],
+        &["-t", "ext4", "-I", "128"],
+        &["-t", "ext2", "-b", "1024"],
+        &["-t", "ext4", "-O", "^metadata_csum,^dir_index", "-b", "4096"],
+    ];
+    for set in sets {
+        let device = volume(16 << 20, set);
+        let fs = open(&device, "");
+        full::prepare(&*fs);
+        full::decorate(&*fs);
+        let directory = fs.lookup(fs.root(), b"one").unwrap().ino;
+        fs.forget(directory, 1);
+        // There is room on the volume, and none for this beside the inode: nobody need wait for more.
+        let refused = fs.setxattr(directory, b"user.large", &[7; 5000], XattrMode::Set);
+        assert!(matches!(refused, Err(Error::NoAttributeSpace)), "{set:?}: {refused:?}");
+        operate_on_full(&device, &fs, &format!("{set:?}"));
+    }
+}
+
+#[test]
+fn each_operation_on_a_full_volume_with_inline_data_succeeds_whole_or_changes_nothing() {
+    for set in [&["-I", "256", "-b", "4096"][..], &["-I", "512", "-b", "1024"], &["-I", "1024", "-b", "1024"]] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        mke2fs(file.path(), 16 << 20, &[&["-t", "ext4", "-O", "inline_data"], set].concat());
+        // Cairn makes directories of blocks, and mke2fs uses the half of the room.
+        let mount = KernelMount::new(file.path(), "");
+        full::prepare_on_host(mount.path());
+        mount.unmount();
+        let device = Arc::new(read_image(file.path()).unwrap());
+        let fs = open(&device, "");
+        let directory = fs.lookup(fs.root(), b"one").unwrap();
+        fs.forget(directory.ino, 1);
+        assert!(directory.flags.contains(InodeFlags::INLINE_DATA), "{set:?}: a directory of blocks");
+        full::decorate(&*fs);
+        operate_on_full(&device, &fs, &format!("inline data, {set:?}"));
+    }
+}
+
+fn operate_on_full(device: &Arc<MemoryDevice>, fs: &Arc<Ext4>, label: &str) {
+    full::fill(&**fs);
+    full::operate(&**fs, label);
+    fs.unmount().unwrap();
+    judge(device);
 }

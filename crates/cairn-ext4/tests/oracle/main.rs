@@ -16,6 +16,7 @@ mod sequence;
 mod shapes;
 mod shared_file;
 mod shift;
+mod statfs;
 mod support;
 mod system_zone;
 mod visitor;

@@ -83,7 +83,9 @@ impl Namespace for Volume {
         let left = whiteout
             .map(|caller| make::ownership(self, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
             .transpose()?;
-        let blocks = edit::BLOCKS + if left.is_some() { make::BLOCKS } else { 0 };
+        // In the place of a name that is there nothing is added.
+        let adds = if target.is_some() { 0 } else { edit::BLOCKS };
+        let blocks = adds + if left.is_some() { make::BLOCKS } else { 0 };
         self.change(blocks, |op| rename::replace(op, from, inode, to, target, left.as_ref()))
     }
 

@@ -22,6 +22,14 @@ use crate::volume::Volume;
 
 /// Blocks that setting attributes may take: the attribute node.
 pub const BLOCKS: u64 = 1;
+
+/// Blocks that it takes of this inode to have these attributes.
+fn blocks(inode: &Inode, list: &[Xattr]) -> u64 {
+    let record = inode.record();
+    let fits = list.is_empty() || xattr::area_size(list) <= record.inline_xattr_range().len();
+    if fits || !record.xattr_nid.is_none() { 0 } else { BLOCKS }
+}
+
 /// Header and end of an area.
 const FRAME: usize = xattr::HEADER_SIZE + 4;
 
@@ -119,7 +127,7 @@ fn change(
     edit(&mut list)?;
     check_size(inode, &list)?;
     let now = attributes::now(volume);
-    volume.change(BLOCKS, |op| {
+    volume.change(blocks(inode, &list), |op| {
         write(op, inode, &list)?;
         let mut state = inode.state.write();
         if let Some(follow) = permissions {
@@ -136,7 +144,7 @@ fn check_size(inode: &Inode, list: &[Xattr]) -> Result<()> {
     if list.iter().any(|xattr| xattr.value.len() > most.saturating_sub(FRAME)) {
         return Err(VfsError::TooBig.into());
     }
-    if xattr::area_size(list) > most { Err(VfsError::NoSpace.into()) } else { Ok(()) }
+    if xattr::area_size(list) > most { Err(VfsError::NoAttributeSpace.into()) } else { Ok(()) }
 }
 
 /// Writes all attributes; they fit. The attribute node comes and goes as needed.
@@ -156,7 +164,7 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
     }
     let area = match list.is_empty() {
         true => vec![0; size],
-        false => xattr::encode(list, size).ok_or(VfsError::NoSpace)?,
+        false => xattr::encode(list, size).ok_or(VfsError::NoAttributeSpace)?,
     };
     let (inline, rest) = area.split_at(range.len());
     tree::own_node(op.store, inode)?.modify()[range].copy_from_slice(inline);

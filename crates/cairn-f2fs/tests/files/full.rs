@@ -9,7 +9,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::deep;
+use cairn_testkit::{deep, full};
 use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
 
 use crate::support::{FEATURES, ZONED, judge, open, volume, with_zones};
@@ -178,5 +178,19 @@ fn many_overwrite_a_full_volume() {
             }
         });
         full.finish();
+    }
+}
+
+#[test]
+fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
+    for (args, options) in [(&[][..], ""), (FEATURES, ""), (&[], "mode=lfs"), (ZONED, "")] {
+        let device = volume(SIZE, args);
+        let fs = open(with_zones(device.clone()), options);
+        full::prepare(&*fs);
+        full::decorate(&*fs);
+        full::fill(&*fs);
+        full::operate(&*fs, &format!("{args:?}, {options}"));
+        fs.unmount().unwrap();
+        judge(&device);
     }
 }

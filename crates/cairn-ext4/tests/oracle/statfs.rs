@@ -1,0 +1,78 @@
+//! `df`: the same as the kernel's, and reserved blocks are for those whom the superblock names.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::{KernelMount, mke2fs, run};
+use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
+
+use crate::support::{judge, open};
+
+/// Blocks and inodes in all and free, and blocks free for ordinary users.
+#[test]
+fn df_is_the_kernels() {
+    let sets: [(u64, &[&str]); 9] = [
+        (16 << 20, &[]),
+        (64 << 20, &["-b", "1024"]),
+        (300 << 20, &["-b", "4096", "-m", "10"]),
+        (64 << 20, &["-O", "^has_journal"]),
+        (64 << 20, &["-O", "^flex_bg,^resize_inode", "-b", "1024"]),
+        (256 << 20, &["-O", "meta_bg,^resize_inode", "-b", "1024"]),
+        (64 << 20, &["-O", "sparse_super2", "-E", "num_backup_sb=1"]),
+        (64 << 20, &["-J", "size=16", "-m", "0"]),
+        (1 << 30, &["-O", "^64bit", "-b", "2048"]),
+    ];
+    for (size, set) in sets {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        mke2fs(file.path(), size, &[&["-t", "ext4"], set].concat());
+        let ours = {
+            let device = Arc::new(read_image(file.path()).unwrap());
+            let fs = open(&device, "");
+            let found = fs.statfs().unwrap();
+            fs.unmount().unwrap();
+            [found.blocks, found.free_blocks, found.available_blocks, found.inodes, found.free_inodes]
+        };
+        let mount = KernelMount::new(file.path(), "");
+        let found = rustix::fs::statvfs(mount.path()).unwrap();
+        let kernel = [found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree];
+        assert_eq!(ours, kernel, "{size} bytes, {set:?}: blocks, free, available, inodes, free");
+    }
+}
+
+#[test]
+fn reserved_blocks_are_for_those_whom_the_superblock_names() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    mke2fs(file.path(), 32 << 20, &["-t", "ext4", "-b", "4096", "-m", "20"]);
+    run("tune2fs", [OsStr::new("-u"), "77".as_ref(), "-g".as_ref(), "88".as_ref(), file.path().as_os_str()]);
+    let device = Arc::new(read_image(file.path()).unwrap());
+    let fs = open(&device, "");
+    let who = |uid, gid| Caller { uid, gid, umask: 0 };
+    let file = fs.create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    let mut at = 0;
+    let mut fill = |flags| {
+        let data = vec![7; 64 << 10];
+        loop {
+            match fs.write(file, at, &data, flags) {
+                Ok(count) => at += count as u64,
+                Err(Error::NoSpace) => return at,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let ordinary = fill(IoFlags::ORDINARY);
+    fs.sync().unwrap();
+    let reserved = (32 << 20) / 4096 / 5 * 4096;
+    assert_eq!(fs.room(&who(5, 5)), 0);
+    for caller in [who(0, 5), who(77, 5), who(5, 88)] {
+        assert!(fs.may_use_reserved(&caller) && fs.room(&caller) >= reserved, "{caller:?}: {}", fs.room(&caller));
+    }
+    assert!(!fs.may_use_reserved(&who(5, 5)));
+    let found = fs.statfs().unwrap();
+    assert!(found.available_blocks == 0 && found.free_blocks * 4096 >= reserved, "{found:?}");
+    let all = fill(IoFlags::empty());
+    assert!(all - ordinary > reserved - (1 << 20), "{ordinary} bytes, then {all} of {reserved} reserved");
+    fs.forget(file, 1);
+    fs.unmount().unwrap();
+    judge(&device);
+}
