@@ -12,6 +12,7 @@ use cairn_vfs::{FileKind, FileSystem, walk};
 
 use crate::failure::{Failure, Outcome};
 use crate::session::shown;
+use crate::tree;
 
 /// One step of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +182,11 @@ fn matches_in(
     found: &mut Vec<Vec<u8>>,
 ) -> Outcome {
     let Some(directory) = directory(fs, before) else { return Ok(()) };
-    let entries = walk::list(fs, directory).map_err(|error| Failure::volume(shown(before), &error))?;
+    let (entries, damage) = walk::list_past_damage(fs, directory);
+    if let Some(error) = damage {
+        let failure = Failure::volume(shown(before), &error);
+        tree::complain(&format!("warning: {failure}: other names may match, too"));
+    }
     let names = entries.into_iter().map(|entry| entry.name);
     let mut names: Vec<_> = names.filter(|name| (hidden || !name.starts_with(b".")) && pattern.matches(name)).collect();
     names.sort();

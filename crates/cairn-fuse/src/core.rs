@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use crate::convert;
 use crate::counters::{Counters, Operation};
 use crate::credentials::Credentials;
+use crate::directory::Damaged;
 use crate::guard::Guard;
 use crate::kernel::Kernel;
 use crate::options::MountOptions;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub(crate) agreed: Arc<OnceLock<InitFlags>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) removals: Removals,
+    pub(crate) damaged: Damaged,
     pub(crate) guard: Guard,
 }
 
@@ -55,6 +57,7 @@ impl Core {
             guard: Guard::new(options.writeback_cache, counters.clone()),
             counters,
             removals: Removals::new(),
+            damaged: Damaged::default(),
         }
     }
 

@@ -1,6 +1,11 @@
 //! `readdir` and `readdirplus`.
+//!
+//! Damage hides no entry that can be listed: the error of a listing is its end, not its beginning.
+
+use std::collections::HashMap;
 
 use cairn_vfs::{DirEntry, Error, FileKind, FileSystem, Result};
+use parking_lot::Mutex;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::convert;
@@ -11,6 +16,36 @@ use crate::wire::abi::{Dirent, EntryOut};
 const BATCH: usize = 64;
 /// The largest answer that is made room for at once.
 const ROOM: usize = 32 << 10;
+/// Directories of which it is known at a time that something in them is damaged.
+const MAX_DAMAGED: usize = 1024;
+
+/// Damage that listings have met: told where their entries end. Locking: nothing else is taken under it.
+#[derive(Default)]
+pub(crate) struct Damaged(Mutex<HashMap<u64, Error>>);
+
+impl Damaged {
+    /// The answer to a request that filled a listing from `position` on.
+    pub(crate) fn answer(&self, node: u64, position: u64, listing: &Listing, filled: Result<()>) -> Result<()> {
+        let at_end = listing.bytes.is_empty();
+        match filled {
+            Err(error) if at_end => Err(error),
+            Err(error) => {
+                let mut damaged = self.0.lock();
+                if damaged.len() < MAX_DAMAGED {
+                    damaged.entry(node).or_insert(error);
+                }
+                Ok(())
+            }
+            Ok(()) if at_end => self.0.lock().remove(&node).map_or(Ok(()), Err),
+            Ok(()) => {
+                if position == 0 {
+                    self.0.lock().remove(&node);
+                }
+                Ok(())
+            }
+        }
+    }
+}
 
 /// Entries as the kernel reads them, up to the size it asked for.
 pub(crate) struct Listing {
@@ -59,35 +94,37 @@ pub(crate) fn read_plus(
     listing: &mut Listing,
 ) -> Result<()> {
     // Looked up after the listing, not from within it: the filesystem may hold the directory's lock there.
+    let mut answer = Ok(());
     loop {
         let mut batch: Vec<DirEntry> = Vec::with_capacity(BATCH);
-        fs.readdir(core.ino(node), position, &mut |entry| {
+        let read = fs.readdir(core.ino(node), position, &mut |entry| {
             batch.push(entry);
             batch.len() < BATCH
-        })?;
+        });
+        answer = answer.and(read);
         let complete = batch.len() < BATCH;
         for entry in batch {
             position = entry.next;
-            if !add(core, fs, node, &entry, listing)? {
-                return Ok(());
+            if !add(core, fs, node, &entry, listing) {
+                return answer;
             }
         }
         if complete {
-            return Ok(());
+            return answer;
         }
     }
 }
 
 /// False if the listing is full (the entry is then not in it, and holds no reference).
-fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &mut Listing) -> Result<bool> {
+fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &mut Listing) -> bool {
     let referenced = !entry.name.name().is_dots();
     let found = if referenced { fs.lookup(core.ino(node), &entry.name) } else { fs.getattr(entry.ino) };
     let found = match found {
         Ok(found) => found,
         // Removed since it was listed.
-        Err(Error::NotFound | Error::Stale) => return Ok(true),
+        Err(Error::NotFound | Error::Stale) => return true,
         // Its attributes cannot be read: it is listed by its name (node 0), and whoever looks at it hears why.
-        Err(_) => return Ok(listing.add(&EntryOut::default(), entry, entry.ino.get())),
+        Err(_) => return listing.add(&EntryOut::default(), entry, entry.ino.get()),
     };
     let out = core.entry(&found);
     let entry = DirEntry { kind: Some(found.kind), ..entry.clone() };
@@ -95,7 +132,7 @@ fn add(core: &Core, fs: &dyn FileSystem, node: u64, entry: &DirEntry, listing: &
     if !added && referenced {
         fs.forget(found.ino, 1);
     }
-    Ok(added)
+    added
 }
 
 #[cfg(test)]

@@ -66,6 +66,9 @@ pub trait FileSystem: Send + Sync {
 
     /// Entries from `position` (0 is the start; else a `next` of an entry) as long as `emit` returns true. `.` and `..` come
     /// first. Entries present throughout are given exactly once, whatever is added or removed meanwhile.
+    ///
+    /// Damage ends no listing: what can be listed is given, and the first damage that the call met is its error, at the end and
+    /// also where `emit` has had enough. Whoever wants the rest goes on behind the last entry until a call gives none.
     fn readdir(&self, ino: Ino, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
 
     // --- attributes ---

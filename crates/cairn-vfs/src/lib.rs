@@ -1,6 +1,6 @@
 //! The filesystem seam: what every front-end (FUSE, command line, library) asks, and every format answers; and what the
 //! formats answer alike: [`name`], [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`], [`write_access`],
-//! [`error_policy`].
+//! [`error_policy`], [`past_damage`].
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ pub mod inode_table;
 pub mod name;
 pub mod namespace;
 pub mod new_inode;
+pub mod past_damage;
 pub mod protection;
 pub mod types;
 pub mod walk;
@@ -24,5 +25,6 @@ pub use error_policy::{OnDamage, Reach, Verdict};
 pub use filesystem::FileSystem;
 pub use inode_table::InodeTable;
 pub use name::{Name, NameBuf};
+pub use past_damage::PastDamage;
 pub use types::*;
 pub use write_access::WriteAccess;

@@ -94,23 +94,30 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
 
 /// All entries of a directory but `.` and `..`, in the directory's order.
 pub fn list(fs: &dyn FileSystem, directory: Ino) -> Result<Vec<DirEntry>> {
-    let mut entries = Vec::new();
+    let (entries, damage) = list_past_damage(fs, directory);
+    damage.map_or(Ok(entries), Err)
+}
+
+/// As [`list`]: all entries that can be listed, and why others cannot.
+pub fn list_past_damage(fs: &dyn FileSystem, directory: Ino) -> (Vec<DirEntry>, Option<Error>) {
+    let (mut entries, mut damage) = (Vec::new(), None);
     let mut position = 0;
     loop {
-        let batch = read_batch(fs, directory, position)?;
-        let Some(last) = batch.last() else { return Ok(entries) };
+        let (batch, met) = read_batch(fs, directory, position);
+        damage = damage.or(met);
+        let Some(last) = batch.last() else { return (entries, damage) };
         position = last.next;
         entries.extend(batch.into_iter().filter(|entry| !entry.name.name().is_dots()));
     }
 }
 
-fn read_batch(fs: &dyn FileSystem, directory: Ino, position: u64) -> Result<Vec<DirEntry>> {
+fn read_batch(fs: &dyn FileSystem, directory: Ino, position: u64) -> (Vec<DirEntry>, Option<Error>) {
     let mut batch = Vec::new();
-    fs.readdir(directory, position, &mut |entry| {
+    let read = fs.readdir(directory, position, &mut |entry| {
         batch.push(entry);
         batch.len() < BATCH
-    })?;
-    Ok(batch)
+    });
+    (batch, read.err())
 }
 
 /// What a visitor of [`walk`] is shown.
@@ -170,7 +177,8 @@ pub fn walk_to_depth(
 pub enum Met<'a> {
     /// An entry, or the start.
     Entry(&'a Visit<'a>),
-    /// Something that cannot be read: an entry's inode, or the rest of a directory. The walk goes on beside it.
+    /// Something that cannot be read: an entry's inode, or entries of a directory (told once, behind those that can be). The
+    /// walk goes on beside it.
     Damaged {
         /// Its path, as in [`Visit`].
         path: &'a [u8],
@@ -197,7 +205,7 @@ fn walk_met(
         return Ok(());
     }
     let mut seen = HashSet::from([start]);
-    let mut stack = vec![Level { directory: start, position: 0, batch: Vec::new().into_iter(), path_len: 0 }];
+    let mut stack = vec![Level::new(start, 0)];
     while let Some(level) = stack.last_mut() {
         path.truncate(level.path_len);
         let directory = level.directory;
@@ -241,7 +249,7 @@ fn walk_met(
                     continue;
                 }
                 let (directory, path_len) = (attributes.ino, path.len());
-                stack.push(Level { directory, position: 0, batch: Vec::new().into_iter(), path_len });
+                stack.push(Level::new(directory, path_len));
             }
             Next::Continue | Next::Skip => {}
         }
@@ -254,10 +262,16 @@ struct Level {
     directory: Ino,
     position: u64,
     batch: std::vec::IntoIter<DirEntry>,
+    /// Told at the end.
+    damage: Option<Error>,
     path_len: usize,
 }
 
 impl Level {
+    fn new(directory: Ino, path_len: usize) -> Self {
+        Self { directory, position: 0, batch: Vec::new().into_iter(), damage: None, path_len }
+    }
+
     fn next_entry(&mut self, fs: &dyn FileSystem) -> Result<Option<DirEntry>> {
         loop {
             for entry in self.batch.by_ref() {
@@ -265,11 +279,11 @@ impl Level {
                     return Ok(Some(entry));
                 }
             }
-            let batch = match read_batch(fs, self.directory, self.position) {
-                Err(Error::Stale | Error::NotFound) => return Ok(None),
-                batch => batch?,
-            };
-            let Some(last) = batch.last() else { return Ok(None) };
+            let (batch, met) = read_batch(fs, self.directory, self.position);
+            // A directory that vanished has no more entries.
+            let met = met.filter(|error| !matches!(error, Error::Stale | Error::NotFound));
+            self.damage = self.damage.take().or(met);
+            let Some(last) = batch.last() else { return self.damage.take().map_or(Ok(None), Err) };
             self.position = last.next;
             self.batch = batch.into_iter();
         }

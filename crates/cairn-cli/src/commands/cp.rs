@@ -15,8 +15,9 @@ use cairn_vfs::{
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
+use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
-use crate::{pattern, tree};
+use crate::tree::{self, Passed};
 
 /// Arguments of `cp`.
 #[derive(Debug, clap::Args)]
@@ -81,6 +82,7 @@ pub fn copy(fs: &dyn FileSystem, args: &Args) -> Outcome {
         Err(error) => return Err(failed(error)),
     };
     let mut copy = Copy { fs, args, links: HashMap::new(), directories: Vec::new() };
+    let mut passed = Passed::default();
     for source in &sources {
         let (parent, name) = match into {
             Some(directory) => (directory, last_name(source)),
@@ -89,9 +91,10 @@ pub fn copy(fs: &dyn FileSystem, args: &Args) -> Outcome {
                 (parent.ino, name)
             }
         };
-        copy.source(source, parent, name)?;
+        copy.source(source, parent, name, &mut passed)?;
     }
-    copy.finish()
+    copy.finish(&mut passed)?;
+    passed.end()
 }
 
 fn last_name(path: &[u8]) -> &[u8] {
@@ -112,7 +115,7 @@ impl Copy<'_> {
         self.args.archive || self.args.preserve
     }
 
-    fn source(&mut self, path: &[u8], parent: Ino, name: &[u8]) -> Outcome {
+    fn source(&mut self, path: &[u8], parent: Ino, name: &[u8], passed: &mut Passed) -> Outcome {
         let recursive = self.args.recursive || self.args.archive;
         let follow = !recursive && !self.args.no_dereference;
         let failed = |error| Failure::volume(shown(path), &error);
@@ -128,7 +131,7 @@ impl Copy<'_> {
         }
         // Copies of the directories above what is visited, outermost first.
         let mut above = vec![parent];
-        tree::visit(self.fs, path, &found, &mut |path, attributes, depth| {
+        tree::visit(self.fs, path, &found, passed, &mut |path, attributes, depth| {
             above.truncate(depth + 1);
             let parent = above.last().copied().unwrap_or(parent);
             let name = if depth == 0 { name } else { last_name(path) };
@@ -270,9 +273,10 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self, passed: &mut Passed) -> Outcome {
         for (path, ino, of) in std::mem::take(&mut self.directories).into_iter().rev() {
-            self.attributes(ino, &of).map_err(|error| Failure::volume(shown(&path), &error))?;
+            let done = self.attributes(ino, &of).map_err(|error| Failure::volume(shown(&path), &error));
+            done.or_else(|failure| passed.pass(failure, tree::complain))?;
         }
         Ok(())
     }

@@ -9,7 +9,8 @@ use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, pattern, print, tree};
+use crate::tree::{self, Passed};
+use crate::{json, pattern, print};
 
 /// Arguments of `du`.
 #[derive(Debug, clap::Args)]
@@ -88,15 +89,19 @@ pub fn count(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outco
     let paths = if args.paths.is_empty() { &root[..] } else { &args.paths[..] };
     let mut counting =
         Counting { args, output, seen: HashSet::new(), levels: Vec::new(), array: json::Array::default() };
+    let mut passed = Passed::default();
     for path in pattern::expand(fs, paths)? {
         let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
-        tree::visit(fs, &path, &start, &mut |path, attributes, depth| {
+        tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
             counting.entry(path, attributes, depth)?;
             Ok(walk::Next::Continue)
         })?;
         counting.close(0)?;
     }
-    if args.json { counting.array.end(counting.output) } else { Ok(()) }
+    if args.json {
+        counting.array.end(counting.output)?;
+    }
+    passed.end()
 }
 
 struct Counting<'a, 'o> {

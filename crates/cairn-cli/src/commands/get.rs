@@ -21,6 +21,7 @@ use crate::failure::{Failure, Outcome, Status, plain};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::{Access, ImageArg, shown};
+use crate::tree::Passed;
 use crate::{pattern, print};
 
 /// Bytes moved at a time.
@@ -81,7 +82,7 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
         progress: Progress::start("copied"),
         privileged: rustix::process::geteuid().is_root(),
         skipped: HashMap::new(),
-        damaged: 0,
+        passed: Passed::default(),
         buffer: vec![0; CHUNK],
     };
     if copy.progress.is_shown() {
@@ -97,8 +98,10 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
 fn volume_bytes(fs: &dyn FileSystem, path: &[u8]) -> u64 {
     let mut bytes = 0;
     if let Ok(found) = walk::resolve(fs, path, false) {
-        let _ = walk::walk(fs, found.ino, &mut |visit| {
-            if visit.attributes.kind == FileKind::Regular {
+        let _ = walk::walk_past_damage(fs, found.ino, &mut |met| {
+            if let walk::Met::Entry(visit) = met
+                && visit.attributes.kind == FileKind::Regular
+            {
                 bytes += visit.attributes.size;
             }
             Ok(walk::Next::Continue)
@@ -118,7 +121,7 @@ struct Copy<'a> {
     /// What was left out, and how often.
     skipped: HashMap<&'static str, u64>,
     /// Entries that could not be read, or not whole.
-    damaged: u64,
+    passed: Passed,
     buffer: Vec<u8>,
 }
 
@@ -269,12 +272,7 @@ impl Copy<'_> {
 
     /// What is damaged on the image does not keep the rest from being copied.
     fn pass(&mut self, failure: Failure) -> Outcome {
-        if !matches!(failure.status, Status::Corrupt | Status::Io) {
-            return Err(failure);
-        }
-        self.progress.note(&format!("warning: {failure}"));
-        self.damaged += 1;
-        Ok(())
+        self.passed.pass(failure, |warning| self.progress.note(warning))
     }
 
     fn skip(&mut self, what: &'static str) {
@@ -292,18 +290,7 @@ impl Copy<'_> {
         for (what, count) in &self.skipped {
             self.progress.note(&format!("warning: left out {count} {what}"));
         }
-        damage(self.damaged)
-    }
-}
-
-/// The end of a command that went past damage.
-pub(super) fn damage(count: u64) -> Outcome {
-    match count {
-        0 => Ok(()),
-        _ => {
-            let message = format!("{count} damaged entries were passed over: run e2fsck or fsck.f2fs on the image");
-            Err(Failure::new(Status::Corrupt, message))
-        }
+        self.passed.end()
     }
 }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome, Status};
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, output, pattern, print};
+use crate::tree::{self, Passed};
+use crate::{json, pattern, print};
 
 /// Arguments of `ls`.
 #[derive(Debug, clap::Args)]
@@ -68,8 +69,15 @@ impl OnVolume for Args {
 pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let root = [OsString::from("/")];
     let paths = pattern::expand(fs, if args.paths.is_empty() { &root } else { &args.paths })?;
-    let mut listing =
-        Listing { fs, args, headings: args.recursive || paths.len() > 1, first: true, array: None, damaged: 0, output };
+    let mut listing = Listing {
+        fs,
+        args,
+        headings: args.recursive || paths.len() > 1,
+        first: true,
+        array: None,
+        passed: Passed::default(),
+        output,
+    };
     if args.json {
         listing.array = Some(json::Array::default());
     }
@@ -79,7 +87,7 @@ pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     if let Some(array) = listing.array {
         array.end(listing.output)?;
     }
-    super::get::damage(listing.damaged)
+    listing.passed.end()
 }
 
 struct Listing<'a, 'o> {
@@ -91,7 +99,7 @@ struct Listing<'a, 'o> {
     first: bool,
     array: Option<json::Array>,
     /// Entries that could not be read.
-    damaged: u64,
+    passed: Passed,
     output: &'a mut Output<'o>,
 }
 
@@ -119,7 +127,10 @@ impl Listing<'_, '_> {
 
     /// Prints what is in a directory; gives the directories in it, if they are to follow.
     fn directory(&mut self, path: &[u8], directory: &Attributes) -> Outcome<Vec<(Vec<u8>, Attributes)>> {
-        let mut entries = walk::list(self.fs, directory.ino).map_err(|error| Failure::volume(shown(path), &error))?;
+        let (mut entries, damage) = walk::list_past_damage(self.fs, directory.ino);
+        if let Some(error) = damage {
+            self.pass(Failure::volume(shown(path), &error))?;
+        }
         entries.retain(|entry| self.args.all || !entry.name.starts_with(b"."));
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         if self.headings && !self.args.json {
@@ -156,12 +167,7 @@ impl Listing<'_, '_> {
 
     /// What is damaged does not hide the rest.
     fn pass(&mut self, failure: Failure) -> Outcome {
-        if !matches!(failure.status, Status::Corrupt | Status::Io) {
-            return Err(failure);
-        }
-        output::complain(format_args!("warning: {failure}"));
-        self.damaged += 1;
-        Ok(())
+        self.passed.pass(failure, tree::complain)
     }
 
     /// A name whose attributes cannot be read.

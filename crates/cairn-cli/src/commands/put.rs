@@ -22,6 +22,7 @@ use crate::output::Output;
 use crate::print;
 use crate::progress::Progress;
 use crate::session::{Access, ImageArg, shown, source_date_epoch};
+use crate::tree::Passed;
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -85,6 +86,7 @@ pub fn copy_in(fs: &dyn FileSystem, sources: &[PathBuf], destination: &[u8], own
         links: HashMap::new(),
         directories: Vec::new(),
         progress: Progress::start("copied"),
+        passed: Passed::default(),
         buffer: vec![0; CHUNK],
     };
     if copy.progress.is_shown() {
@@ -158,6 +160,7 @@ struct Copy<'a> {
     /// Attributes of directories are set last, deepest first.
     directories: Vec<(PathBuf, Ino, Metadata)>,
     progress: Progress,
+    passed: Passed,
     buffer: Vec<u8>,
 }
 
@@ -178,15 +181,29 @@ impl Copy<'_> {
         while let Some((path, parent, name)) = pending.pop() {
             let metadata = fs::symlink_metadata(&path).map_err(|error| Failure::host(&path, &error))?;
             if !metadata.is_dir() {
-                self.leaf(&path, parent, &name, &metadata)?;
-                self.progress.entry();
+                let done = self.leaf(&path, parent, &name, &metadata);
+                if self.pass(done)?.is_some() {
+                    self.progress.entry();
+                }
                 continue;
             }
-            let directory = self.directory(&path, parent, &name)?;
+            let made = self.directory(&path, parent, &name);
+            let Some(directory) = self.pass(made)? else { continue };
             pending.extend(inside(&path, directory)?);
             self.directories.push((path, directory, metadata));
         }
         Ok(())
+    }
+
+    /// Damage on the image keeps nothing beside it from being copied. Where the device fails, nothing more is worth writing.
+    fn pass<T>(&mut self, done: Outcome<T>) -> Outcome<Option<T>> {
+        match done {
+            Ok(done) => Ok(Some(done)),
+            Err(failure) if failure.status == Status::Corrupt => {
+                self.passed.pass(failure, |warning| self.progress.note(warning)).map(|()| None)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// The directory of this name, made if absent.
@@ -374,10 +391,11 @@ impl Copy<'_> {
 
     fn finish(mut self) -> Outcome {
         for (path, ino, metadata) in std::mem::take(&mut self.directories).into_iter().rev() {
-            self.attributes(&path, ino, &metadata)?;
+            let done = self.attributes(&path, ino, &metadata);
+            self.pass(done)?;
             self.progress.entry();
         }
-        Ok(())
+        self.passed.end()
     }
 }
 

@@ -64,3 +64,134 @@ fn one_damaged_inode_does_not_hide_its_directory() {
         assert_eq!(kept.unwrap(), b"before", "{format}");
     }
 }
+
+/// Names of a directory with several blocks.
+fn many() -> Vec<String> {
+    (0..300).map(|n| format!("name-{n:03}-{}", "x".repeat(40))).collect()
+}
+
+/// A volume with such a directory, in which the entry of one name, wherever the bytes lie, is spoilt by `spoil`, given the
+/// image and the place of the name.
+fn spoilt(image: &str, make: impl Fn(&str), spoil: impl Fn(&mut [u8], usize)) {
+    make(image);
+    let host = tempfile::tempdir().unwrap();
+    let source = host.path().join("d");
+    std::fs::create_dir(&source).unwrap();
+    many().iter().for_each(|name| std::fs::write(source.join(name), name).unwrap());
+    works(&["put", image, source.to_str().unwrap(), "/"]);
+    let mut bytes = std::fs::read(image).unwrap();
+    let victim = many()[123].clone().into_bytes();
+    let places = bytes.windows(victim.len()).enumerate();
+    // At byte 92 of an inode of F2FS is its own name.
+    let places = places.filter(|(at, found)| *found == victim && at % 4096 != 92).map(|(at, _)| at);
+    let places: Vec<usize> = places.collect();
+    assert!(!places.is_empty());
+    places.iter().for_each(|at| spoil(&mut bytes, *at));
+    std::fs::write(image, bytes).unwrap();
+}
+
+/// All names but at least one and at most `hidden` are listed, copied, found and seen on a mount; the commands end with 4.
+fn the_rest_is_there(image: &str, dir: &Path, hidden: usize) {
+    let least = many().len() - hidden;
+    let is_rest = |names: &[String]| {
+        names.len() >= least && names.len() < many().len() && names.iter().all(|name| many().contains(name))
+    };
+    let lines = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
+    let (status, listed, said) = cairn(&["ls", image, "/d"]);
+    assert!(status == 4 && is_rest(&lines(&listed)), "{status}: {said}");
+    assert!(said.contains("warning: /d: ") && said.contains("1 damaged"), "{said}");
+    let (status, found, _) = cairn(&["find", image, "/d", "-type", "f"]);
+    assert_eq!((status, found.lines().count()), (4, listed.lines().count()));
+    let (status, counted, _) = cairn(&["du", "-a", image, "/d"]);
+    assert_eq!((status, counted.lines().count()), (4, listed.lines().count() + 1));
+    let out = dir.join("out");
+    let (status, _, said) = cairn(&["get", image, "/d", out.to_str().unwrap()]);
+    assert_eq!(status, 4, "{said}");
+    for name in listed.lines() {
+        assert_eq!(std::fs::read_to_string(out.join(name)).unwrap(), name);
+    }
+    let point = dir.join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    works(&["mount", "-o", "ro", image, point.to_str().unwrap()]);
+    let mut names = Vec::new();
+    let mut errors = Vec::new();
+    for entry in std::fs::read_dir(point.join("d")).unwrap() {
+        match entry {
+            Ok(entry) => names.push(entry.file_name().into_string().unwrap()),
+            Err(error) => errors.push(error.raw_os_error()),
+        }
+    }
+    let unmounted = cairn(&["umount", point.to_str().unwrap()]).0;
+    names.sort();
+    assert_eq!((unmounted, names), (0, lines(&listed)));
+    assert_eq!(errors, [Some(117)], "the end of the listing says that it is not all");
+}
+
+/// The inode number of an ext4 entry is far beyond the last.
+fn no_such_inode(bytes: &mut [u8], name: usize) {
+    bytes[name - 8..name - 4].fill(0xff);
+}
+
+#[test]
+fn one_bad_entry_hides_no_other_name() {
+    let without_checksums = |image: &str| {
+        judge::run("mke2fs", ["-Fq", "-t", "ext4", "-O", "^metadata_csum", image, "64M"]);
+    };
+    let (dir, image) = in_dir("ext4.img");
+    spoilt(&image, without_checksums, no_such_inode);
+    the_rest_is_there(&image, dir.path(), 1);
+    let (dir, image) = in_dir("f2fs.img");
+    let make = |image: &str| works(&["mkfs", "-t", "f2fs", "--size", "64M", image]);
+    spoilt(&image, |image| drop(make(image)), |bytes, name| bytes[name] = b'/');
+    the_rest_is_there(&image, dir.path(), 1);
+}
+
+#[test]
+fn one_bad_block_of_a_directory_hides_only_what_is_in_it() {
+    let (dir, image) = in_dir("ext4.img");
+    let make = |image: &str| works(&["mkfs", "-t", "ext4", "--size", "64M", image]);
+    // Its checksum is wrong by then.
+    spoilt(&image, |image| drop(make(image)), no_such_inode);
+    the_rest_is_there(&image, dir.path(), 4096 / 60);
+}
+
+#[test]
+fn a_directory_with_a_damaged_index_is_listed_block_by_block() {
+    let (dir, image) = in_dir("ext4.img");
+    let make = |image: &str| works(&["mkfs", "-t", "ext4", "--size", "64M", image]);
+    spoilt(&image, |image| drop(make(image)), |_, _| {});
+    let map = judge::run("debugfs", ["-R", "bmap /d 0", &image]);
+    let root: usize = map.lines().next().unwrap().trim().parse().unwrap();
+    let mut bytes = std::fs::read(&image).unwrap();
+    // The checksum at the end of the root of the index.
+    let block = 1024 << bytes[1024 + 24];
+    bytes[(root + 1) * block - 4] ^= 0xff;
+    std::fs::write(&image, bytes).unwrap();
+    let (status, listed, said) = cairn(&["ls", &image, "/d"]);
+    assert!(status == 4 && listed.lines().eq(many().iter()), "{status}: {said}");
+    let out = dir.path().join("out");
+    let (status, _, said) = cairn(&["get", &image, "/d", out.to_str().unwrap()]);
+    assert_eq!((status, std::fs::read_dir(&out).unwrap().count()), (4, 300), "{said}");
+}
+
+#[test]
+fn what_lies_beside_damage_is_put_and_copied() {
+    for format in ["ext4", "f2fs"] {
+        let (dir, image) = in_dir("disk.img");
+        damaged(&image, format);
+        let (status, _, said) = cairn(&["cp", "-a", &image, "/d", "/copy"]);
+        assert!(status == 4 && said.contains(BAD), "{format}: {status}: {said}");
+        assert_eq!(works(&["ls", &image, "/copy"]), "before\nzebra\n", "{format}");
+        // A new version of all three: the damaged one cannot be replaced.
+        let source = dir.path().join("d");
+        std::fs::create_dir(&source).unwrap();
+        for name in ["before", BAD, "zebra"] {
+            std::fs::write(source.join(name), "new").unwrap();
+        }
+        let (status, _, said) = cairn(&["put", &image, source.to_str().unwrap(), "/"]);
+        assert!(status == 4 && said.contains(BAD) && said.contains("1 damaged"), "{format}: {status}: {said}");
+        for name in ["before", "zebra"] {
+            assert_eq!(works(&["cat", &image, &format!("/d/{name}")]), "new", "{format}");
+        }
+    }
+}

@@ -10,10 +10,10 @@ use cairn_base::{FileBlock, Ino};
 use cairn_vfs::{DirEntry, FileKind, Name};
 
 use super::blocks::{DirBlocks, DirSettings};
-use super::readdir::{Batch, Listed, emit_dots, listed};
+use super::readdir::{Batch, Damage, Listed, emit_dots, listed};
 use super::{add, init_empty, ino_number};
 use crate::corrupt::Corrupt;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::dir_entry::{self, Defect, Entry, Room};
 use crate::txn::Handle;
 
@@ -84,9 +84,17 @@ impl<'a> InlineDir<'a> {
 
     /// All live entries.
     fn live(&self, settings: &'a DirSettings) -> Result<Vec<Listed<'a>>> {
+        let mut damage = Damage::default();
+        let live = self.live_past(settings, &mut damage);
+        damage.end(live)
+    }
+
+    /// All live entries that can be read.
+    fn live_past(&self, settings: &'a DirSettings, damage: &mut Damage) -> Result<Vec<Listed<'a>>> {
         let mut live = Vec::new();
         for entry in self.entries(Region::Head, settings).chain(self.entries(Region::Tail, settings)) {
-            live.extend(listed(settings, HERE, entry?)?);
+            let entry = entry.and_then(|entry| listed(settings, HERE, entry)).map_err(Error::from);
+            live.extend(damage.pass(entry)?.flatten());
         }
         Ok(live)
     }
@@ -101,16 +109,17 @@ impl<'a> InlineDir<'a> {
             let kind = settings.format.filetype.then_some(FileKind::Directory);
             return Ok(Some(InlineFound { ino, kind, place: None }));
         }
+        let mut damage = Damage::default();
         for region in [Region::Head, Region::Tail] {
             let (bytes, range) = self.region(region);
             let found = dir_entry::find(dir_entry::entries_in(bytes, range, &settings.format), name)
-                .map_err(|defect| settings.corrupt(HERE, defect))?;
-            if let Some(entry) = found {
+                .map_err(|defect| settings.corrupt(HERE, defect).into());
+            if let Some(entry) = damage.pass(found)?.flatten() {
                 let (ino, kind) = (Ino(u64::from(entry.ino)), entry.kind(&settings.format));
                 return Ok(Some(InlineFound { ino, kind, place: Some((region, entry.offset)) }));
             }
         }
-        Ok(None)
+        damage.end(Ok(None))
     }
 
     /// True if there is nothing but the dots.
@@ -126,14 +135,27 @@ impl<'a> InlineDir<'a> {
     /// # Errors
     /// If the entries are damaged.
     pub fn readdir(&self, settings: &DirSettings, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        if !settings.dir_index {
-            return self.by_offset(settings, position, emit);
-        }
+        let mut damage = Damage::default();
+        let live = self.live_past(settings, &mut damage)?;
+        let listed = match settings.dir_index {
+            true => self.by_hash(settings, &live, position, emit),
+            false => self.by_offset(settings, &live, position, emit),
+        };
+        damage.end(listed)
+    }
+
+    fn by_hash(
+        &self,
+        settings: &DirSettings,
+        live: &[Listed<'_>],
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         let kind = settings.format.filetype.then_some(FileKind::Directory);
         if emit_dots(settings.ino, self.parent(), kind, position, emit) {
             let mut batch = Batch::from(position.max(2));
-            for entry in self.live(settings)? {
-                batch.offer(settings, settings.hash.default_version, &entry)?;
+            for entry in live {
+                batch.offer(settings, settings.hash.default_version, entry)?;
             }
             batch.emit(emit);
         }
@@ -141,10 +163,15 @@ impl<'a> InlineDir<'a> {
     }
 
     /// The positions are the offsets the names will have in a block.
-    fn by_offset(&self, settings: &DirSettings, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn by_offset(
+        &self,
+        settings: &DirSettings,
+        live: &[Listed<'_>],
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         let dot = |ino, name: Name<'static>| (ino, settings.format.filetype.then_some(FileKind::Directory), name);
         let dots = [dot(settings.ino, Name::DOT), dot(self.parent(), Name::DOT_DOT)];
-        let live = self.live(settings)?;
         let names = live.iter().map(|(name, e)| (Ino(u64::from(e.ino)), e.kind(&settings.format), *name));
         let mut at = 0;
         for (ino, kind, name) in dots.into_iter().chain(names) {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use cairn_base::{FileBlock, Ino};
 use cairn_cache::block::Buffer;
-use cairn_vfs::FileKind;
+use cairn_vfs::{FileKind, PastDamage};
 
 pub use blocks::{DirBlocks, DirSettings};
 pub use insert::add;
@@ -76,15 +76,19 @@ pub fn lookup(dir: &dyn DirBlocks, name: &[u8]) -> Result<Option<Found>> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Ok(None);
     }
-    if uses_index(dir, &settings) {
-        return lookup_indexed(dir, &settings, name);
+    let mut damage = PastDamage::default();
+    if uses_index(dir, &settings)
+        && let Some(found) = damage.pass(lookup_indexed(dir, &settings, name))?
+    {
+        return Ok(found);
     }
+    // Without an index, or where that leads nowhere: what is damaged hides no name in another block.
     for block in 0..dir.count() {
-        if let Some(found) = lookup_in(dir, &settings, FileBlock(block), name)? {
+        if let Some(found) = damage.pass(lookup_in(dir, &settings, FileBlock(block), name))?.flatten() {
             return Ok(Some(found));
         }
     }
-    Ok(None)
+    damage.end(Ok(None))
 }
 
 fn lookup_dot(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> Result<Option<Found>> {

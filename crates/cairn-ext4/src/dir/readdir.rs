@@ -6,18 +6,21 @@
 //! position is the byte offset behind the entry.
 //!
 //! Names are collected and sorted in batches, so the memory is bounded whatever the directory's size.
+//!
+//! Damage hides what is damaged and nothing else: a bad entry or block is passed by, and where the index does not lead on,
+//! all blocks are read in turn, with the same positions. The first damage is the error of the call.
 
 use std::collections::BTreeMap;
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{FileBlock, Ino};
-use cairn_vfs::{DirEntry, FileKind, Name};
+use cairn_vfs::{DirEntry, FileKind, Name, PastDamage};
 
 use super::blocks::{DirBlocks, DirSettings, load_leaf, uses_index};
 use super::hash::{LEGACY, LEGACY_UNSIGNED};
 use super::index::{Path, read_root};
 use crate::corrupt::Corrupt;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::dir_entry::{self, Entry};
 
 /// Names that are sorted at a time.
@@ -33,35 +36,66 @@ const FIRST_NAME: u64 = 2;
 /// Entries from `position` on, `.` and `..` first, until `emit` returns false.
 ///
 /// # Errors
-/// If the directory is damaged or cannot be read; entries before the damage have been given.
+/// If the directory is damaged or cannot be read; what can be listed has been given.
 pub fn readdir(dir: &dyn DirBlocks, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
     let settings = dir.settings();
-    if !settings.dir_index {
-        return by_offset(dir, &settings, position, emit);
-    }
-    let dots = super::dots(dir)?;
+    let mut damage = Damage::default();
+    let listed = match settings.dir_index {
+        true => by_hash(dir, &settings, position, &mut damage, emit),
+        false => by_offset(dir, &settings, position, &mut damage, emit),
+    };
+    damage.end(listed)
+}
+
+/// What a listing has passed by.
+pub(super) type Damage = PastDamage<Error>;
+
+fn by_hash(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    position: u64,
+    damage: &mut Damage,
+    emit: &mut dyn FnMut(DirEntry) -> bool,
+) -> Result<()> {
     let kind = settings.format.filetype.then_some(FileKind::Directory);
-    if !emit_dots(Ino(u64::from(dots.this)), Ino(u64::from(dots.parent)), kind, position, emit) {
+    let goes_on = match damage.pass(super::dots(dir))? {
+        Some(dots) => emit_dots(Ino(u64::from(dots.this)), Ino(u64::from(dots.parent)), kind, position, emit),
+        None => position > 0 || emit(DirEntry { ino: settings.ino, kind, name: Name::DOT.to_buf(), next: 1 }),
+    };
+    if !goes_on {
         return Ok(());
     }
     let mut from = position.max(FIRST_NAME);
     loop {
         let mut batch = Batch::from(from);
-        let next = if uses_index(dir, &settings) {
-            collect_indexed(dir, &settings, &mut batch)?
-        } else {
-            collect_linear(dir, &settings, &mut batch)?
-        };
+        let next = collect(dir, settings, &mut batch, damage)?;
         let cut = batch.cut_at();
         if !batch.emit(emit) {
             return Ok(());
         }
         match cut.or(next) {
             Some(next) if next > from => from = next,
-            Some(stuck) => return Err(stuck_at(&settings, stuck).into()),
+            Some(stuck) => return Err(stuck_at(settings, stuck).into()),
             None => return Ok(()),
         }
     }
+}
+
+/// Fills a batch; tells where the next one starts.
+fn collect(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch, damage: &mut Damage) -> Result<Option<u64>> {
+    let mut version = settings.hash.default_version;
+    if uses_index(dir, settings) {
+        let collected = collect_indexed(dir, settings, batch, damage);
+        if let Some(next) = damage.pass(collected)? {
+            return Ok(next);
+        }
+        *batch = Batch::from(batch.from);
+        // The positions stay what they were, if that can be known.
+        let known = read_root(dir, settings).map(|(_, info)| info.hash_version);
+        version = known.ok().filter(|version| settings.hash(*version, b"a").is_ok()).unwrap_or(version);
+    }
+    collect_linear(dir, settings, version, batch, damage)?;
+    Ok(None)
 }
 
 fn stuck_at(settings: &DirSettings, position: u64) -> Corrupt {
@@ -171,11 +205,12 @@ fn offer_block(
     block: FileBlock,
     version: u8,
     batch: &mut Batch,
+    damage: &mut Damage,
 ) -> Result<()> {
-    let leaf = load_leaf(dir, settings, block)?;
+    let Some(leaf) = damage.pass(load_leaf(dir, settings, block))? else { return Ok(()) };
     for entry in dir_entry::entries(&leaf.image, &settings.format) {
-        let entry = entry.map_err(|defect| settings.corrupt(block, defect))?;
-        if let Some(listed) = listed(settings, block, entry)? {
+        let live = entry.map_err(|defect| settings.corrupt(block, defect)).and_then(|it| listed(settings, block, it));
+        if let Some(listed) = damage.pass(live.map_err(Error::from))?.flatten() {
             batch.offer(settings, version, &listed)?;
         }
     }
@@ -201,20 +236,31 @@ pub(super) fn listed<'a>(
     Ok((!name.is_dots()).then_some((name, entry)))
 }
 
-fn collect_linear(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch) -> Result<Option<u64>> {
+fn collect_linear(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    version: u8,
+    batch: &mut Batch,
+    damage: &mut Damage,
+) -> Result<()> {
     for block in 0..dir.count() {
-        offer_block(dir, settings, FileBlock(block), settings.hash.default_version, batch)?;
+        offer_block(dir, settings, FileBlock(block), version, batch, damage)?;
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Collects a few leaves; tells where the next batch starts.
-fn collect_indexed(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch) -> Result<Option<u64>> {
+fn collect_indexed(
+    dir: &dyn DirBlocks,
+    settings: &DirSettings,
+    batch: &mut Batch,
+    damage: &mut Damage,
+) -> Result<Option<u64>> {
     let root = read_root(dir, settings)?;
     let version = root.1.hash_version;
     let mut path = Path::to(dir, settings, root, position_major(batch.from))?;
     loop {
-        offer_block(dir, settings, path.leaf, version, batch)?;
+        offer_block(dir, settings, path.leaf, version, batch, damage)?;
         match path.next_hash(settings)? {
             None => return Ok(None),
             // A leaf that continues the one before belongs to the same batch: names are sorted across both.
@@ -231,15 +277,17 @@ fn by_offset(
     dir: &dyn DirBlocks,
     settings: &DirSettings,
     position: u64,
+    damage: &mut Damage,
     emit: &mut dyn FnMut(DirEntry) -> bool,
 ) -> Result<()> {
     let block_size = settings.format.block_size as u64;
     for block in position / block_size..dir.count() {
         let start = block * block_size;
         let block = FileBlock(block);
-        let leaf = load_leaf(dir, settings, block)?;
+        let Some(leaf) = damage.pass(load_leaf(dir, settings, block))? else { continue };
         for entry in dir_entry::entries(&leaf.image, &settings.format) {
-            let entry = entry.map_err(|defect| settings.corrupt(block, defect))?;
+            let entry = entry.map_err(|defect| settings.corrupt(block, defect).into());
+            let Some(entry) = damage.pass(entry)? else { continue };
             let at = start + entry.offset as u64;
             if at < position || entry.ino == 0 {
                 continue;
@@ -247,7 +295,7 @@ fn by_offset(
             let dot = [Name::DOT, Name::DOT_DOT].into_iter().find(|dot| start == 0 && dot.bytes() == entry.name);
             let name = match dot {
                 Some(dot) => dot,
-                None => match listed(settings, block, entry)? {
+                None => match damage.pass(listed(settings, block, entry).map_err(Error::from))?.flatten() {
                     Some((name, _)) => name,
                     None => continue,
                 },

@@ -163,7 +163,7 @@ impl Entry<'_> {
     }
 }
 
-/// The entries of one region of bytes, checked one by one. Ends after the first defect.
+/// The entries of one region of bytes, checked one by one. Goes on behind a bad entry as long as its `rec_len` can be true.
 pub struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -184,8 +184,8 @@ pub fn entries_in<'a>(bytes: &'a [u8], region: Range<usize>, format: &'a DirForm
 }
 
 impl<'a> Entries<'a> {
-    fn decode(&self) -> Result<Entry<'a>, Defect> {
-        let offset = self.at;
+    fn decode(&mut self) -> Result<Entry<'a>, Defect> {
+        let offset = std::mem::replace(&mut self.at, self.end);
         let defect = |what, value: usize| Defect { offset, what, value: value as u64 };
         let rest = self.bytes.get(offset..self.end).ok_or_else(|| defect("block is too short", self.bytes.len()))?;
         let (raw, names) =
@@ -198,12 +198,13 @@ impl<'a> Entries<'a> {
         if rec_len > rest.len() {
             return Err(defect("rec_len crosses the end of the block", rec_len));
         }
-        if rec_len < entry_len(name_len) {
-            return Err(defect("name_len exceeds the entry", name_len));
-        }
         let left = rest.len() - rec_len;
         if left != 0 && left < MIN_REC_LEN {
             return Err(defect("entry ends too close to the end of the block", rec_len));
+        }
+        self.at = offset + rec_len;
+        if rec_len < entry_len(name_len) {
+            return Err(defect("name_len exceeds the entry", name_len));
         }
         let ino = raw.inode.get();
         if ino > self.format.inodes_count {
@@ -224,24 +225,21 @@ impl<'a> Iterator for Entries<'a> {
         if self.at >= self.end {
             return None;
         }
-        let entry = self.decode();
-        self.at = match &entry {
-            Ok(entry) => self.at + entry.rec_len,
-            Err(_) => self.end,
-        };
-        Some(entry)
+        Some(self.decode())
     }
 }
 
-/// The live entry of this name among `entries`.
+/// The live entry of this name among `entries`. A defect matters only if the name is not found.
 pub fn find<'a>(entries: Entries<'a>, name: &[u8]) -> Result<Option<Entry<'a>>, Defect> {
+    let mut first = None;
     for entry in entries {
-        let entry = entry?;
-        if entry.ino != 0 && entry.name == name {
-            return Ok(Some(entry));
+        match entry {
+            Ok(entry) if entry.ino != 0 && entry.name == name => return Ok(Some(entry)),
+            Ok(_) => {}
+            Err(defect) => first = first.or(Some(defect)),
         }
     }
-    Ok(None)
+    first.map_or(Ok(None), Err)
 }
 
 /// Whether a name can go into a block, and where.

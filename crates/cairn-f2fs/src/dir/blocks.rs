@@ -52,22 +52,32 @@ pub fn count(inode: &Inode) -> u64 {
     state.record.size.div_ceil(BLOCK_BYTES).min(state.record.shape().max_blocks())
 }
 
-/// Calls `visit` for each block from `start` on until it returns false.
+/// Calls `visit` for each block from `start` on until it returns false: with its bytes, or with why it cannot be read (the node
+/// tree is damaged, or the device failed).
 ///
 /// # Errors
-/// The node tree is damaged, the directory has more blocks than the volume, or the device failed; or `visit` fails.
+/// The directory has more blocks than the volume, or `visit` fails.
 pub fn for_each(
     volume: &Volume,
     inode: &Inode,
     start: u64,
-    mut visit: impl FnMut(u64, &[u8]) -> Result<bool>,
+    mut visit: impl FnMut(u64, Result<&[u8]>) -> Result<bool>,
 ) -> Result<()> {
     let end = count(inode);
     let mapper = InodeMapper::new(volume, inode);
     let mut visited = 0;
     let mut block = start;
     while block < end {
-        let mapping = mapper.find(Run { start: FileBlock(block), len: end - block })?;
+        let mapping = match mapper.find(Run { start: FileBlock(block), len: end - block }) {
+            Ok(mapping) => mapping,
+            Err(error) => {
+                if !visit(block, Err(error))? {
+                    return Ok(());
+                }
+                block += 1;
+                continue;
+            }
+        };
         let len = mapping.run.len.min(end - block);
         if volume.store.is_some() {
             if !visit_live(volume, inode, block..block + len, mapping.place, &mut visit)? {
@@ -81,8 +91,8 @@ pub fn for_each(
             }
             volume.buffers.prefetch(pba, len);
             for index in 0..len {
-                let image = volume.buffers.get(cairn_base::Pba(pba.get() + index))?.image();
-                if !visit(block + index, &image)? {
+                let image = volume.buffers.get(cairn_base::Pba(pba.get() + index)).map(|buffer| buffer.image());
+                if !visit(block + index, image.as_deref().map_err(|error| error.clone().into()))? {
                     return Ok(());
                 }
             }
@@ -98,15 +108,19 @@ fn visit_live(
     inode: &Inode,
     run: std::ops::Range<u64>,
     place: Place,
-    visit: &mut impl FnMut(u64, &[u8]) -> Result<bool>,
+    visit: &mut impl FnMut(u64, Result<&[u8]>) -> Result<bool>,
 ) -> Result<bool> {
     let there = match place {
         Place::Mapped(_) => run.collect(),
         _ => inode.entries.in_range(run),
     };
     for block in there {
-        let Some(image) = read_live(volume, inode, block)? else { continue };
-        if !visit(block, &image)? {
+        let goes_on = match read_live(volume, inode, block) {
+            Ok(Some(image)) => visit(block, Ok(&image))?,
+            Ok(None) => true,
+            Err(error) => visit(block, Err(error))?,
+        };
+        if !goes_on {
             return Ok(false);
         }
     }

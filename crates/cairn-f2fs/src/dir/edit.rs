@@ -106,7 +106,7 @@ pub fn is_empty(volume: &Volume, directory: &Inode) -> Result<bool> {
     }
     let mut empty = true;
     blocks::for_each(volume, directory, 0, |_, image| {
-        empty = Dentries::new(image).is_empty();
+        empty = Dentries::new(image?).is_empty();
         Ok(empty)
     })?;
     Ok(empty)

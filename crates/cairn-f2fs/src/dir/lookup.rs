@@ -1,6 +1,6 @@
 //! Finding a name.
 
-use cairn_vfs::{Error as VfsError, FileKind};
+use cairn_vfs::{Error as VfsError, FileKind, PastDamage};
 
 use super::{bad_name, blocks, check_entry, depth};
 use crate::error::Result;
@@ -89,13 +89,14 @@ fn find_in(
     dentries: Dentries<'_>,
     wanted: impl Fn(&Dentry<'_>) -> bool,
 ) -> Result<Option<Found>> {
+    let mut damage = PastDamage::default();
     for entry in dentries.iter() {
-        let entry = entry.map_err(|bad| bad_name(directory, block, bad))?;
-        if wanted(&entry) {
+        let entry = damage.pass(entry.map_err(|bad| bad_name(directory, block, bad)))?;
+        if let Some(entry) = entry.filter(&wanted) {
             return checked(volume, directory, block, &entry).map(Some);
         }
     }
-    Ok(None)
+    damage.end(Ok(None))
 }
 
 fn checked(volume: &Volume, directory: Nid, block: u64, entry: &Dentry<'_>) -> Result<Found> {
@@ -117,25 +118,27 @@ fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare
     };
     let dir_level = directory.state.read().record.dir_level;
     let end = blocks::count(directory);
+    let mut damage = PastDamage::default();
     for level in 0..depth(directory) {
         let start = bucket_start(level, dir_level, hash);
         for block in start..(start + bucket_blocks(level)).min(end) {
-            let Some(image) = blocks::read(volume, directory, block)? else { continue };
+            let Some(image) = damage.pass(blocks::read(volume, directory, block))?.flatten() else { continue };
             let found = Dentries::new(&image).find(hash, |stored| matches(stored, name, compare));
-            if let Some(entry) = found.map_err(|bad| bad_name(directory.nid, block, bad))? {
+            if let Some(entry) = damage.pass(found.map_err(|bad| bad_name(directory.nid, block, bad)))?.flatten() {
                 return checked(volume, directory.nid, block, &entry).map(Some);
             }
         }
     }
-    Ok(None)
+    damage.end(Ok(None))
 }
 
 fn find_everywhere(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
-    let mut found = None;
+    let (mut found, mut damage) = (None, PastDamage::default());
     blocks::for_each(volume, directory, 0, |block, image| {
         let wanted = |entry: &Dentry<'_>| entry.name == name;
-        found = find_in(volume, directory.nid, block, Dentries::new(image), wanted)?;
+        let searched = image.and_then(|image| find_in(volume, directory.nid, block, Dentries::new(image), wanted));
+        found = damage.pass(searched)?.flatten();
         Ok(found.is_none())
     })?;
-    Ok(found)
+    found.map_or_else(|| damage.end(Ok(None)), |found| Ok(Some(found)))
 }

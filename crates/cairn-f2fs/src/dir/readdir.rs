@@ -1,14 +1,15 @@
 //! Listing entries.
 //!
 //! A position is `block << 8 | slot` of where to go on (inline entries count as block 0, and keep their slots when they move
-//! to a block). Entries that roll-forward added come behind all others.
+//! to a block). Entries that roll-forward added come behind all others. A bad entry or block is passed by; the first damage is the
+//! error of the call.
 
 use cairn_base::Ino;
-use cairn_vfs::{DirEntry, Error as VfsError, FileKind};
+use cairn_vfs::{DirEntry, Error as VfsError, FileKind, Name, PastDamage};
 
 use super::{bad_name, blocks, check_entry};
 use crate::corrupt::Corrupt;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::dentry::{Dentries, Dentry, slots_for};
 use crate::format::units::Nid;
 use crate::inode::Inode;
@@ -22,36 +23,42 @@ const ADDED: u64 = 1 << 62;
 /// Lists entries from `position` on as long as `emit` returns true.
 ///
 /// # Errors
-/// It is no directory, encrypted or damaged, or the device failed.
+/// It is no directory or encrypted; it is damaged, or the device failed: then what can be listed has been given.
 pub fn read(volume: &Volume, directory: &Inode, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
     if directory.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
     }
     directory.check_readable(volume)?;
     let added = volume.nodes.overlay().entries(directory.nid);
-    let mut listing = Listing { volume, directory: directory.nid, added, emit };
-    if position < ADDED {
-        let (block, slot) = (position >> SLOT_BITS, (position & ((1 << SLOT_BITS) - 1)) as usize);
-        let goes_on = match directory.is_inline() {
-            true => listing.inline(directory, block, slot)?,
-            false => listing.blocks(directory, block, slot)?,
-        };
-        if !goes_on {
-            return Ok(());
-        }
-    }
-    listing.added(position.saturating_sub(ADDED));
-    Ok(())
+    let mut listing = Listing { volume, directory: directory.nid, added, damage: PastDamage::default(), emit };
+    let listed = listing.from(directory, position);
+    listing.damage.end(listed)
 }
 
 struct Listing<'a> {
     volume: &'a Volume,
     directory: Nid,
     added: Option<&'a AddedEntries>,
+    damage: PastDamage<Error>,
     emit: &'a mut dyn FnMut(DirEntry) -> bool,
 }
 
 impl Listing<'_> {
+    fn from(&mut self, directory: &Inode, position: u64) -> Result<()> {
+        if position < ADDED {
+            let (block, slot) = (position >> SLOT_BITS, (position & ((1 << SLOT_BITS) - 1)) as usize);
+            let listed = match directory.is_inline() {
+                true => self.inline(directory, block, slot),
+                false => self.blocks(directory, block, slot),
+            };
+            if self.damage.pass(listed)? == Some(false) {
+                return Ok(());
+            }
+        }
+        self.added(position.saturating_sub(ADDED));
+        Ok(())
+    }
+
     fn inline(&mut self, directory: &Inode, block: u64, slot: usize) -> Result<bool> {
         if block > 0 {
             return Ok(true);
@@ -65,6 +72,7 @@ impl Listing<'_> {
         let dir_level = directory.state.read().record.dir_level;
         let mut goes_on = true;
         blocks::for_each(self.volume, directory, block, |index, image| {
+            let Some(image) = self.damage.pass(image)? else { return Ok(true) };
             let from = if index == block { slot } else { 0 };
             let bucket = blocks::bucket_of(index, dir_level);
             // A name elsewhere than in its bucket could not be found; one block at two places would list twice.
@@ -79,14 +87,10 @@ impl Listing<'_> {
         let dentries = Dentries::new(bytes);
         let mut slot = from;
         while let Some(entry) = dentries.next(slot) {
-            let entry = entry.map_err(|bad| bad_name(self.directory, block, bad))?;
-            slot = entry.slot + slots_for(entry.name.len());
-            let name = check_entry(self.directory, block, &entry, &self.volume.layout)?;
-            if !fits(&entry) {
-                let what = "the name is in a bucket that its hash does not lead to";
-                let (slot, value) = (entry.slot as u32, entry.hash.into());
-                return Err(Corrupt::Directory { ino: self.directory, block, slot, what, value }.into());
-            }
+            slot = entry.map_or_else(|bad| bad.slot + 1, |entry| entry.slot + slots_for(entry.name.len()));
+            let checked = entry.map_err(|bad| bad_name(self.directory, block, bad));
+            let checked = checked.and_then(|entry| self.check(block, entry, &fits));
+            let Some((entry, name)) = self.damage.pass(checked)? else { continue };
             if self.added.is_some_and(|added| added.contains_key(entry.name)) {
                 continue;
             }
@@ -97,6 +101,21 @@ impl Listing<'_> {
             }
         }
         Ok(true)
+    }
+
+    fn check<'b>(
+        &self,
+        block: u64,
+        entry: Dentry<'b>,
+        fits: impl Fn(&Dentry<'_>) -> bool,
+    ) -> Result<(Dentry<'b>, Name<'b>)> {
+        let name = check_entry(self.directory, block, &entry, &self.volume.layout)?;
+        if !fits(&entry) {
+            let what = "the name is in a bucket that its hash does not lead to";
+            let (slot, value) = (entry.slot as u32, entry.hash.into());
+            return Err(Corrupt::Directory { ino: self.directory, block, slot, what, value }.into());
+        }
+        Ok((entry, name))
     }
 
     fn added(&mut self, from: u64) {

@@ -140,13 +140,13 @@ impl<'b> Dentries<'b> {
         }
     }
 
-    /// All entries; ends after the first bad one.
+    /// All entries; goes on with the slot after a bad one.
     pub fn iter(&self) -> impl Iterator<Item = Result<Dentry<'b>, BadName>> + use<'b> {
         let view = *self;
         let mut next = Some(0);
         std::iter::from_fn(move || {
             let found = view.next(next?)?;
-            next = found.ok().map(|entry| entry.slot + slots_for(entry.name.len()));
+            next = Some(found.map_or_else(|bad| bad.slot + 1, |entry| entry.slot + slots_for(entry.name.len())));
             Some(found)
         })
     }
@@ -157,10 +157,10 @@ impl<'b> Dentries<'b> {
     /// a directory does not have, and those look at a block of every level.
     ///
     /// # Errors
-    /// A bad entry before it.
+    /// There is none, and a bad entry.
     pub fn find(&self, hash: u32, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Dentry<'b>>, BadName> {
         let map = self.bitmap();
-        let mut slot = 0;
+        let (mut slot, mut damage) = (0, None);
         while slot < self.shape.slots {
             if !bitmap::test(map, slot) {
                 match bitmap::next_set(map, slot, self.shape.slots) {
@@ -171,14 +171,15 @@ impl<'b> Dentries<'b> {
             let raw = self.raw(slot);
             let len = usize::from(raw.name_len.get());
             if len > NAME_MAX || raw.hash_code.get() == hash {
-                match self.next(slot).transpose()? {
-                    Some(entry) if entry.slot == slot && wanted(entry.name) => return Ok(Some(entry)),
+                match self.next(slot) {
+                    Some(Ok(entry)) if entry.slot == slot && wanted(entry.name) => return Ok(Some(entry)),
+                    Some(Err(bad)) => damage = damage.or(Some(bad)),
                     _ => {}
                 }
             }
-            slot += slots_for(len).max(1);
+            slot += if len > NAME_MAX { 1 } else { slots_for(len).max(1) };
         }
-        Ok(None)
+        damage.map_or(Ok(None), Err)
     }
 
     /// First of `count` free slots in a row.

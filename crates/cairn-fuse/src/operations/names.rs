@@ -304,7 +304,10 @@ impl Operations {
         let asked: ReadIn = request.take()?;
         let mut listing = directory::Listing::new(asked.size as usize);
         let node = request.header.nodeid;
-        self.core.run(what, |fs| fill(&self.core, fs, node, asked.offset, &mut listing))?;
+        self.core.run(what, |fs| {
+            let filled = fill(&self.core, fs, node, asked.offset, &mut listing);
+            self.core.damaged.answer(node, asked.offset, &listing, filled)
+        })?;
         Ok(listing.into_bytes())
     }
 }

@@ -11,7 +11,8 @@ use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, pattern, tree};
+use crate::tree::{self, Passed};
+use crate::{json, pattern};
 use expression::{Expression, Subject};
 
 /// Arguments of `find`.
@@ -73,10 +74,10 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
         Ok(found.mtime)
     })?;
     let root = [OsString::from("/")];
-    let mut array = json::Array::default();
+    let (mut array, mut passed) = (json::Array::default(), Passed::default());
     for path in pattern::expand(fs, if paths.is_empty() { &root } else { paths })? {
         let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
-        tree::visit(fs, &path, &start, &mut |path, attributes, depth| {
+        tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
             let is_empty = || match attributes.kind {
                 FileKind::Directory => walk::list(fs, attributes.ino).is_ok_and(|entries| entries.is_empty()),
                 kind => kind == FileKind::Regular && attributes.size == 0,
@@ -96,5 +97,8 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
             Ok(if depth < expression.most_depth { walk::Next::Continue } else { walk::Next::Skip })
         })?;
     }
-    if args.json { array.end(output) } else { Ok(()) }
+    if args.json {
+        array.end(output)?;
+    }
+    passed.end()
 }
