@@ -52,7 +52,7 @@ impl Txn {
 
 /// An operation in progress. Dropping it ends it; its changes then belong to the transaction.
 ///
-/// An operation that fails after it has changed something, and has not said [`Handle::finish`] since, is half done ([`HalfDone`]).
+/// An operation that fails after it has changed something, and has not said [`Handle::finish`] since, is half done (`HalfDone`).
 pub struct Handle {
     kind: Kind,
     /// Something was changed that is not whole yet.

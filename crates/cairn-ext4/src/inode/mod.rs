@@ -4,7 +4,7 @@
 //! `namespace` (a directory's entries) → `data` (contents and size: readers and write-back shared, everything that
 //! changes size or mapping exclusive) → a handle → `state` (the record and its block map; held briefly).
 //!
-//! [`State::record`]`.size` is the size *on disk*; see [`size`] for how it follows [`State::size`]. [`State::dirty`] says that the
+//! [`State::record`]`.size` is the size *on disk*; see `size` for how it follows [`State::size`]. [`State::dirty`] says that the
 //! record differs from the inode table.
 
 pub mod access_times;
@@ -16,7 +16,7 @@ pub mod inline;
 pub mod load;
 pub mod mapper;
 pub mod preallocate;
-pub mod size;
+pub(crate) mod size;
 pub mod truncate;
 
 use std::sync::{Arc, OnceLock};
