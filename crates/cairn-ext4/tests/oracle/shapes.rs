@@ -67,9 +67,9 @@ const SHAPES: &[Shape] = &[
     ("a block of attributes in the inode table", Opens, &["sif <14> file_acl 20"]),
     ("a block of attributes beyond the volume", Opens, &["sif <14> file_acl 0x7fffffff"]),
     ("no link but a name", Opens, &["sif <14> links_count 0"]),
-    ("orphans in a circle", OpensToRead, &["sif <14> dtime 15", "sif <15> dtime 14", "ssv last_orphan 14"]),
+    ("orphans in a circle", Opens, &["sif <14> dtime 15", "sif <15> dtime 14", "ssv last_orphan 14"]),
     ("an orphan that is the root", Opens, &["ssv last_orphan 2"]),
-    ("an orphan that the volume has not", OpensToRead, &["ssv last_orphan 4000000000"]),
+    ("an orphan that the volume has not", Opens, &["ssv last_orphan 4000000000"]),
     (
         "bitmaps in the inode table",
         Refused,
