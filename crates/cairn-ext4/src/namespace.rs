@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
+use cairn_base::FileBlock;
 use cairn_vfs::name::NAME_MAX;
 use cairn_vfs::namespace::{self, check_parent};
 use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode, RenameMode};
 
-use crate::error::Result;
+use crate::corrupt::Corrupt;
+use crate::error::{Error, Result};
 use crate::inode::attributes;
 use crate::inode::{Inode, directory};
 use crate::txn::Handle;
@@ -37,7 +39,14 @@ pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
     }
     let _names = parent.namespace.read();
     let ino = directory::lookup(volume, parent, name)?.ok_or(VfsError::NotFound)?.0;
-    volume.acquire(ino)
+    volume.acquire(ino).map_err(|error| match error {
+        // A name goes before its inode, under the lock held here. Above a directory that was removed there may be nothing any more.
+        Error::Vfs(VfsError::Stale) if name != b".." => {
+            let (block, what) = (FileBlock(0), "an entry leads to an inode that is not in use");
+            Corrupt::Directory { ino: parent.ino, block, offset: 0, what, value: ino.get() }.into()
+        }
+        other => other,
+    })
 }
 
 /// Makes an entry of any kind. Takes a reference.
