@@ -57,8 +57,9 @@ fn calls(volume: &Volume) -> u64 {
     volume.report().u64("cache.map_calls").unwrap()
 }
 
+/// Blocks that writers can have. What a format keeps for maps is free to `statfs`, and no writer's.
 fn free(volume: &Volume) -> u64 {
-    volume.statfs().unwrap().free_blocks
+    volume.statfs().unwrap().free_blocks.min(volume.room(&Caller::ROOT) / 4096)
 }
 
 /// Blocks of a file, as `stat` shows them.
