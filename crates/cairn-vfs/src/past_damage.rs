@@ -1,6 +1,6 @@
 //! Going on past what is damaged: everything that can be read is given, and the first damage is the error at the end.
 //!
-//! Bounded: after [`LIMIT`] pieces of damage it ends, so that a crafted volume cannot keep a call busy with what is not there.
+//! Bounded: after `LIMIT` pieces of damage it ends, so that a crafted volume cannot keep a call busy with what is not there.
 
 /// Pieces of damage that one call passes by.
 const LIMIT: u32 = 4096;
