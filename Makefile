@@ -44,6 +44,9 @@ test: deps fmt clippy
 deep: deps build
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
+	scripts/xfstests --kernel
+	scripts/xfstests
+	scripts/xfstests --format f2fs
 	target/release/cairn lab checkpoint-merge --scale full
 	target/release/cairn lab gc-victim --scale full
 
