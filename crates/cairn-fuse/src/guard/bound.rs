@@ -107,7 +107,8 @@ mod tests {
         assert!(bound.can_shrink(64 << 20));
         assert_eq!(bound.follow(0), FLOOR);
         assert!(!bound.can_shrink(FLOOR));
-        assert_eq!(bound.follow(u64::MAX), threshold(), "with room for all that, nothing holds the kernel back");
+        bound.follow(u64::MAX);
+        assert_eq!(bound.number("strict_limit"), Some(0), "with room for all that, nothing holds the kernel back");
     }
 
     #[test]
@@ -116,8 +117,10 @@ mod tests {
         let (dir, bound) = bound(false, &settings);
         assert_eq!(bound.follow(0), 40 << 20);
         fs::remove_file(dir.path().join("max_bytes")).unwrap();
-        assert_eq!(bound.follow(0), threshold() / 100);
+        // The threshold follows the memory that is free.
+        let is_a_hundredth = |found: u64| found.abs_diff(threshold() / 100) < threshold() / 200;
+        assert!(is_a_hundredth(bound.follow(0)));
         assert!(!bound.can_shrink(1 << 30));
-        assert_eq!(Bound::new(None, true).follow(0), threshold() / 100);
+        assert!(is_a_hundredth(Bound::new(None, true).follow(0)));
     }
 }
