@@ -1,0 +1,113 @@
+//! Which file defines what a path in the code names.
+
+use std::path::PathBuf;
+
+use syn::visit::{self, Visit};
+use syn::{ImplItem, Item};
+
+use crate::tree::{Crate, ModulePath, for_tests, imports, is_re_export};
+
+/// Every use of an item in the crate: the file that uses it, the file that defines it, the item.
+pub fn uses(parsed: &Crate) -> Vec<(PathBuf, PathBuf, String)> {
+    let mut found = Vec::new();
+    for (path, module) in &parsed.modules {
+        let mut seen = Paths::default();
+        for item in &module.items {
+            if !matches!(item, Item::Use(import) if is_re_export(import)) {
+                seen.visit_item(item);
+            }
+        }
+        for used in &seen.paths {
+            if let Some((file, name)) = parsed.definition(path, used, 0) {
+                found.push((module.file.clone(), file, name));
+            }
+        }
+    }
+    found
+}
+
+impl Crate {
+    /// Where the item that `path` names within `module` is defined, and its name. None for what is no item of this crate.
+    fn definition(&self, module: &ModulePath, path: &[String], depth: usize) -> Option<(PathBuf, String)> {
+        let (first, rest) = path.split_first()?;
+        // Imports may name each other in a circle only in sources that do not compile.
+        if depth > 32 {
+            return None;
+        }
+        match first.as_str() {
+            "crate" => self.below(&Vec::new(), rest, depth + 1),
+            "self" => self.below(module, rest, depth + 1),
+            "super" => self.below(&module[..module.len().checked_sub(1)?].to_vec(), rest, depth + 1),
+            _ => self.below(module, path, depth + 1),
+        }
+    }
+
+    fn below(&self, module: &ModulePath, path: &[String], depth: usize) -> Option<(PathBuf, String)> {
+        let (first, rest) = path.split_first()?;
+        if first == "super" || first == "self" {
+            return self.definition(module, path, depth);
+        }
+        let here = self.modules.get(module)?;
+        if here.defined.contains(first) {
+            return Some((here.file.clone(), first.clone()));
+        }
+        let child = [module.clone(), vec![first.clone()]].concat();
+        if self.modules.contains_key(&child) {
+            return self.below(&child, rest, depth);
+        }
+        if let Some(stands_for) = here.imports.names.get(first) {
+            // `use name;` of another crate stands for itself.
+            if stands_for.first() == Some(first) {
+                return None;
+            }
+            return self.definition(module, &[stands_for, rest].concat(), depth);
+        }
+        here.imports
+            .globs
+            .iter()
+            .filter(|whole| whole.first() != Some(first))
+            .find_map(|whole| self.definition(module, &[whole, path].concat(), depth))
+    }
+}
+
+/// All paths of a piece of code, also in the arguments of macros.
+#[derive(Default)]
+struct Paths {
+    paths: Vec<Vec<String>>,
+}
+
+impl Paths {
+    /// The arguments of a macro need not be Rust: paths are found as names with `::` between them.
+    fn words(&mut self, tokens: &str) {
+        let joined = tokens.replace(" :: ", "::").replace(" ::", "::").replace(":: ", "::");
+        for word in joined.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+            let path: Vec<_> = word.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+            if path.iter().all(|part| part.starts_with(|c: char| c.is_alphabetic() || c == '_')) && !path.is_empty() {
+                self.paths.push(path);
+            }
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Paths {
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        self.paths.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        self.words(&call.tokens.to_string());
+        visit::visit_macro(self, call);
+    }
+
+    fn visit_impl_item(&mut self, item: &'a ImplItem) {
+        let tests = matches!(item, ImplItem::Fn(function) if for_tests(&function.attrs));
+        if !tests {
+            visit::visit_impl_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, import: &'a syn::ItemUse) {
+        self.paths.extend(imports(&import.tree).names.into_values());
+    }
+}
