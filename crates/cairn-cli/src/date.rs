@@ -21,6 +21,28 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     Ok(Timestamp { seconds: days * 86_400 + seconds, nanoseconds })
 }
 
+/// Parses `[[CC]YY]MMDDhhmm[.ss]`, as `touch -t` takes it; without a year it is that of `now`.
+///
+/// # Errors
+/// It is no such stamp.
+pub fn parse_stamp(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let parse = || {
+        let (stamp, second) = text.split_once('.').unwrap_or((text, "00"));
+        let two = |at: usize| stamp.get(at..at + 2).filter(|_| second.len() == 2);
+        let (year, at) = match stamp.len() {
+            8 => (crate::print::time(now).get(..4)?.to_owned(), 0),
+            // As POSIX says: 69 to 99 are of the last century.
+            10 => (format!("{}{}", if two(0)? < "69" { 20 } else { 19 }, two(0)?), 2),
+            12 => (stamp.get(..4)?.to_owned(), 4),
+            _ => return None,
+        };
+        let days = parse_day(&format!("{year}-{}-{}", two(at)?, two(at + 2)?))?;
+        let (seconds, nanoseconds) = parse_time(&format!("{}:{}:{second}", two(at + 4)?, two(at + 6)?))?;
+        Some(Timestamp { seconds: days * 86_400 + seconds, nanoseconds })
+    };
+    parse().ok_or_else(|| "give a stamp in UTC: [[CC]YY]MMDDhhmm[.ss], as 202611210521.00".to_owned())
+}
+
 fn digits(text: &str, least: i64, most: i64) -> Option<i64> {
     let number = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     (least..=most).contains(&number).then_some(number)
@@ -79,6 +101,22 @@ mod tests {
         assert_eq!(parse("2026-11-21"), parse("2026-11-21T00:00:00Z"));
         assert_eq!(parse("1970-01-01 00:01:00.25 UTC"), Ok(Timestamp { seconds: 60, nanoseconds: 250_000_000 }));
         assert_eq!(parse("@-5"), Ok(Timestamp { seconds: -5, nanoseconds: 0 }));
+    }
+
+    #[test]
+    fn stamps_are_those_of_touch() {
+        let now = parse("2026-11-22").unwrap();
+        for (stamp, date) in [
+            ("202002290102.03", "2020-02-29 01:02:03"),
+            ("6901010000", "1969-01-01 00:00:00"),
+            ("6812312359", "2068-12-31 23:59:00"),
+            ("03040506", "2026-03-04 05:06:00"),
+        ] {
+            assert_eq!(parse_stamp(stamp, now), parse(date), "{stamp}");
+        }
+        for bad in ["", "1", "202002300102", "03040560", "03040506.6", "03040506.60", "é3040506", "+3040506"] {
+            assert!(parse_stamp(bad, now).is_err(), "{bad}");
+        }
     }
 
     #[test]

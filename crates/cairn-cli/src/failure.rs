@@ -1,10 +1,13 @@
 //! One line for the user, and an exit status for scripts.
 
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use cairn::{Cause, Class, Format};
 use cairn_block::ErrorKind;
+
+use crate::print;
 
 /// Exit statuses. Stable: scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct Failure {
     message: String,
     /// The program that checks the volume, where that is what to do.
     checker: Option<&'static str>,
+    /// Those of the same command that came later, each a line of its own.
+    also: Vec<Failure>,
 }
 
 /// Result of a command.
@@ -50,7 +55,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure in these words: `subject: what happened: what to do`.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), checker: None }
+        Self { status, message: message.into(), checker: None, also: Vec::new() }
     }
 
     /// Wrong usage.
@@ -66,7 +71,7 @@ impl Failure {
             E::Corrupt(_) | E::Stale => (Status::Corrupt, None),
             E::Io(_) => (Status::Io, None),
             E::Busy => (Status::Busy, None),
-            E::IsDirectory => (Status::Failed, Some("add -r for directories")),
+            E::IsDirectory => (Status::Failed, Some("name a file")),
             E::NoSpace => (Status::Failed, Some("remove something, or make a larger image")),
             _ => (Status::Failed, None),
         };
@@ -75,16 +80,46 @@ impl Failure {
         Self { checker, ..Self::new(status, format!("{path}: {error}{advice}")) }
     }
 
+    /// `path` is a directory, and only an option of the command goes into these.
+    pub fn needs_recursive(path: impl fmt::Display) -> Self {
+        Self::new(Status::Failed, format!("{path}: is a directory: add -r"))
+    }
+
+    /// Adds one that came later: the status stays that of the first.
+    #[must_use]
+    pub fn and(mut self, mut later: Self) -> Self {
+        // What is the same for each of many names (standard output is full) is said once.
+        if self.also.last().unwrap_or(&self).message != later.message {
+            let rest = std::mem::take(&mut later.also);
+            self.also.push(later);
+            self.also.extend(rest);
+        }
+        self
+    }
+
+    /// What is to be printed, line by line.
+    pub fn lines(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.also)
+    }
+
+    /// What it leaves behind.
+    #[must_use]
+    pub fn leaving(mut self, what: String) -> Self {
+        self.message = format!("{}: {what}", self.message);
+        self
+    }
+
     /// On a volume of this format: names the right checker.
     #[must_use]
     pub fn on(mut self, format: Format) -> Self {
         self.checker = self.checker.map(|_| format.checker());
+        self.also = self.also.into_iter().map(|later| later.on(format)).collect();
         self
     }
 
     /// A call on the host failed for `path`.
     pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
-        Self::new(Status::Failed, format!("{}: {}", path.as_ref().display(), plain(error)))
+        Self::new(Status::Failed, format!("{}: {}", print::escaped(path.as_ref().as_os_str().as_bytes()), plain(error)))
     }
 
     /// A failure that another process (the daemon) has already told the user, with its exit status.
@@ -110,10 +145,11 @@ impl Failure {
 
     /// Puts the image's name in front.
     #[must_use]
-    pub fn in_image(mut self, image: impl fmt::Display) -> Self {
+    pub fn in_image(mut self, image: impl fmt::Display + Copy) -> Self {
         if !self.is_told() {
             self.message = format!("{image}: {}", self.message);
         }
+        self.also = self.also.into_iter().map(|later| later.in_image(image)).collect();
         self
     }
 }
@@ -130,7 +166,7 @@ pub fn plain(error: &std::io::Error) -> String {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One line, whatever the texts inside hold.
+        // One line, whatever the texts inside hold; those that came later have lines of their own.
         f.write_str(&self.message.replace('\n', "; "))?;
         self.checker.map_or(Ok(()), |checker| write!(f, ": run {checker} on the image"))
     }
@@ -175,6 +211,20 @@ mod tests {
     fn every_failure_is_one_line() {
         let failure = Failure::new(Status::Failed, "a\nb").in_image("disk.img");
         assert_eq!(failure.to_string(), "disk.img: a; b");
+    }
+
+    #[test]
+    fn later_failures_are_lines_of_their_own_and_leave_the_status() {
+        let corrupt = Failure::volume("/b", &cairn_vfs::Error::Stale);
+        let both = Failure::volume("/a", &cairn_vfs::Error::NotFound).and(corrupt).in_image("x").on(Format::F2fs);
+        let lines: Vec<String> = both.lines().map(ToString::to_string).collect();
+        assert_eq!(both.status, Status::Failed);
+        assert_eq!(
+            lines,
+            ["x: /a: no such file or directory", "x: /b: stale inode number: run fsck.f2fs on the image"]
+        );
+        let full = || Failure::host("standard output", &std::io::ErrorKind::StorageFull.into());
+        assert_eq!(full().and(full()).lines().count(), 1);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod date;
 pub mod failure;
 pub mod json;
 pub mod log_ring;
+pub mod operands;
 pub mod output;
 pub mod pattern;
 pub mod print;
@@ -56,9 +57,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !failure.is_told() {
-                output::complain(&failure);
-            }
+            output::report(&failure);
             failure.status.into()
         }
     }

@@ -96,6 +96,11 @@ pub fn with_stdout(work: impl FnOnce(&mut Output<'_>) -> Outcome) -> Outcome {
     done.and(flushed)
 }
 
+/// All lines of a failure, if there are any left to print.
+pub fn report(failure: &Failure) {
+    failure.lines().filter(|line| !line.is_told()).for_each(complain);
+}
+
 /// A line on standard error, behind `cairn: `. Nothing can be done where there is nobody to read it.
 pub fn complain(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "cairn: {text}");

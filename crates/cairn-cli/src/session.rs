@@ -1,10 +1,13 @@
 //! Opens a volume for one command and closes it again, whatever the command's outcome.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use cairn::{ImageSpec, OpenOptions, Volume};
-use cairn_vfs::FileSystem;
+use cairn_vfs::{FileSystem, Timestamp};
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::print;
@@ -27,6 +30,31 @@ impl ImageArg {
     /// It cannot be understood.
     pub fn spec(&self) -> Outcome<ImageSpec> {
         Ok(ImageSpec::parse(&self.image)?)
+    }
+
+    /// The files that hold the volume.
+    ///
+    /// # Errors
+    /// The image's name cannot be understood.
+    pub fn files(&self) -> Outcome<Vec<FileId>> {
+        let image = self.spec()?.path;
+        let found = std::iter::once(&image).chain(&self.devices).filter_map(|path| std::fs::metadata(path).ok());
+        Ok(found.map(|metadata| FileId::of(&metadata)).collect())
+    }
+}
+
+/// A file of the host, whatever its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Of the file that has these attributes.
+    #[must_use]
+    pub fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 
@@ -82,6 +110,18 @@ pub fn source_date_epoch() -> Outcome<Option<i64>> {
     let seconds = text.to_str().and_then(|text| text.trim().parse().ok());
     let wrong = || format!("SOURCE_DATE_EPOCH={}: not a number: give seconds since 1970, or unset it", text.display());
     seconds.map(Some).ok_or_else(|| Failure::usage(wrong()))
+}
+
+/// The time that counts as now: that of `SOURCE_DATE_EPOCH`, if it is set, else the clock's.
+///
+/// # Errors
+/// As [`source_date_epoch`].
+pub fn now() -> Outcome<Timestamp> {
+    if let Some(seconds) = source_date_epoch()? {
+        return Ok(Timestamp { seconds, nanoseconds: 0 });
+    }
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() })
 }
 
 /// A path on a volume, for messages: they go to logs and terminals, so it is escaped.

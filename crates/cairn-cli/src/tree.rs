@@ -4,8 +4,8 @@
 use cairn_vfs::{Attributes, FileSystem, walk};
 
 use crate::failure::{Failure, Outcome, Status};
-use crate::output;
 use crate::session::shown;
+use crate::{operands, output};
 
 /// `directory/name`, with one slash between them.
 #[must_use]
@@ -14,24 +14,42 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, slash, name].concat()
 }
 
+/// The last component of a path; empty for the root.
+#[must_use]
+pub fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or_default()
+}
+
 /// What is called for each file: with its whole path, its attributes, and how deep below the start it is.
 pub type Visitor<'a> = dyn FnMut(&[u8], &Attributes, usize) -> Outcome<walk::Next> + 'a;
 
 /// Damage that a command has passed by.
 #[derive(Debug, Default)]
-pub struct Passed(u64);
+pub struct Passed {
+    count: u64,
+    /// Where the device fails, nothing more is worth writing.
+    writes: bool,
+}
 
 impl Passed {
+    /// Of a command that changes the volume: what the device fails at is not passed by.
+    #[must_use]
+    pub fn by_writer() -> Self {
+        Self { count: 0, writes: true }
+    }
+
     /// Goes on past what is damaged or cannot be read, with a warning; any other failure stands.
     ///
     /// # Errors
     /// That failure.
     pub fn pass(&mut self, failure: Failure, say: impl FnOnce(&str)) -> Outcome {
-        if !matches!(failure.status, Status::Corrupt | Status::Io) {
-            return Err(failure);
+        match failure.status {
+            Status::Corrupt => {}
+            Status::Io if !self.writes => {}
+            _ => return Err(failure),
         }
         say(&format!("warning: {failure}"));
-        self.0 += 1;
+        self.count += 1;
         Ok(())
     }
 
@@ -40,10 +58,12 @@ impl Passed {
     /// # Errors
     /// Something was passed by.
     pub fn end(&self) -> Outcome {
-        match self.0 {
+        match self.count {
             0 => Ok(()),
             count => {
-                let message = format!("{count} damaged entries were passed over: run e2fsck or fsck.f2fs on the image");
+                let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
+                let message =
+                    format!("{count} damaged {entries} {were} passed over: run e2fsck or fsck.f2fs on the image");
                 Err(Failure::new(Status::Corrupt, message))
             }
         }
@@ -80,4 +100,36 @@ pub fn visit(
     });
     failure.map_or(Ok(()), Err)?;
     walked.map_err(|error| Failure::volume(shown(path), &error))
+}
+
+/// What of a path a command changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// Everything below it, too.
+    pub recursive: bool,
+    /// What a symbolic link at its end leads to.
+    pub follow: bool,
+}
+
+/// Changes what is at each path; what is damaged is passed by.
+///
+/// # Errors
+/// What `one` fails with, but for damage.
+pub fn change(
+    fs: &dyn FileSystem,
+    paths: Vec<Vec<u8>>,
+    reach: Reach,
+    one: &mut dyn FnMut(&Attributes) -> cairn_vfs::Result<()>,
+) -> Outcome {
+    let mut passed = Passed::by_writer();
+    let done = operands::each(paths, |path| {
+        let found = walk::resolve(fs, &path, reach.follow);
+        let found = found.map_err(|error| Failure::volume(shown(&path), &error))?;
+        let mut one = |path: &[u8], of: &Attributes| one(of).map_err(|error| Failure::volume(shown(path), &error));
+        if !reach.recursive {
+            return one(&path, &found);
+        }
+        visit(fs, &path, &found, &mut passed, &mut |path, of, _| one(path, of).map(|()| walk::Next::Continue))
+    });
+    done.and(passed.end())
 }

@@ -29,7 +29,7 @@ fn args<A: clap::Args>(line: &str) -> A {
 }
 
 fn mkdir(fs: &dyn FileSystem, line: &str) {
-    mkdir::make(fs, &args(line)).unwrap();
+    mkdir::make(fs, &args(line), &mut Output::to(Vec::new())).unwrap();
 }
 
 fn file(fs: &dyn FileSystem, path: &str, contents: &[u8]) {
@@ -45,7 +45,7 @@ fn at(fs: &dyn FileSystem, path: &str) -> cairn_vfs::Result<Attributes> {
 
 fn read(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    cat::print(fs, &[path.into()], &mut Output::to(&mut bytes)).unwrap();
+    cat::print(fs, vec![path.into()], &mut Output::to(&mut bytes)).unwrap();
     bytes
 }
 
@@ -58,14 +58,14 @@ fn list(fs: &dyn FileSystem, line: &str) -> String {
 #[test]
 fn mkdir_makes_parents_only_when_asked() {
     let fs = Model::new();
-    let failure = mkdir::make(&fs, &args("img /a/b/c")).unwrap_err();
+    let failure = mkdir::make(&fs, &args("img /a/b/c"), &mut Output::to(Vec::new())).unwrap_err();
     assert_eq!(failure.status, Status::Failed);
     mkdir(&fs, "-p img /a/b/c");
     mkdir(&fs, "-p img /a/b/c");
     mkdir(&fs, "-m 700 img a/private");
     assert_eq!(at(&fs, "/a/private").unwrap().permissions, 0o700);
     assert_eq!(at(&fs, "/a/b").unwrap().permissions, 0o755);
-    assert!(mkdir::make(&fs, &args("img /a")).is_err());
+    assert!(mkdir::make(&fs, &args("img /a"), &mut Output::to(Vec::new())).is_err());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn ls_lists_long_hidden_and_deep() {
     file(&fs, "/etc/.hidden", b"");
     ln::link(&fs, &args("-s img fstab /etc/tab")).unwrap();
     assert_eq!(list(&fs, "img /etc"), "conf.d\nfstab\ntab\n");
-    assert_eq!(list(&fs, "-a img /etc"), ".hidden\nconf.d\nfstab\ntab\n");
+    assert_eq!(list(&fs, "-a img /etc"), ".\n..\n.hidden\nconf.d\nfstab\ntab\n");
     let long = list(&fs, "-l img /etc");
     assert!(long.contains("-rw-r--r--   1     0     0          5 "), "{long}");
     assert!(long.contains(" tab -> fstab\n"), "{long}");
@@ -155,10 +155,14 @@ fn ls_lists_long_hidden_and_deep() {
 fn stat_prints_text_and_json() {
     let fs = Model::new();
     file(&fs, "/f", b"hello");
-    let text = stat::describe(&fs, &args("img /f")).unwrap();
+    let describe = |line: &str| {
+        let mut bytes = Vec::new();
+        stat::describe(&fs, &args(line), &mut Output::to(&mut bytes)).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let text = describe("img /f");
     assert!(text.contains("Size: 5 bytes") && text.contains("0644 -rw-r--r--"), "{text}");
-    let json: serde_json::Value =
-        serde_json::from_str(&stat::describe(&fs, &args("--json img /f /")).unwrap()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&describe("--json img /f /")).unwrap();
     assert_eq!((json[0]["size"].as_u64(), json[0]["mode"].as_str()), (Some(5), Some("0644")));
     assert_eq!(json[1]["kind"], "directory");
 }
@@ -168,7 +172,7 @@ fn cat_refuses_what_is_not_a_file() {
     let fs = Model::new();
     mkdir(&fs, "img /d");
     for path in ["/d", "/none"] {
-        assert!(cat::print(&fs, &[path.into()], &mut Output::to(Vec::new())).is_err(), "{path}");
+        assert!(cat::print(&fs, vec![path.into()], &mut Output::to(Vec::new())).is_err(), "{path}");
     }
 }
 
@@ -184,7 +188,7 @@ fn put_and_get_keep_whole_trees() {
     let before = digest_path(&source, options).unwrap();
 
     let fs = Model::new();
-    put::copy_in(&fs, std::slice::from_ref(&source), b"/put", None).unwrap();
+    put::copy_in(&fs, std::slice::from_ref(&source), b"/put", None, &[]).unwrap();
     let on_volume = digest_volume(&fs, options).unwrap();
     assert_eq!(on_volume.len(), before.len() + 1, "the tree and the volume's root");
 
@@ -247,7 +251,7 @@ fn put_overwrites_files_merges_directories_and_sets_owners() {
     file(&fs, "/etc/old", b"older text");
     file(&fs, "/etc/kept", b"kept");
     let owner: chown::Args = args("img 1000:100 /");
-    put::copy_in(&fs, &[source], b"/", Some(owner.owner)).unwrap();
+    put::copy_in(&fs, &[source], b"/", Some(owner.owner), &[]).unwrap();
     assert_eq!((read(&fs, "/etc/old"), read(&fs, "/etc/kept")), (b"newer".to_vec(), b"kept".to_vec()));
     let new = at(&fs, "/etc/new").unwrap();
     assert_eq!((new.uid, new.gid, new.permissions), (1000, 100, 0o4755));
@@ -263,7 +267,7 @@ fn several_sources_need_a_directory() {
     assert!(get::copy_out(&fs, &["/a".as_ref(), "/b".as_ref()], &missing).is_err());
     get::copy_out(&fs, &["/a".as_ref(), "/b".as_ref()], host.path()).unwrap();
     let sources: Vec<PathBuf> = ["a", "b"].map(|name| host.path().join(name)).into();
-    assert!(put::copy_in(&fs, &sources, b"/none", None).is_err());
+    assert!(put::copy_in(&fs, &sources, b"/none", None, &[]).is_err());
 }
 
 #[test]
@@ -272,7 +276,7 @@ fn a_full_volume_is_one_clear_line() {
     let source = host.path().join("big");
     std::fs::write(&source, vec![1; 1 << 20]).unwrap();
     let fs = Model::with_blocks(16);
-    let failure = put::copy_in(&fs, &[source], b"/", None).unwrap_err();
+    let failure = put::copy_in(&fs, &[source], b"/", None, &[]).unwrap_err();
     let text = failure.to_string();
     assert!(text.contains("no space left") && text.contains("larger image") && !text.contains('\n'), "{text}");
 }

@@ -1,11 +1,10 @@
 //! `cairn cat`.
 
-use std::ffi::OsString;
-
-use cairn_vfs::{Error, FileKind, FileSystem, IoFlags, walk};
+use cairn_vfs::{Error, FileSystem, IoFlags, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::{self, Operands};
 use crate::output::Output;
 use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
@@ -16,17 +15,14 @@ use crate::session::{Access, ImageArg, shown};
 Example:
   cairn cat disk.img /etc/fstab")]
 pub struct Args {
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
     /// Files to print, one after the other.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -34,7 +30,7 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
-        print(fs, &self.paths, output)
+        print(fs, pattern::expand(fs, &self.operands.paths)?, output)
     }
 }
 
@@ -42,27 +38,23 @@ impl OnVolume for Args {
 ///
 /// # Errors
 /// A file does not exist or cannot be read.
-pub fn print(fs: &dyn FileSystem, paths: &[OsString], output: &mut Output<'_>) -> Outcome {
+pub fn print(fs: &dyn FileSystem, paths: Vec<Vec<u8>>, output: &mut Output<'_>) -> Outcome {
     let mut buffer = vec![0; 1 << 20];
-    for path in pattern::expand(fs, paths)? {
-        let path = path.as_slice();
-        let failed = |error: Error| Failure::volume(shown(path), &error);
-        let found = walk::resolve(fs, path, true).map_err(failed)?;
-        match found.kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(Failure::volume(shown(path), &Error::IsDirectory)),
-            _ => return Err(failed(Error::Invalid("not a regular file"))),
+    operands::each(paths, |path| one(fs, &path, &mut buffer, output))
+}
+
+fn one(fs: &dyn FileSystem, path: &[u8], buffer: &mut [u8], output: &mut Output<'_>) -> Outcome {
+    let failed = |error: Error| Failure::volume(shown(path), &error);
+    let found = walk::resolve(fs, path, true).map_err(failed)?;
+    found.kind.check_regular().map_err(failed)?;
+    let mut offset = 0;
+    loop {
+        let count = fs.read(found.ino, offset, buffer, IoFlags::empty()).map_err(failed)?;
+        let bytes = buffer.get(..count).unwrap_or_default();
+        if bytes.is_empty() {
+            return Ok(());
         }
-        let mut offset = 0;
-        loop {
-            let count = fs.read(found.ino, offset, &mut buffer, IoFlags::empty()).map_err(failed)?;
-            let bytes = buffer.get(..count).unwrap_or_default();
-            if bytes.is_empty() {
-                break;
-            }
-            output.bytes(bytes)?;
-            offset += bytes.len() as u64;
-        }
+        output.bytes(bytes)?;
+        offset += bytes.len() as u64;
     }
-    Ok(())
 }

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 
-use cairn_vfs::{FileKind, FileSystem, SetAttributes, walk};
+use cairn_vfs::{FileKind, FileSystem, SetAttributes};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::output::Output;
 use crate::pattern;
-use crate::session::{Access, ImageArg, shown};
+use crate::session::{Access, ImageArg};
+use crate::tree::{self, Reach};
 
 /// Arguments of `chmod`.
 #[derive(Debug, clap::Args)]
@@ -49,27 +50,14 @@ impl OnVolume for Args {
 /// # Errors
 /// A path does not exist, or the volume refuses.
 pub fn apply(fs: &dyn FileSystem, change: &Change, paths: &[OsString], recursive: bool) -> Outcome {
-    for path in pattern::expand(fs, paths)? {
-        let path = path.as_slice();
-        let one = |attributes: &cairn_vfs::Attributes| {
-            let is_directory = attributes.kind == FileKind::Directory;
-            let permissions = Some(change.apply(attributes.permissions, is_directory));
-            fs.setattr(attributes.ino, &SetAttributes { permissions, ..Default::default() }).map(drop)
-        };
-        let done = walk::resolve(fs, path, true).and_then(|found| {
-            if !recursive {
-                return one(&found);
-            }
-            walk::walk(fs, found.ino, &mut |visit| {
-                if visit.attributes.kind != FileKind::Symlink {
-                    one(visit.attributes)?;
-                }
-                Ok(walk::Next::Continue)
-            })
-        });
-        done.map_err(|error| Failure::volume(shown(path), &error))?;
-    }
-    Ok(())
+    let reach = Reach { recursive, follow: true };
+    tree::change(fs, pattern::expand(fs, paths)?, reach, &mut |attributes| {
+        if recursive && attributes.kind == FileKind::Symlink {
+            return Ok(());
+        }
+        let permissions = Some(change.apply(attributes.permissions, attributes.kind == FileKind::Directory));
+        fs.setattr(attributes.ino, &SetAttributes { permissions, ..Default::default() }).map(drop)
+    })
 }
 
 /// Parses an octal mode up to 7777.

@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 
-use cairn_vfs::{FileSystem, SetAttributes, walk};
+use cairn_vfs::{FileSystem, SetAttributes};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
+use crate::operands::LongHelp;
 use crate::output::Output;
 use crate::pattern;
-use crate::session::{Access, ImageArg, shown};
+use crate::session::{Access, ImageArg};
+use crate::tree::{self, Reach};
 
 /// Arguments of `chown`.
 #[derive(Debug, clap::Args)]
@@ -21,9 +23,9 @@ Example:
 Owners are numbers: the names on this host need not be those of the image."
 )]
 pub struct Args {
-    /// Print help.
-    #[arg(long, action = clap::ArgAction::HelpLong)]
-    pub help: Option<bool>,
+    /// --help.
+    #[command(flatten)]
+    pub help: LongHelp,
     /// Go into directories.
     #[arg(short = 'R', long)]
     pub recursive: bool,
@@ -90,21 +92,10 @@ impl OnVolume for Args {
 /// A path does not exist, or the volume refuses.
 pub fn apply(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let set = SetAttributes { uid: args.owner.uid, gid: args.owner.gid, kill_privileges: true, ..Default::default() };
-    for path in pattern::expand(fs, &args.paths)? {
-        let path = path.as_slice();
-        let follow = !args.no_dereference && !args.recursive;
-        let done = walk::resolve(fs, path, follow).and_then(|found| {
-            if !args.recursive {
-                return fs.setattr(found.ino, &set).map(drop);
-            }
-            walk::walk(fs, found.ino, &mut |visit| {
-                fs.setattr(visit.attributes.ino, &set)?;
-                Ok(walk::Next::Continue)
-            })
-        });
-        done.map_err(|error| Failure::volume(shown(path), &error))?;
-    }
-    Ok(())
+    let reach = Reach { recursive: args.recursive, follow: !args.no_dereference && !args.recursive };
+    tree::change(fs, pattern::expand(fs, &args.paths)?, reach, &mut |attributes| {
+        fs.setattr(attributes.ino, &set).map(drop)
+    })
 }
 
 #[cfg(test)]

@@ -4,20 +4,19 @@
 //! since work inside changes their times. Holes stay holes; data moves inside the volume, without a detour over the host.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 use cairn_base::Ino;
 use cairn_vfs::{
     Attributes, Caller, Error, FileKind, FileSystem, NewInode, Seek, SetAttributes, SetTime, XattrMode, walk,
 };
 
+use super::destination::{Destination, Place, Transfer, in_the_way};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
-use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
-use crate::tree::{self, Passed};
+use crate::tree::{self, Passed, last_name};
+use crate::{operands, pattern};
 
 /// Arguments of `cp`.
 #[derive(Debug, clap::Args)]
@@ -41,21 +40,19 @@ pub struct Args {
     #[arg(short = 'P', short_alias = 'd', long)]
     pub no_dereference: bool,
     /// Do not replace what exists.
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, overrides_with = "force")]
     pub no_clobber: bool,
-    /// The image.
+    /// Replace what exists: it is so without -n before it.
+    #[arg(short = 'f', long, overrides_with = "no_clobber")]
+    pub force: bool,
+    /// What to copy, and where.
     #[command(flatten)]
-    pub image: ImageArg,
-    /// What to copy.
-    #[arg(required = true)]
-    pub sources: Vec<OsString>,
-    /// A directory to copy it to, or the new name of a single source.
-    pub destination: OsString,
+    pub transfer: Transfer,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.transfer.image
     }
 
     fn access(&self) -> Access {
@@ -72,33 +69,12 @@ impl OnVolume for Args {
 /// # Errors
 /// A source does not exist, is a directory without -r, or is to be copied into itself; the volume is full.
 pub fn copy(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    let sources = pattern::expand(fs, &args.sources)?;
-    let destination = args.destination.as_bytes();
-    let failed = |error| Failure::volume(shown(destination), &error);
-    let into = match walk::resolve(fs, destination, true) {
-        Ok(found) if found.kind == FileKind::Directory => Some(found.ino),
-        Ok(_) | Err(Error::NotFound) if sources.len() == 1 => None,
-        Ok(_) => return Err(failed(Error::NotDirectory)),
-        Err(error) => return Err(failed(error)),
-    };
+    let sources = pattern::expand(fs, &args.transfer.sources)?;
+    let destination = Destination::find(fs, args.transfer.destination(), sources.len())?;
     let mut copy = Copy { fs, args, links: HashMap::new(), directories: Vec::new() };
-    let mut passed = Passed::default();
-    for source in &sources {
-        let (parent, name) = match into {
-            Some(directory) => (directory, last_name(source)),
-            None => {
-                let (parent, name) = walk::resolve_parent(fs, destination).map_err(failed)?;
-                (parent.ino, name)
-            }
-        };
-        copy.source(source, parent, name, &mut passed)?;
-    }
-    copy.finish(&mut passed)?;
-    passed.end()
-}
-
-fn last_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or_default()
+    let mut passed = Passed::by_writer();
+    let copied = operands::each(sources, |source| copy.source(&source, &destination, &mut passed));
+    copied.and(copy.finish(&mut passed)).and(passed.end())
 }
 
 struct Copy<'a> {
@@ -107,7 +83,7 @@ struct Copy<'a> {
     /// Copies of files with several names.
     links: HashMap<Ino, Ino>,
     /// Copies of directories, and what they are to look like.
-    directories: Vec<(Vec<u8>, Ino, Attributes)>,
+    directories: Vec<(Place, Ino, Attributes)>,
 }
 
 impl Copy<'_> {
@@ -115,31 +91,29 @@ impl Copy<'_> {
         self.args.archive || self.args.preserve
     }
 
-    fn source(&mut self, path: &[u8], parent: Ino, name: &[u8], passed: &mut Passed) -> Outcome {
+    fn source(&mut self, path: &[u8], destination: &Destination<'_>, passed: &mut Passed) -> Outcome {
         let recursive = self.args.recursive || self.args.archive;
         let follow = !recursive && !self.args.no_dereference;
         let failed = |error| Failure::volume(shown(path), &error);
         let found = walk::resolve(self.fs, path, follow).map_err(failed)?;
-        if found.kind == FileKind::Directory {
-            if !recursive {
-                return Err(failed(Error::IsDirectory));
-            }
-            if self.is_inside(parent, found.ino).map_err(failed)? {
-                let message = format!("{}: cannot be copied into itself: give another destination", shown(path));
-                return Err(Failure::new(Status::Failed, message));
-            }
+        let is_directory = found.kind == FileKind::Directory;
+        if is_directory && !recursive {
+            return Err(Failure::needs_recursive(shown(path)));
+        }
+        let start = destination.place(last_name(path), is_directory)?;
+        if is_directory && self.is_inside(start.parent, found.ino).map_err(failed)? {
+            let message = format!("{}: cannot be copied into itself: give another destination", shown(path));
+            return Err(Failure::new(Status::Failed, message));
         }
         // Copies of the directories above what is visited, outermost first.
-        let mut above = vec![parent];
+        let mut above: Vec<(Place, Ino)> = Vec::new();
         tree::visit(self.fs, path, &found, passed, &mut |path, attributes, depth| {
-            above.truncate(depth + 1);
-            let parent = above.last().copied().unwrap_or(parent);
-            let name = if depth == 0 { name } else { last_name(path) };
-            let made = self.entry(parent, name, attributes).map_err(|error| Failure::volume(shown(path), &error))?;
-            match made {
+            above.truncate(depth);
+            let place = above.last().map_or_else(|| start.clone(), |(at, ino)| at.below(*ino, last_name(path)));
+            match self.entry(&place, path, attributes)? {
                 Some(made) if attributes.kind == FileKind::Directory => {
-                    self.directories.push((path.to_vec(), made, attributes.clone()));
-                    above.push(made);
+                    self.directories.push((place.clone(), made, attributes.clone()));
+                    above.push((place, made));
                     Ok(walk::Next::Continue)
                 }
                 _ => Ok(walk::Next::Skip),
@@ -163,39 +137,47 @@ impl Copy<'_> {
     }
 
     /// The copy; none if something exists that is not to be replaced.
-    fn entry(&mut self, parent: Ino, name: &[u8], of: &Attributes) -> cairn_vfs::Result<Option<Ino>> {
-        let existing = match walk::lookup(self.fs, parent, name) {
-            Ok(found) => Some(found),
-            Err(Error::NotFound) => None,
-            Err(error) => return Err(error),
-        };
+    fn entry(&mut self, place: &Place, path: &[u8], of: &Attributes) -> Outcome<Option<Ino>> {
+        let existing = place.existing(self.fs)?;
         if of.kind == FileKind::Directory {
             return match existing {
                 Some(found) if found.kind == FileKind::Directory => Ok(Some(found.ino)),
-                Some(_) => Err(Error::NotDirectory),
-                None => self.create(parent, name, NewInode::Directory).map(Some),
+                Some(_) => Err(in_the_way(&shown(&place.path))),
+                None => {
+                    let made = self.create(place.parent, &place.name, NewInode::Directory);
+                    made.map(Some).map_err(|error| place.failed(&error))
+                }
             };
         }
         match existing {
             Some(_) if self.args.no_clobber => return Ok(None),
             Some(found) if found.ino == of.ino => {
-                return Err(Error::Invalid("source and destination are the same file"));
+                let message = format!("{} and {}: the same file: give another name", shown(path), shown(&place.path));
+                return Err(Failure::new(Status::Failed, message));
             }
-            Some(found) if found.kind == FileKind::Directory => return Err(Error::IsDirectory),
-            Some(_) => self.fs.unlink(parent, name)?,
-            None => {}
+            // What was copied before and has this name, too.
+            Some(found) if self.links.get(&of.ino) == Some(&found.ino) => return Ok(Some(found.ino)),
+            _ => {}
         }
-        if let Some(first) = self.links.get(&of.ino) {
-            let linked = self.fs.link(*first, parent, name)?;
-            self.fs.forget(linked.ino, 1);
-            return Ok(Some(linked.ino));
-        }
-        let made = self.leaf(parent, name, of)?;
+        let first = self.links.get(&of.ino).copied();
+        let bytes = if first.is_none() { of.sectors.saturating_mul(512) } else { 0 };
+        let made = place.fill(self.fs, bytes, |name| {
+            let made = match first {
+                Some(first) => self.link(first, place.parent, name),
+                None => self.leaf(place.parent, name, of),
+            };
+            made.map_err(|error| Failure::volume(shown(path), &error))
+        })?;
         if self.args.archive && of.links > 1 {
             self.links.insert(of.ino, made);
         }
-        self.attributes(made, of)?;
         Ok(Some(made))
+    }
+
+    fn link(&self, to: Ino, parent: Ino, name: &[u8]) -> cairn_vfs::Result<Ino> {
+        let linked = self.fs.link(to, parent, name)?;
+        self.fs.forget(linked.ino, 1);
+        Ok(linked.ino)
     }
 
     fn create(&self, parent: Ino, name: &[u8], new: NewInode<'_>) -> cairn_vfs::Result<Ino> {
@@ -221,6 +203,7 @@ impl Copy<'_> {
         if of.kind == FileKind::Regular {
             self.contents(of, made)?;
         }
+        self.attributes(made, of)?;
         Ok(made)
     }
 
@@ -274,8 +257,8 @@ impl Copy<'_> {
     }
 
     fn finish(mut self, passed: &mut Passed) -> Outcome {
-        for (path, ino, of) in std::mem::take(&mut self.directories).into_iter().rev() {
-            let done = self.attributes(ino, &of).map_err(|error| Failure::volume(shown(&path), &error));
+        for (place, ino, of) in std::mem::take(&mut self.directories).into_iter().rev() {
+            let done = self.attributes(ino, &of).map_err(|error| place.failed(&error));
             done.or_else(|failure| passed.pass(failure, tree::complain))?;
         }
         Ok(())

@@ -7,6 +7,7 @@ use cairn_vfs::{FileSystem, VolumeStats};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::LongHelp;
 use crate::output::Output;
 use crate::session::{Access, ImageArg};
 use crate::{json, print};
@@ -24,9 +25,9 @@ JSON: one object: image, block_size, and in bytes size, used, free (root may use
 inodes_used and inodes_free."
 )]
 pub struct Args {
-    /// Print help.
-    #[arg(long, action = clap::ArgAction::HelpLong)]
-    pub help: Option<bool>,
+    /// --help.
+    #[command(flatten)]
+    pub help: LongHelp,
     /// Sizes with units.
     #[arg(short = 'h', long)]
     pub human_readable: bool,

@@ -1,16 +1,16 @@
 //! `cairn du`.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 
 use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::{self, LongHelp, OperandsOrRoot};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{self, Passed};
-use crate::{json, pattern, print};
+use crate::{json, print};
 
 /// Arguments of `du`.
 #[derive(Debug, clap::Args)]
@@ -25,9 +25,9 @@ Counts allocated space, in KiB, and a file with several names once, as du(1).
 JSON: an array of objects with path (path_hex, if it is not UTF-8), bytes (allocated) and apparent_bytes (the sizes)."
 )]
 pub struct Args {
-    /// Print help.
-    #[arg(long, action = clap::ArgAction::HelpLong)]
-    pub help: Option<bool>,
+    /// --help.
+    #[command(flatten)]
+    pub help: LongHelp,
     /// Only a sum for each path.
     #[arg(short = 's', long, conflicts_with_all = ["all", "max_depth"])]
     pub summarize: bool,
@@ -46,16 +46,14 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// The image.
+    /// What to count.
     #[command(flatten)]
-    pub image: ImageArg,
-    /// What to count; the root if absent.
-    pub paths: Vec<OsString>,
+    pub operands: OperandsOrRoot,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -85,23 +83,19 @@ struct Level {
 /// # Errors
 /// A path does not exist or cannot be read.
 pub fn count(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
-    let root = [OsString::from("/")];
-    let paths = if args.paths.is_empty() { &root[..] } else { &args.paths[..] };
     let mut counting =
         Counting { args, output, seen: HashSet::new(), levels: Vec::new(), array: json::Array::default() };
     let mut passed = Passed::default();
-    for path in pattern::expand(fs, paths)? {
+    let counted = operands::each(args.operands.expand(fs)?, |path| {
         let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
-        tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
+        let visited = tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
             counting.entry(path, attributes, depth)?;
             Ok(walk::Next::Continue)
-        })?;
-        counting.close(0)?;
-    }
-    if args.json {
-        counting.array.end(counting.output)?;
-    }
-    passed.end()
+        });
+        visited.and(counting.close(0))
+    });
+    let ended = if args.json { counting.array.end(counting.output) } else { Ok(()) };
+    counted.and(ended).and(passed.end())
 }
 
 struct Counting<'a, 'o> {

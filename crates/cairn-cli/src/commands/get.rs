@@ -5,8 +5,9 @@
 //! ([`cairn_vfs::Name`]), which lead nowhere.
 
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -16,13 +17,14 @@ use cairn_vfs::{Attributes, Error, FileKind, FileSystem, IoFlags, Seek, Timestam
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
 
 use super::cat;
+use super::destination::{Transfer, in_the_way, names_beside, no_directory};
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome, Status, plain};
+use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::{Access, ImageArg, shown};
-use crate::tree::Passed;
-use crate::{pattern, print};
+use crate::tree::{Passed, join};
+use crate::{operands, pattern, print};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -35,21 +37,17 @@ Examples:
   cairn get disk.img /var/log/syslog - | grep error
 
 Trees are copied whole, with modes, times, extended attributes, hard links and holes. Owners and devices need root; \
-without it they are left out with a warning.")]
+without it they are left out with a warning. What replaces a file is copied beside it first: if that fails, the old file is there \
+as it was.")]
 pub struct Args {
-    /// The image.
+    /// Files and directories on the image, and where to put them; - is standard output (files only).
     #[command(flatten)]
-    pub image: ImageArg,
-    /// Files and directories on the image.
-    #[arg(required = true)]
-    pub sources: Vec<OsString>,
-    /// Where to put them: a directory, or the new name of a single source; - is standard output (files only).
-    pub destination: PathBuf,
+    pub transfer: Transfer,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.transfer.image
     }
 
     fn access(&self) -> Access {
@@ -57,12 +55,12 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
-        if self.destination.as_os_str() == "-" {
-            return cat::print(fs, &self.sources, output);
+        let sources = pattern::expand(fs, &self.transfer.sources)?;
+        if self.transfer.destination() == b"-" {
+            return cat::print(fs, sources, output);
         }
-        let sources = pattern::expand(fs, &self.sources)?;
         let sources: Vec<&OsStr> = sources.iter().map(|source| OsStr::from_bytes(source)).collect();
-        copy_out(fs, &sources, &self.destination)
+        copy_out(fs, &sources, Path::new(&self.transfer.destination))
     }
 }
 
@@ -72,8 +70,7 @@ impl OnVolume for Args {
 /// A source does not exist, or the host refuses.
 pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> Outcome {
     if sources.len() > 1 && !destination.is_dir() {
-        let message = format!("{}: not a directory: make it first to copy several sources", destination.display());
-        return Err(Failure::new(Status::Failed, message));
+        return Err(no_directory(&host_name(destination), "several sources"));
     }
     let mut copy = Copy {
         fs,
@@ -88,10 +85,8 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
     if copy.progress.is_shown() {
         copy.progress.expect(sources.iter().map(|source| volume_bytes(fs, source.as_bytes())).sum());
     }
-    for source in sources {
-        copy.source(source.as_bytes(), destination)?;
-    }
-    copy.finish()
+    let copied = operands::each(sources, |source| copy.source(source.as_bytes(), destination));
+    copied.and(copy.finish())
 }
 
 /// Bytes in the regular files of a tree, for the progress: what cannot be read is not counted.
@@ -110,16 +105,41 @@ fn volume_bytes(fs: &dyn FileSystem, path: &[u8]) -> u64 {
     bytes
 }
 
+/// What was left out, of one and of more.
+type Kind = (&'static str, &'static str);
+const DEVICES: Kind = ("device node (it needs root)", "device nodes (they need root)");
+const XATTRS: Kind = ("extended attribute that the host refuses", "extended attributes that the host refuses");
+
+/// A file of the host that is being made.
+struct Target<'a> {
+    /// Under this name.
+    path: &'a Path,
+    /// It will have this one, which messages give.
+    name: &'a Path,
+    /// What it is on the image.
+    from: &'a [u8],
+}
+
+impl Target<'_> {
+    fn host(&self, error: &std::io::Error) -> Failure {
+        Failure::host(self.name, error)
+    }
+
+    fn volume(&self, error: &Error) -> Failure {
+        Failure::volume(shown(self.from), error)
+    }
+}
+
 struct Copy<'a> {
     fs: &'a dyn FileSystem,
     /// First path of each file with several links.
     links: HashMap<Ino, PathBuf>,
     /// Their attributes are set last, deepest first: work inside would change their times, or be forbidden.
-    directories: Vec<(PathBuf, Attributes)>,
+    directories: Vec<(PathBuf, Vec<u8>, Attributes)>,
     progress: Progress,
     privileged: bool,
     /// What was left out, and how often.
-    skipped: HashMap<&'static str, u64>,
+    skipped: HashMap<Kind, u64>,
     /// Entries that could not be read, or not whole.
     passed: Passed,
     buffer: Vec<u8>,
@@ -135,17 +155,18 @@ impl Copy<'_> {
             Some(name) if destination.is_dir() => destination.join(OsStr::from_bytes(name)),
             _ => destination.to_owned(),
         };
+        let slash = destination.as_os_str().as_bytes().ends_with(b"/");
+        if slash && found.kind != FileKind::Directory && !destination.is_dir() {
+            return Err(no_directory(&host_name(destination), "a name with a slash behind it"));
+        }
         let mut failure = None;
         let walked = walk::walk_past_damage(self.fs, found.ino, &mut |met| {
             let done = match met {
                 walk::Met::Entry(visit) => safe(visit.path).and_then(|below| {
                     let host = if below.as_os_str().is_empty() { target.clone() } else { target.join(below) };
-                    self.entry(host, visit.attributes)
+                    self.entry(host, &join(path, visit.path), visit.attributes)
                 }),
-                walk::Met::Damaged { path: below, error } => {
-                    let slash: &[u8] = if path.ends_with(b"/") || below.is_empty() { b"" } else { b"/" };
-                    Err(failed_at(&[path, slash, below].concat(), &error))
-                }
+                walk::Met::Damaged { path: below, error } => Err(failed_at(&join(path, below), &error)),
             };
             Ok(match done.or_else(|failure| self.pass(failure)) {
                 Ok(()) => walk::Next::Continue,
@@ -159,46 +180,46 @@ impl Copy<'_> {
         walked.map_err(|error| failed(&error))
     }
 
-    fn entry(&mut self, path: PathBuf, of: &Attributes) -> Outcome {
-        if of.kind != FileKind::Directory && of.links > 1 {
-            if let Some(first) = self.links.get(&of.ino) {
-                clear(&path)?;
-                fs::hard_link(first, &path).map_err(|error| Failure::host(&path, &error))?;
-                self.progress.entry();
-                return Ok(());
-            }
-            self.links.insert(of.ino, path.clone());
-        }
+    /// `from` is its path on the image.
+    fn entry(&mut self, path: PathBuf, from: &[u8], of: &Attributes) -> Outcome {
         if of.kind == FileKind::Directory {
             make_directory(&path)?;
-            self.directories.push((path, of.clone()));
+            self.directories.push((path, from.to_vec(), of.clone()));
             return Ok(());
         }
-        clear(&path)?;
-        if self.make(&path, of)? {
-            self.attributes(&path, of)?;
+        let first = if of.links > 1 { self.links.get(&of.ino).cloned() } else { None };
+        let made = fill(&path, |made| match &first {
+            Some(first) => fs::hard_link(first, made).map_err(|error| Failure::host(&path, &error)).map(|()| true),
+            None => {
+                let target = Target { path: made, name: &path, from };
+                Ok(self.make(&target, of)? && self.attributes(&target, of).map(|()| true)?)
+            }
+        })?;
+        if made {
             self.progress.entry();
-        } else {
-            self.links.remove(&of.ino);
+            if of.links > 1 {
+                self.links.entry(of.ino).or_insert(path);
+            }
         }
         Ok(())
     }
 
     /// False if the entry was left out.
-    fn make(&mut self, path: &Path, of: &Attributes) -> Outcome<bool> {
-        let host = |error: &std::io::Error| Failure::host(path, error);
+    fn make(&mut self, target: &Target<'_>, of: &Attributes) -> Outcome<bool> {
+        let path = target.path;
+        let host = |error: &std::io::Error| target.host(error);
         let node = |kind, device| mknodat(CWD, path, kind, Mode::from(0o600), device).map_err(|e| host(&e.into()));
         let (major, minor) = print::device(of.device);
         match of.kind {
-            FileKind::Regular => self.file(path, of)?,
+            FileKind::Regular => self.file(target, of)?,
             FileKind::Symlink => {
-                let target = self.fs.readlink(of.ino).map_err(|error| Failure::volume(path.display(), &error))?;
-                symlink(OsStr::from_bytes(&target), path).map_err(|error| host(&error))?;
+                let leads_to = self.fs.readlink(of.ino).map_err(|error| target.volume(&error))?;
+                symlink(OsStr::from_bytes(&leads_to), path).map_err(|error| host(&error))?;
             }
             FileKind::Fifo => node(FileType::Fifo, 0)?,
             FileKind::Socket => node(FileType::Socket, 0)?,
             FileKind::BlockDevice | FileKind::CharDevice if !self.privileged => {
-                self.skip("device nodes (they need root)");
+                self.skip(DEVICES);
                 return Ok(false);
             }
             FileKind::BlockDevice => node(FileType::BlockDevice, makedev(major, minor))?,
@@ -209,10 +230,10 @@ impl Copy<'_> {
     }
 
     /// Data only: holes stay holes.
-    fn file(&mut self, path: &Path, of: &Attributes) -> Outcome {
-        let host = |error: &std::io::Error| Failure::host(path, error);
-        let volume = |error: &Error| Failure::volume(path.display(), error);
-        let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(|e| host(&e))?;
+    fn file(&mut self, target: &Target<'_>, of: &Attributes) -> Outcome {
+        let host = |error: &std::io::Error| target.host(error);
+        let volume = |error: &Error| target.volume(error);
+        let file = File::options().write(true).create_new(true).mode(0o600).open(target.path).map_err(|e| host(&e))?;
         let mut at = 0;
         while at < of.size {
             let data = match self.fs.seek(of.ino, at, Seek::Data) {
@@ -242,12 +263,13 @@ impl Copy<'_> {
     }
 
     /// Owner before mode (chown takes set-id bits), times last.
-    fn attributes(&mut self, path: &Path, of: &Attributes) -> Outcome {
-        let host = |error: &std::io::Error| Failure::host(path, error);
+    fn attributes(&mut self, target: &Target<'_>, of: &Attributes) -> Outcome {
+        let path = target.path;
+        let host = |error: &std::io::Error| target.host(error);
         if self.privileged {
             lchown(path, Some(of.uid), Some(of.gid)).map_err(|error| host(&error))?;
         }
-        self.xattrs(path, of)?;
+        self.xattrs(target, of)?;
         if of.kind != FileKind::Symlink {
             let permissions = fs::Permissions::from_mode(of.permissions);
             fs::set_permissions(path, permissions).map_err(|error| host(&error))?;
@@ -256,15 +278,15 @@ impl Copy<'_> {
         utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| host(&error.into()))
     }
 
-    fn xattrs(&mut self, path: &Path, of: &Attributes) -> Outcome {
-        let volume = |error: &Error| Failure::volume(path.display(), error);
+    fn xattrs(&mut self, target: &Target<'_>, of: &Attributes) -> Outcome {
+        let volume = |error: &Error| target.volume(error);
         for name in self.fs.listxattr(of.ino).map_err(|error| volume(&error))? {
             let value = self.fs.getxattr(of.ino, &name).map_err(|error| volume(&error))?;
-            match xattr::set(path, OsStr::from_bytes(&name), &value) {
+            match xattr::set(target.path, OsStr::from_bytes(&name), &value) {
                 Ok(()) => {}
                 // The host's filesystem or our rights do not allow them: known limits of a host, not failures.
-                Err(error) if tolerable(&error) => self.skip("extended attributes that the host refuses"),
-                Err(error) => return Err(Failure::host(path, &error)),
+                Err(error) if tolerable(&error) => self.skip(XATTRS),
+                Err(error) => return Err(target.host(&error)),
             }
         }
         Ok(())
@@ -275,19 +297,21 @@ impl Copy<'_> {
         self.passed.pass(failure, |warning| self.progress.note(warning))
     }
 
-    fn skip(&mut self, what: &'static str) {
+    fn skip(&mut self, what: Kind) {
         *self.skipped.entry(what).or_default() += 1;
     }
 
     fn finish(mut self) -> Outcome {
-        for (path, of) in std::mem::take(&mut self.directories).into_iter().rev() {
-            self.attributes(&path, &of).or_else(|failure| self.pass(failure))?;
+        for (path, from, of) in std::mem::take(&mut self.directories).into_iter().rev() {
+            self.attributes(&Target { path: &path, name: &path, from: &from }, &of)
+                .or_else(|failure| self.pass(failure))?;
             self.progress.entry();
         }
         if !self.privileged && self.progress.entries() > 0 {
             self.progress.note("warning: not root: the copies belong to you, not to their owners");
         }
-        for (what, count) in &self.skipped {
+        for ((one, many), count) in &self.skipped {
+            let what = if *count == 1 { one } else { many };
             self.progress.note(&format!("warning: left out {count} {what}"));
         }
         self.passed.end()
@@ -309,23 +333,51 @@ fn safe(path: &[u8]) -> Outcome<&Path> {
     Ok(Path::new(OsStr::from_bytes(path)))
 }
 
-/// Removes what is in the way, unless it is a directory.
-fn clear(path: &Path) -> Outcome {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            let message = format!("{}: cannot be replaced: {}", path.display(), plain(&error));
-            Err(Failure::new(Status::Failed, message))
+/// Has `make` make a file under the name that it is given, and gives it this name, whatever has it but a directory: what
+/// [`Place::fill`](super::destination::Place::fill) is on a volume. False if `make` left it out.
+fn fill(path: &Path, make: impl FnOnce(&Path) -> Outcome<bool>) -> Outcome<bool> {
+    let failed = |error: std::io::Error| Failure::host(path, &error);
+    let replaces = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => {
+            let message = format!("{}: a directory is there: remove it first, or give another name", host_name(path));
+            return Err(Failure::new(Status::Failed, message));
         }
-        _ => Ok(()),
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(failed(error)),
+    };
+    let beside = || names_beside().map(|name| path.with_file_name(name)).find(|path| path.symlink_metadata().is_err());
+    let name =
+        if replaces { beside().ok_or_else(|| failed(ErrorKind::AlreadyExists.into()))? } else { path.to_owned() };
+    let made = make(&name).and_then(|made| {
+        if replaces && made {
+            fs::rename(&name, path).map_err(failed)?;
+        }
+        Ok(made)
+    });
+    if replaces || made.is_err() {
+        // Of two names of one file rename leaves both.
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return made.map_err(|failure| failure.leaving(format!("{} is left, incomplete", host_name(&name))));
+            }
+            _ => {}
+        }
     }
+    made
+}
+
+/// A path of the host, for messages.
+fn host_name(path: &Path) -> String {
+    print::escaped(path.as_os_str().as_bytes())
 }
 
 /// Makes a directory that only we may enter until its attributes are set; an existing one is used, a link to one is not.
 fn make_directory(path: &Path) -> Outcome {
     match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
-            _ => Err(Failure::host(path, &error)),
+            _ => Err(in_the_way(&host_name(path))),
         },
         done => done.map_err(|error| Failure::host(path, &error)),
     }

@@ -7,9 +7,10 @@ use cairn_vfs::{FileSystem, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, pattern, print};
+use crate::{json, print};
 
 /// Arguments of `getfattr`.
 #[derive(Debug, clap::Args)]
@@ -25,9 +26,9 @@ hexadecimal digits (0x…), as cairn setfattr takes them.
 JSON: an array of objects with path (path_hex, if it is not UTF-8) and attributes: an array of name (name_hex) and value (in hex)."
 )]
 pub struct Args {
-    /// Print help.
-    #[arg(long, action = clap::ArgAction::HelpLong)]
-    pub help: Option<bool>,
+    /// --help.
+    #[command(flatten)]
+    pub help: LongHelp,
     /// This attribute, with its value.
     #[arg(short = 'n', long, value_name = "NAME")]
     pub name: Option<OsString>,
@@ -46,17 +47,14 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
     /// Files.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -74,17 +72,19 @@ impl OnVolume for Args {
 /// A path or the attribute does not exist.
 pub fn show(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let mut array = json::Array::default();
-    for path in pattern::expand(fs, &args.paths)? {
-        let pairs = read(fs, args, &path).map_err(|error| Failure::volume(shown(&path), &error))?;
+    let shown = args.operands.each(fs, |path| {
+        let pairs = read(fs, args, path).map_err(|error| Failure::volume(shown(path), &error))?;
         if args.json {
-            array.push(output, object(&path, &pairs))?;
+            array.push(output, object(path, &pairs))
         } else if args.only_values {
-            pairs.iter().try_for_each(|(_, value)| output.bytes(value))?;
-        } else if !pairs.is_empty() {
-            text(args, &path, &pairs, output)?;
+            pairs.iter().try_for_each(|(_, value)| output.bytes(value))
+        } else if pairs.is_empty() {
+            Ok(())
+        } else {
+            text(args, path, &pairs, output)
         }
-    }
-    if args.json { array.end(output) } else { Ok(()) }
+    });
+    shown.and(if args.json { array.end(output) } else { Ok(()) })
 }
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;

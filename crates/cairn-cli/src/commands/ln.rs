@@ -1,14 +1,16 @@
 //! `cairn ln`.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
+use cairn_vfs::{Attributes, Caller, FileKind, FileSystem, NewInode, walk};
 
+use super::destination::{Destination, Place, Transfer};
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
+use crate::tree::last_name;
+use crate::{operands, pattern};
 
 /// Arguments of `ln`.
 #[derive(Debug, clap::Args)]
@@ -16,24 +18,23 @@ use crate::session::{Access, ImageArg, shown};
 Example:
   cairn ln -s disk.img ../usr/lib/os-release /etc/os-release")]
 pub struct Args {
-    /// Make a symbolic link that holds TARGET as it is given.
+    /// Make a symbolic link that holds the source as it is given.
     #[arg(short = 's', long)]
     pub symbolic: bool,
-    /// Replace LINK if it exists (and is not a directory).
+    /// Replace what has the name (and is not a directory).
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// The image.
+    /// What a link to a directory leads to does not matter: it is a name as others (with -f it is replaced).
+    #[arg(short = 'n', long)]
+    pub no_dereference: bool,
+    /// What the links lead to, and the name of the new one, or a directory for them.
     #[command(flatten)]
-    pub image: ImageArg,
-    /// What the link leads to.
-    pub target: OsString,
-    /// The new name, or a directory to put it in.
-    pub link: OsString,
+    pub transfer: Transfer,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.transfer.image
     }
 
     fn access(&self) -> Access {
@@ -48,38 +49,51 @@ impl OnVolume for Args {
 /// Links.
 ///
 /// # Errors
-/// The target does not exist or is a directory (hard links), or the name exists.
+/// The source does not exist or is a directory (hard links), or the name exists.
 pub fn link(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    let target = args.target.as_bytes();
-    let path = inside(fs, args.link.as_bytes(), target);
-    make(fs, args, target, &path).map_err(|error| Failure::volume(shown(&path), &error))
-}
-
-/// `path`, or `path/NAME` if it is a directory.
-pub(super) fn inside(fs: &dyn FileSystem, path: &[u8], source: &[u8]) -> Vec<u8> {
-    let name = source.split(|byte| *byte == b'/').rfind(|name| !name.is_empty()).unwrap_or_default();
-    match walk::resolve(fs, path, true) {
-        Ok(found) if found.kind == FileKind::Directory => [path, b"/", name].concat(),
-        _ => path.to_vec(),
-    }
-}
-
-fn make(fs: &dyn FileSystem, args: &Args, target: &[u8], path: &[u8]) -> cairn_vfs::Result<()> {
-    let (parent, name) = walk::resolve_parent(fs, path)?;
-    let existing = if args.symbolic { None } else { Some(walk::resolve(fs, target, false)?) };
-    if matches!(&existing, Some(found) if found.kind == FileKind::Directory) {
-        return Err(Error::NotPermitted);
-    }
-    if args.force {
-        match fs.unlink(parent.ino, name) {
-            Ok(()) | Err(Error::NotFound) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let made = match existing {
-        Some(found) => fs.link(found.ino, parent.ino, name)?,
-        None => fs.create(parent.ino, name, NewInode::Symlink(target), 0o777, &Caller::ROOT)?,
+    let sources = &args.transfer.sources;
+    let targets = match args.symbolic {
+        true => sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
+        false => pattern::expand(fs, sources)?,
     };
-    fs.forget(made.ino, 1);
-    Ok(())
+    let path = args.transfer.destination();
+    let is_link = || walk::resolve(fs, path, false).is_ok_and(|found| found.kind == FileKind::Symlink);
+    let destination = match args.no_dereference && targets.len() == 1 && is_link() {
+        true => Destination::name(fs, path),
+        false => Destination::find(fs, path, targets.len())?,
+    };
+    operands::each(targets, |target| one(fs, args, &target, &destination.place(last_name(&target), false)?))
+}
+
+fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcome {
+    let existing = if args.symbolic { None } else { Some(linkable(fs, target)?) };
+    let make = |name: &[u8]| {
+        let made = match &existing {
+            Some(found) => fs.link(found.ino, place.parent, name),
+            None => fs.create(place.parent, name, NewInode::Symlink(target), 0o777, &Caller::ROOT),
+        };
+        let made = made.map_err(|error| place.failed(&error))?;
+        fs.forget(made.ino, 1);
+        Ok(())
+    };
+    match place.existing(fs)? {
+        Some(found) if existing.as_ref().is_some_and(|existing| existing.ino == found.ino) => {
+            let message = format!("{} and {}: the same file: give another name", shown(target), shown(&place.path));
+            Err(Failure::new(Status::Failed, message))
+        }
+        Some(_) if !args.force => {
+            Err(Failure::new(Status::Failed, format!("{}: file exists: add -f to replace it", shown(&place.path))))
+        }
+        _ => place.fill(fs, 0, make),
+    }
+}
+
+/// What a hard link may lead to.
+fn linkable(fs: &dyn FileSystem, target: &[u8]) -> Outcome<Attributes> {
+    let found = walk::resolve(fs, target, false).map_err(|error| Failure::volume(shown(target), &error))?;
+    if found.kind == FileKind::Directory {
+        let message = format!("{}: a directory has one name only: add -s for a symbolic link", shown(target));
+        return Err(Failure::new(Status::Failed, message));
+    }
+    Ok(found)
 }

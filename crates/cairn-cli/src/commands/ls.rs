@@ -1,21 +1,23 @@
 //! `cairn ls`.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::sync::Arc;
 
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::{self, LongHelp, OperandsOrRoot};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::tree::{self, Passed};
-use crate::{json, pattern, print};
+use crate::tree::{self, Passed, join};
+use crate::{json, print};
 
 /// Arguments of `ls`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
   cairn ls -l disk.img /etc
   cairn ls --json -R disk.img /home | jq -r '.[] | select(.size > 1000000) | .path'
@@ -24,33 +26,47 @@ Names are sorted by their bytes; times are UTC; owners are numbers. On a termina
 \\033; in a pipe or file names are written as they are, so that a name with a newline looks like two: programs had better \
 read --json.
 JSON: an array with one object a file, a line each: what cairn stat --json gives, without extended attributes. A name that is not UTF-8 \
-has its exact bytes under path_hex.")]
+has its exact bytes under path_hex."
+)]
 pub struct Args {
+    /// --help.
+    #[command(flatten)]
+    pub help: LongHelp,
     /// Long format: mode, links, owner, group, size, time, name.
     #[arg(short = 'l', long)]
     pub long: bool,
     /// Go into directories.
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Show names that begin with a dot, too.
+    /// Show names that begin with a dot, too, and . and ...
     #[arg(short = 'a', long)]
     pub all: bool,
+    /// Show names that begin with a dot, too.
+    #[arg(short = 'A', long, overrides_with = "all")]
+    pub almost_all: bool,
+    /// One name a line: it is always so.
+    #[arg(short = '1')]
+    pub one_per_line: bool,
+    /// Inode numbers before the names.
+    #[arg(short = 'i', long)]
+    pub inode: bool,
+    /// Sizes with units (with -l).
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
     /// List directories themselves, not what is in them.
     #[arg(short = 'd', long, conflicts_with = "recursive")]
     pub directory: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// The image.
+    /// What to list.
     #[command(flatten)]
-    pub image: ImageArg,
-    /// What to list; the root if absent.
-    pub paths: Vec<OsString>,
+    pub operands: OperandsOrRoot,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -67,8 +83,7 @@ impl OnVolume for Args {
 /// # Errors
 /// A path does not exist or cannot be read.
 pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
-    let root = [OsString::from("/")];
-    let paths = pattern::expand(fs, if args.paths.is_empty() { &root } else { &args.paths })?;
+    let paths = args.operands.expand(fs)?;
     let mut listing = Listing {
         fs,
         args,
@@ -81,13 +96,9 @@ pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     if args.json {
         listing.array = Some(json::Array::default());
     }
-    for path in &paths {
-        listing.path(path)?;
-    }
-    if let Some(array) = listing.array {
-        array.end(listing.output)?;
-    }
-    listing.passed.end()
+    let listed = operands::each(&paths, |path| listing.path(path));
+    let ended = listing.array.map_or(Ok(()), |array| array.end(listing.output));
+    listed.and(ended).and(listing.passed.end())
 }
 
 struct Listing<'a, 'o> {
@@ -131,7 +142,8 @@ impl Listing<'_, '_> {
         if let Some(error) = damage {
             self.pass(Failure::volume(shown(path), &error))?;
         }
-        entries.retain(|entry| self.args.all || !entry.name.starts_with(b"."));
+        let hidden = self.args.all || self.args.almost_all;
+        entries.retain(|entry| hidden || !entry.name.starts_with(b"."));
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         if self.headings && !self.args.json {
             if !self.first {
@@ -141,10 +153,11 @@ impl Listing<'_, '_> {
             self.output.bytes(b":\n")?;
         }
         self.first = false;
+        self.dots(path, directory)?;
         let mut below = Vec::new();
         for entry in entries {
             let whole = join(path, &entry.name);
-            if !self.args.long && !self.args.json && !self.args.recursive {
+            if !self.needs_attributes() {
                 self.output.name(&entry.name)?;
                 self.output.bytes(b"\n")?;
                 continue;
@@ -165,6 +178,26 @@ impl Listing<'_, '_> {
         Ok(below)
     }
 
+    fn needs_attributes(&self) -> bool {
+        self.args.long || self.args.json || self.args.recursive || self.args.inode
+    }
+
+    /// `.` and `..`, where they are asked for. Programs that read JSON have no use for them.
+    fn dots(&mut self, path: &[u8], directory: &Attributes) -> Outcome {
+        if !self.args.all || self.args.json {
+            return Ok(());
+        }
+        self.entry(path, b".", directory)?;
+        let above = walk::lookup(self.fs, directory.ino, b"..");
+        match above.map_err(|error| Failure::volume(shown(path), &error)) {
+            Ok(above) => self.entry(path, b"..", &above),
+            Err(failure) => {
+                self.unreadable(b"..")?;
+                self.pass(failure)
+            }
+        }
+    }
+
     /// What is damaged does not hide the rest.
     fn pass(&mut self, failure: Failure) -> Outcome {
         self.passed.pass(failure, tree::complain)
@@ -174,6 +207,9 @@ impl Listing<'_, '_> {
     fn unreadable(&mut self, name: &[u8]) -> Outcome {
         if self.array.is_some() {
             return Ok(());
+        }
+        if self.args.inode {
+            self.output.bytes(b"      ? ")?;
         }
         if self.args.long {
             self.output.bytes(b"??????????   ?     ?     ?          ? ")?;
@@ -195,8 +231,11 @@ impl Listing<'_, '_> {
             }
             return array.push(self.output, object);
         }
+        if self.args.inode {
+            write!(self.output, "{:>7} ", attributes.ino)?;
+        }
         if self.args.long {
-            write!(self.output, "{} ", long(attributes))?;
+            write!(self.output, "{} ", long(attributes, self.args.human_readable))?;
         }
         self.output.name(name)?;
         if let Some(target) = target {
@@ -207,17 +246,13 @@ impl Listing<'_, '_> {
     }
 }
 
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
-    [directory, slash, name].concat()
-}
-
-fn long(attributes: &Attributes) -> String {
+fn long(attributes: &Attributes, human_readable: bool) -> String {
     let size = match attributes.kind {
         FileKind::BlockDevice | FileKind::CharDevice => {
             let (major, minor) = print::device(attributes.device);
             format!("{major}, {minor}")
         }
+        _ if human_readable => print::size_short(attributes.size),
         _ => attributes.size.to_string(),
     };
     format!(

@@ -1,13 +1,13 @@
 //! `cairn mkdir`.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
 
 use super::on_volume::OnVolume;
-use crate::commands::chmod::parse_octal;
+use crate::commands::chmod::Change;
 use crate::failure::{Failure, Outcome};
+use crate::operands::{self, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 
@@ -20,28 +20,28 @@ pub struct Args {
     /// Make missing parents too, and accept directories that exist.
     #[arg(short = 'p', long)]
     pub parents: bool,
-    /// Permissions in octal.
-    #[arg(short = 'm', long, default_value = "755", value_parser = parse_octal)]
-    pub mode: u32,
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
+    /// Permissions: octal, or clauses such as u=rwx,go=; 755 if absent.
+    #[arg(short = 'm', long, value_parser = Change::parse)]
+    pub mode: Option<Change>,
+    /// Say what is made.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// Directories to make.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
         Access::Write
     }
 
-    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        make(fs, self)
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        make(fs, self, output)
     }
 }
 
@@ -49,23 +49,31 @@ impl OnVolume for Args {
 ///
 /// # Errors
 /// A name exists, or a parent does not.
-pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    for path in &args.paths {
+pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
+    // As mkdir(1): clauses change what everybody may do.
+    let mode = args.mode.as_ref().map_or(0o755, |change| change.apply(0o777, true));
+    operands::each(&args.operands.paths, |path| {
         let path = path.as_bytes();
-        let made = if args.parents { make_all(fs, path, args.mode) } else { make_one(fs, path, args.mode) };
-        made.map_err(|error| Failure::volume(shown(path), &error))?;
-    }
-    Ok(())
+        let mut made = Vec::new();
+        let done = if args.parents { make_all(fs, path, mode, &mut made) } else { make_one(fs, path, mode, &mut made) };
+        for path in made.iter().filter(|_| args.verbose) {
+            output.bytes(b"created directory '")?;
+            output.name(path)?;
+            output.bytes(b"'\n")?;
+        }
+        done.map_err(|error| Failure::volume(shown(path), &error))
+    })
 }
 
-fn make_one(fs: &dyn FileSystem, path: &[u8], mode: u32) -> cairn_vfs::Result<()> {
+fn make_one(fs: &dyn FileSystem, path: &[u8], mode: u32, all: &mut Vec<Vec<u8>>) -> cairn_vfs::Result<()> {
     let (parent, name) = walk::resolve_parent(fs, path)?;
     let made = fs.create(parent.ino, name, NewInode::Directory, mode, &Caller::ROOT)?;
     fs.forget(made.ino, 1);
+    all.push(path.to_vec());
     Ok(())
 }
 
-fn make_all(fs: &dyn FileSystem, path: &[u8], mode: u32) -> cairn_vfs::Result<()> {
+fn make_all(fs: &dyn FileSystem, path: &[u8], mode: u32, all: &mut Vec<Vec<u8>>) -> cairn_vfs::Result<()> {
     let ends = (1..=path.len()).filter(|end| {
         let slash = path.get(*end).is_none_or(|byte| *byte == b'/');
         slash && path.get(end - 1) != Some(&b'/')
@@ -76,7 +84,7 @@ fn make_all(fs: &dyn FileSystem, path: &[u8], mode: u32) -> cairn_vfs::Result<()
         match walk::resolve(fs, prefix, true) {
             Ok(found) if found.kind == FileKind::Directory => {}
             Ok(_) => return Err(Error::NotDirectory),
-            Err(Error::NotFound) => make_one(fs, prefix, mode)?,
+            Err(Error::NotFound) => make_one(fs, prefix, mode, all)?,
             Err(error) => return Err(error),
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use cairn_vfs::{Caller, FileSystem, NewInode, walk};
 
 use super::on_volume::OnVolume;
-use crate::commands::chmod::parse_octal;
+use crate::commands::chmod::Change;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::print;
@@ -19,9 +19,9 @@ Examples:
   cairn mknod -m 666 disk.img /dev/null c 1 3
   cairn mknod disk.img /run/pipe p")]
 pub struct Args {
-    /// Permissions in octal.
-    #[arg(short = 'm', long, default_value = "644", value_parser = parse_octal)]
-    pub mode: u32,
+    /// Permissions: octal, or clauses such as u=rw,go=; 644 if absent.
+    #[arg(short = 'm', long, value_parser = Change::parse)]
+    pub mode: Option<Change>,
     /// The image.
     #[command(flatten)]
     pub image: ImageArg,
@@ -59,9 +59,10 @@ impl OnVolume for Args {
 pub fn make(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let path = args.path.as_bytes();
     let new = new_inode(args).map_err(|why| Failure::usage(format!("{}: {why}", shown(path))))?;
+    let mode = args.mode.as_ref().map_or(0o644, |change| change.apply(0o666, false));
     let make = || {
         let (parent, name) = walk::resolve_parent(fs, path)?;
-        let made = fs.create(parent.ino, name, new, args.mode, &Caller::ROOT)?;
+        let made = fs.create(parent.ino, name, new, mode, &Caller::ROOT)?;
         fs.forget(made.ino, 1);
         Ok(())
     };

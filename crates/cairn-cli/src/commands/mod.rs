@@ -4,6 +4,7 @@ pub mod cat;
 pub mod chmod;
 pub mod chown;
 pub mod cp;
+pub mod destination;
 pub mod df;
 pub mod du;
 pub mod find;

@@ -1,40 +1,38 @@
 //! `cairn mv`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use cairn_vfs::{FileKind, FileSystem, RenameMode, walk};
 
-use cairn_vfs::{FileSystem, RenameMode, walk};
-
-use super::ln::inside;
+use super::destination::{Destination, Transfer};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
+use crate::{operands, pattern};
 
 /// Arguments of `mv`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  cairn mv disk.img /etc/hosts.new /etc/hosts")]
+Examples:
+  cairn mv disk.img /etc/hosts.new /etc/hosts
+  cairn mv disk.img '/var/log/*.gz' /old /srv/archive")]
 pub struct Args {
     /// Do not replace what exists.
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, overrides_with = "force")]
     pub no_clobber: bool,
+    /// Replace what exists: it is so without -n before it.
+    #[arg(short = 'f', long, overrides_with = "no_clobber")]
+    pub force: bool,
     /// Exchange the two.
     #[arg(long, conflicts_with = "no_clobber")]
     pub exchange: bool,
-    /// The image.
+    /// The old names, and the new one.
     #[command(flatten)]
-    pub image: ImageArg,
-    /// The old name.
-    pub from: OsString,
-    /// The new name, or a directory to move it to.
-    pub to: OsString,
+    pub transfer: Transfer,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.transfer.image
     }
 
     fn access(&self) -> Access {
@@ -49,18 +47,25 @@ impl OnVolume for Args {
 /// Renames.
 ///
 /// # Errors
-/// The source does not exist, or the target cannot be replaced.
+/// A source does not exist, or a target cannot be replaced.
 pub fn rename(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    let from = args.from.as_bytes();
-    let to = if args.exchange { args.to.as_bytes().to_vec() } else { inside(fs, args.to.as_bytes(), from) };
+    let sources = pattern::expand(fs, &args.transfer.sources)?;
+    let path = args.transfer.destination();
+    let destination = if args.exchange && sources.len() == 1 {
+        Destination::name(fs, path)
+    } else {
+        Destination::find(fs, path, sources.len())?
+    };
     let mode = match (args.no_clobber, args.exchange) {
         (true, _) => RenameMode::NoReplace,
         (_, true) => RenameMode::Exchange,
         _ => RenameMode::Replace,
     };
-    let failed = |path: &[u8], error| Failure::volume(shown(path), &error);
-    let (parent, name) = walk::resolve_parent(fs, from).map_err(|error| failed(from, error))?;
-    walk::lookup(fs, parent.ino, name).map_err(|error| failed(from, error))?;
-    let (new_parent, new_name) = walk::resolve_parent(fs, &to).map_err(|error| failed(&to, error))?;
-    fs.rename(parent.ino, name, new_parent.ino, new_name, mode).map_err(|error| failed(&to, error))
+    operands::each(sources, |from| {
+        let failed = |error| Failure::volume(shown(&from), &error);
+        let (parent, name) = walk::resolve_parent(fs, &from).map_err(failed)?;
+        let found = walk::lookup(fs, parent.ino, name).map_err(failed)?;
+        let to = destination.place(name, found.kind == FileKind::Directory)?;
+        fs.rename(parent.ino, name, to.parent, &to.name, mode).map_err(|error| to.failed(&error))
+    })
 }

@@ -4,25 +4,26 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use cairn_base::Ino;
 use cairn_vfs::{
-    Attributes, Caller, Error, FileKind, FileSystem, IoFlags, NewInode, OpenMode, SetAttributes, SetTime, Timestamp,
-    XattrMode, walk,
+    Caller, Error, FileKind, FileSystem, IoFlags, NewInode, OpenMode, SetAttributes, SetTime, Timestamp, XattrMode,
 };
 use rustix::fs::SeekFrom;
 
+use super::destination::{Destination, Place, Transfer, in_the_way};
 use super::on_volume::OnVolume;
 use crate::commands::chown::Owner;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
-use crate::print;
 use crate::progress::Progress;
-use crate::session::{Access, ImageArg, shown, source_date_epoch};
+use crate::session::{Access, FileId, ImageArg, shown, source_date_epoch};
 use crate::tree::Passed;
+use crate::{operands, print};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -37,26 +38,22 @@ Examples:
 
 Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and devices. A source that ends in /. means \
 what is in it: it goes into the destination itself, which gets the source's attributes. The source - is standard input, and the \
-destination its name.
+destination its name. What replaces a file is copied beside it first: if that fails, the old file is there as it was (where the image has \
+no room for both the old one goes first).
 With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
 times of access, which reading changes, are those of change.")]
 pub struct Args {
     /// Owner of everything copied, instead of the host's: UID:GID.
     #[arg(long, value_name = "UID:GID", value_parser = super::chown::parse_owner)]
     pub owner: Option<Owner>,
-    /// The image.
+    /// Files and directories of the host, and where to put them on the image.
     #[command(flatten)]
-    pub image: ImageArg,
-    /// Files and directories of the host; - is standard input.
-    #[arg(required = true)]
-    pub sources: Vec<PathBuf>,
-    /// Where to put them on the image: a directory, or the new name of a single source.
-    pub destination: OsString,
+    pub transfer: Transfer,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.transfer.image
     }
 
     fn access(&self) -> Access {
@@ -64,54 +61,40 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        copy_in(fs, &self.sources, self.destination.as_bytes(), self.owner)
+        let sources: Vec<PathBuf> = self.transfer.sources.iter().map(PathBuf::from).collect();
+        let own = self.transfer.image.files()?;
+        copy_in(fs, &sources, self.transfer.destination(), self.owner, &own)
     }
 }
 
-/// Copies in.
+/// Copies in; `own` are the files that hold the volume, which cannot be copied into themselves.
 ///
 /// # Errors
 /// A source cannot be read, or the volume is full.
-pub fn copy_in(fs: &dyn FileSystem, sources: &[PathBuf], destination: &[u8], owner: Option<Owner>) -> Outcome {
-    let into = match walk::resolve(fs, destination, true) {
-        Ok(found) if found.kind == FileKind::Directory => Some(found.ino),
-        Ok(_) | Err(Error::NotFound) if sources.len() == 1 => None,
-        Ok(_) => return Err(Failure::volume(shown(destination), &Error::NotDirectory)),
-        Err(error) => return Err(Failure::volume(shown(destination), &error)),
-    };
+pub fn copy_in(
+    fs: &dyn FileSystem,
+    sources: &[PathBuf],
+    destination: &[u8],
+    owner: Option<Owner>,
+    own: &[FileId],
+) -> Outcome {
+    let destination = Destination::find(fs, destination, sources.len())?;
     let mut copy = Copy {
         fs,
         owner,
+        own,
         latest: source_date_epoch()?.map(|seconds| Timestamp { seconds, nanoseconds: 0 }),
         links: HashMap::new(),
         directories: Vec::new(),
         progress: Progress::start("copied"),
-        passed: Passed::default(),
+        passed: Passed::by_writer(),
         buffer: vec![0; CHUNK],
     };
     if copy.progress.is_shown() {
         copy.progress.expect(sources.iter().map(|source| host_bytes(source)).sum());
     }
-    for source in sources {
-        if let Some(directory) = into.filter(|_| means_contents(source)) {
-            copy.contents_of(source, directory)?;
-            continue;
-        }
-        let (parent, name) = match into {
-            Some(directory) => (directory, name_of(source)?),
-            None => {
-                let resolved = walk::resolve_parent(fs, destination);
-                let (parent, name) = resolved.map_err(|error| Failure::volume(shown(destination), &error))?;
-                (parent.ino, name.to_vec())
-            }
-        };
-        if is_standard_input(source) {
-            copy.standard_input(parent, &name)?;
-        } else {
-            copy.tree(source, parent, &name)?;
-        }
-    }
-    copy.finish()
+    let copied = operands::each(sources, |source| copy.source(source, &destination));
+    copied.and(copy.finish())
 }
 
 /// `dir/.`, `.`, `dir/..` and `..` name no entry: they mean what is in the directory.
@@ -153,67 +136,73 @@ fn name_of(source: &Path) -> Outcome<Vec<u8>> {
 struct Copy<'a> {
     fs: &'a dyn FileSystem,
     owner: Option<Owner>,
+    /// What holds the volume.
+    own: &'a [FileId],
     /// Later times are set to this.
     latest: Option<Timestamp>,
     /// Host device and inode of files with several links, and where they went.
-    links: HashMap<(u64, u64), Ino>,
+    links: HashMap<FileId, Ino>,
     /// Attributes of directories are set last, deepest first.
-    directories: Vec<(PathBuf, Ino, Metadata)>,
+    directories: Vec<(PathBuf, Place, Ino, Metadata)>,
     progress: Progress,
     passed: Passed,
     buffer: Vec<u8>,
 }
 
 impl Copy<'_> {
-    fn tree(&mut self, source: &Path, parent: Ino, name: &[u8]) -> Outcome {
-        self.entries(vec![(source.to_owned(), parent, name.to_vec())])
+    fn source(&mut self, source: &Path, destination: &Destination<'_>) -> Outcome {
+        if let Some(directory) = destination.directory.filter(|_| means_contents(source)) {
+            return self
+                .contents_of(source, &Place { parent: directory, name: Vec::new(), path: destination.path.to_vec() });
+        }
+        let name = if destination.directory.is_some() { name_of(source)? } else { Vec::new() };
+        if is_standard_input(source) {
+            return self.standard_input(&destination.place(&name, false)?);
+        }
+        let is_directory = fs::symlink_metadata(source).map_err(|error| Failure::host(source, &error))?.is_dir();
+        self.entries(vec![(source.to_owned(), destination.place(&name, is_directory)?)])
     }
 
-    /// What is in `source`, into a directory that is there; it gets the source's attributes.
-    fn contents_of(&mut self, source: &Path, directory: Ino) -> Outcome {
+    /// What is in `source`, into a directory that is there (its inode is `at.parent`); it gets the source's attributes.
+    fn contents_of(&mut self, source: &Path, at: &Place) -> Outcome {
         let metadata = fs::metadata(source).map_err(|error| Failure::host(source, &error))?;
-        self.directories.push((source.to_owned(), directory, metadata));
-        self.entries(inside(source, directory)?)
+        self.directories.push((source.to_owned(), at.clone(), at.parent, metadata));
+        self.entries(inside(source, at, at.parent)?)
     }
 
     /// Entries and everything below them, the last first.
     fn entries(&mut self, mut pending: Vec<Pending>) -> Outcome {
-        while let Some((path, parent, name)) = pending.pop() {
+        while let Some((path, place)) = pending.pop() {
             let metadata = fs::symlink_metadata(&path).map_err(|error| Failure::host(&path, &error))?;
             if !metadata.is_dir() {
-                let done = self.leaf(&path, parent, &name, &metadata);
+                let done = self.leaf(&path, &place, &metadata);
                 if self.pass(done)?.is_some() {
                     self.progress.entry();
                 }
                 continue;
             }
-            let made = self.directory(&path, parent, &name);
+            let made = self.directory(&place);
             let Some(directory) = self.pass(made)? else { continue };
-            pending.extend(inside(&path, directory)?);
-            self.directories.push((path, directory, metadata));
+            pending.extend(inside(&path, &place, directory)?);
+            self.directories.push((path, place, directory, metadata));
         }
         Ok(())
     }
 
-    /// Damage on the image keeps nothing beside it from being copied. Where the device fails, nothing more is worth writing.
+    /// Damage on the image keeps nothing beside it from being copied.
     fn pass<T>(&mut self, done: Outcome<T>) -> Outcome<Option<T>> {
         match done {
             Ok(done) => Ok(Some(done)),
-            Err(failure) if failure.status == Status::Corrupt => {
-                self.passed.pass(failure, |warning| self.progress.note(warning)).map(|()| None)
-            }
-            Err(failure) => Err(failure),
+            Err(failure) => self.passed.pass(failure, |warning| self.progress.note(warning)).map(|()| None),
         }
     }
 
-    /// The directory of this name, made if absent.
-    fn directory(&self, path: &Path, parent: Ino, name: &[u8]) -> Outcome<Ino> {
-        let failed = |error: Error| Failure::volume(path.display(), &error);
-        match walk::lookup(self.fs, parent, name) {
-            Ok(found) if found.kind == FileKind::Directory => Ok(found.ino),
-            Ok(_) => Err(failed(Error::NotDirectory)),
-            Err(Error::NotFound) => self.create(parent, name, NewInode::Directory).map_err(failed),
-            Err(error) => Err(failed(error)),
+    /// The directory there, made if absent.
+    fn directory(&self, place: &Place) -> Outcome<Ino> {
+        match place.existing(self.fs)? {
+            Some(found) if found.kind == FileKind::Directory => Ok(found.ino),
+            Some(_) => Err(in_the_way(&shown(&place.path))),
+            None => self.create(place.parent, &place.name, NewInode::Directory).map_err(|error| place.failed(&error)),
         }
     }
 
@@ -223,15 +212,40 @@ impl Copy<'_> {
         Ok(made.ino)
     }
 
-    fn leaf(&mut self, path: &Path, parent: Ino, name: &[u8], metadata: &Metadata) -> Outcome {
-        let failed = |error: Error| Failure::volume(path.display(), &error);
-        self.clear(parent, name).map_err(failed)?;
-        let identity = (metadata.dev(), metadata.ino());
-        if let Some(first) = self.links.get(&identity) {
-            let linked = self.fs.link(*first, parent, name).map_err(failed)?;
-            self.fs.forget(linked.ino, 1);
+    fn leaf(&mut self, path: &Path, place: &Place, metadata: &Metadata) -> Outcome {
+        let identity = FileId::of(metadata);
+        if let Some(first) = self.links.get(&identity).copied() {
+            if place.existing(self.fs)?.is_some_and(|found| found.ino == first) {
+                return Ok(());
+            }
+            return place.fill(self.fs, 0, |name| {
+                let linked = self.fs.link(first, place.parent, name).map_err(|error| place.failed(&error))?;
+                self.fs.forget(linked.ino, 1);
+                Ok(())
+            });
+        }
+        self.check_own(path, metadata)?;
+        let bytes = if metadata.is_file() { metadata.blocks().saturating_mul(512) } else { 0 };
+        let made = place.fill(self.fs, bytes, |name| self.make(path, place, name, metadata))?;
+        if metadata.nlink() > 1 {
+            self.links.insert(identity, made);
+        }
+        Ok(())
+    }
+
+    /// The image cannot be read while it is written.
+    fn check_own(&self, path: &Path, metadata: &Metadata) -> Outcome {
+        if !self.own.contains(&FileId::of(metadata)) {
             return Ok(());
         }
+        let path = print::escaped(path.as_os_str().as_bytes());
+        let message = format!("{path}: is the image itself, which cannot be copied into itself: leave it out");
+        Err(Failure::new(Status::Failed, message))
+    }
+
+    /// A new file of this name, whole.
+    fn make(&mut self, path: &Path, place: &Place, name: &[u8], metadata: &Metadata) -> Outcome<Ino> {
+        let failed = |error: Error| place.failed(&error);
         let device = || device_number(metadata.rdev());
         let kind = FileKind::from_mode(metadata.mode()).ok_or_else(|| failed(Error::Unsupported("kind of file")))?;
         let target;
@@ -246,32 +260,21 @@ impl Copy<'_> {
             FileKind::Fifo => NewInode::Fifo,
             FileKind::Socket => NewInode::Socket,
         };
-        let ino = self.create(parent, name, new).map_err(failed)?;
-        if kind == FileKind::Regular {
-            self.contents(path, ino, metadata.len())?;
+        // Before anything is made: it may be forbidden.
+        let file = (kind == FileKind::Regular).then(|| File::open(path).map_err(|error| Failure::host(path, &error)));
+        let file = file.transpose()?;
+        let ino = self.create(place.parent, name, new).map_err(failed)?;
+        if let Some(file) = file {
+            self.contents(path, &file, place, ino, metadata.len())?;
         }
-        if metadata.nlink() > 1 {
-            self.links.insert(identity, ino);
-        }
-        self.attributes(path, ino, metadata)
+        self.attributes(path, place, ino, metadata)?;
+        Ok(ino)
     }
 
-    /// Removes what has the name, unless it is a directory.
-    fn clear(&self, parent: Ino, name: &[u8]) -> cairn_vfs::Result<()> {
-        let found: Result<Attributes, Error> = walk::lookup(self.fs, parent, name);
-        match found {
-            Ok(found) if found.kind == FileKind::Directory => Err(Error::IsDirectory),
-            Ok(_) => self.fs.unlink(parent, name),
-            Err(Error::NotFound) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn contents(&mut self, path: &Path, ino: Ino, size: u64) -> Outcome {
-        let volume = |error: Error| Failure::volume(path.display(), &error);
-        let file = File::open(path).map_err(|error| Failure::host(path, &error))?;
+    fn contents(&mut self, path: &Path, file: &File, place: &Place, ino: Ino, size: u64) -> Outcome {
+        let volume = |error: Error| place.failed(&error);
         let handle = self.fs.open(ino, OpenMode { write: true, direct: false }).map_err(volume)?;
-        let done = self.data(path, &file, ino, size);
+        let done = self.data(path, file, place, ino, size);
         self.fs.release(ino, handle);
         let copied = done?;
         if copied != size {
@@ -286,9 +289,9 @@ impl Copy<'_> {
     }
 
     /// Copies the ranges that hold data; gives the file's length. One that says it is empty is read to its end.
-    fn data(&mut self, path: &Path, file: &File, ino: Ino, size: u64) -> Outcome<u64> {
+    fn data(&mut self, path: &Path, file: &File, place: &Place, ino: Ino, size: u64) -> Outcome<u64> {
         if size == 0 {
-            return self.stream(path, &mut &*file, ino);
+            return self.stream(path, &mut &*file, place, ino);
         }
         let host = |error: io::Error| Failure::host(path, &error);
         let mut at = 0;
@@ -304,7 +307,7 @@ impl Copy<'_> {
                     return Ok(at);
                 }
                 let bytes = self.buffer.get(..count).unwrap_or_default();
-                write_all(self.fs, ino, at, bytes).map_err(|error| Failure::volume(path.display(), &error))?;
+                write_all(self.fs, ino, at, bytes).map_err(|error| place.failed(&error))?;
                 at += count as u64;
                 self.progress.bytes(count as u64);
             }
@@ -313,7 +316,7 @@ impl Copy<'_> {
     }
 
     /// Copies to the end of what has no length that could be known; gives the bytes.
-    fn stream(&mut self, path: &Path, from: &mut dyn Read, ino: Ino) -> Outcome<u64> {
+    fn stream(&mut self, path: &Path, from: &mut dyn Read, place: &Place, ino: Ino) -> Outcome<u64> {
         let mut at = 0;
         loop {
             let count = match from.read(&mut self.buffer) {
@@ -323,28 +326,33 @@ impl Copy<'_> {
                 Err(error) => return Err(Failure::host(path, &error)),
             };
             let bytes = self.buffer.get(..count).unwrap_or_default();
-            write_all(self.fs, ino, at, bytes).map_err(|error| Failure::volume(path.display(), &error))?;
+            write_all(self.fs, ino, at, bytes).map_err(|error| place.failed(&error))?;
             at += count as u64;
             self.progress.bytes(count as u64);
         }
     }
 
     /// Standard input, as a regular file.
-    fn standard_input(&mut self, parent: Ino, name: &[u8]) -> Outcome {
-        let failed = |error: Error| Failure::volume(shown(name), &error);
-        self.clear(parent, name).map_err(failed)?;
-        let ino = self.create(parent, name, NewInode::Regular).map_err(failed)?;
-        self.stream(Path::new("standard input"), &mut io::stdin().lock(), ino)?;
-        let owner = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
-        let set = SetAttributes { permissions: Some(0o644), uid: owner.0, gid: owner.1, ..Default::default() };
-        self.fs.setattr(ino, &set).map_err(failed)?;
+    fn standard_input(&mut self, place: &Place) -> Outcome {
+        const NAME: &str = "standard input";
+        let stdin = io::stdin();
+        let is_file = stdin.as_fd().try_clone_to_owned().and_then(|file| File::from(file).metadata());
+        is_file.map_or(Ok(()), |metadata| self.check_own(Path::new(NAME), &metadata))?;
+        place.fill(self.fs, 0, |name| {
+            let failed = |error: Error| place.failed(&error);
+            let ino = self.create(place.parent, name, NewInode::Regular).map_err(failed)?;
+            self.stream(Path::new(NAME), &mut stdin.lock(), place, ino)?;
+            let owner = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
+            let set = SetAttributes { permissions: Some(0o644), uid: owner.0, gid: owner.1, ..Default::default() };
+            self.fs.setattr(ino, &set).map(drop).map_err(failed)
+        })?;
         self.progress.entry();
         Ok(())
     }
 
     /// Owner before mode (chown takes set-id bits), times last.
-    fn attributes(&self, path: &Path, ino: Ino, metadata: &Metadata) -> Outcome {
-        let volume = |error: Error| Failure::volume(path.display(), &error);
+    fn attributes(&self, path: &Path, place: &Place, ino: Ino, metadata: &Metadata) -> Outcome {
+        let volume = |error: Error| place.failed(&error);
         let (uid, gid) = self.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
         for name in xattr::list(path).into_iter().flatten() {
             // A label of the host's policy means nothing on the image.
@@ -390,8 +398,8 @@ impl Copy<'_> {
     }
 
     fn finish(mut self) -> Outcome {
-        for (path, ino, metadata) in std::mem::take(&mut self.directories).into_iter().rev() {
-            let done = self.attributes(&path, ino, &metadata);
+        for (path, place, ino, metadata) in std::mem::take(&mut self.directories).into_iter().rev() {
+            let done = self.attributes(&path, &place, ino, &metadata);
             self.pass(done)?;
             self.progress.entry();
         }
@@ -399,16 +407,16 @@ impl Copy<'_> {
     }
 }
 
-/// A host path, and the directory and name that it gets.
-type Pending = (PathBuf, Ino, Vec<u8>);
+/// A host path, and where it goes.
+type Pending = (PathBuf, Place);
 
 /// What is in a host directory, the last name first: the order of the names decides the image, not that of the host.
-fn inside(path: &Path, directory: Ino) -> Outcome<Vec<Pending>> {
+fn inside(path: &Path, place: &Place, directory: Ino) -> Outcome<Vec<Pending>> {
     let failed = |error: io::Error| Failure::host(path, &error);
     let entries = fs::read_dir(path).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
     let mut names: Vec<OsString> = entries.iter().map(fs::DirEntry::file_name).collect();
     names.sort_by(|a, b| b.cmp(a));
-    Ok(names.into_iter().map(|name| (path.join(&name), directory, name.as_bytes().to_vec())).collect())
+    Ok(names.into_iter().map(|name| (path.join(&name), place.below(directory, name.as_bytes()))).collect())
 }
 
 pub(super) fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]) -> cairn_vfs::Result<()> {

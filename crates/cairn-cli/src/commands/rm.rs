@@ -1,15 +1,16 @@
 //! `cairn rm`.
 
-use std::ffi::OsString;
+use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_vfs::{Error, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
+use crate::operands::Operands;
 use crate::output::Output;
-use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
+use crate::tree::{self, Passed, last_name};
 
 /// Arguments of `rm`.
 #[derive(Debug, clap::Args)]
@@ -23,17 +24,14 @@ pub struct Args {
     /// Say nothing about names that do not exist.
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
     /// What to remove.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -48,59 +46,103 @@ impl OnVolume for Args {
 /// Removes.
 ///
 /// # Errors
-/// A name does not exist, or is a directory and -r was not given.
+/// A name does not exist, is a directory and -r was not given, or is damaged.
 pub fn remove(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    for path in pattern::expand(fs, &args.paths)? {
-        let path = path.as_slice();
-        match remove_path(fs, path, args.recursive) {
-            Err(Error::NotFound) if args.force => {}
-            done => done.map_err(|error| Failure::volume(shown(path), &error))?,
-        }
-    }
-    Ok(())
+    let mut removal = Removal { fs, passed: Passed::by_writer() };
+    let done = args.operands.each(fs, |path| removal.operand(path, args));
+    done.and(removal.passed.end())
 }
 
-fn remove_path(fs: &dyn FileSystem, path: &[u8], recursive: bool) -> cairn_vfs::Result<()> {
-    let (parent, name) = walk::resolve_parent(fs, path)?;
-    let found = walk::lookup(fs, parent.ino, name)?;
-    match found.kind {
-        FileKind::Directory if recursive => remove_tree(fs, parent.ino, name, found.ino),
-        FileKind::Directory => Err(Error::IsDirectory),
-        _ => fs.unlink(parent.ino, name),
-    }
+struct Removal<'a> {
+    fs: &'a dyn FileSystem,
+    passed: Passed,
 }
 
 /// A directory on the way down: how to remove it, and what is still in it.
 struct Level {
     parent: Ino,
-    name: Vec<u8>,
+    path: Vec<u8>,
     ino: Ino,
     entries: Vec<(Vec<u8>, Ino)>,
+    /// Something in it cannot be removed, and so it cannot be, either.
+    stays: bool,
 }
 
-/// Deepest first, with a stack of our own: depth is the volume's choice.
-fn remove_tree(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino) -> cairn_vfs::Result<()> {
-    let level = |parent, name: Vec<u8>, ino| -> cairn_vfs::Result<Level> {
-        let entries = walk::list(fs, ino)?.into_iter().map(|entry| (entry.name.into_bytes(), entry.ino)).collect();
-        Ok(Level { parent, name, ino, entries })
-    };
-    let mut levels = vec![level(parent, name.to_vec(), ino)?];
-    while let Some(mut current) = levels.pop() {
-        let Some((name, ino)) = current.entries.pop() else {
-            fs.rmdir(current.parent, &current.name)?;
-            continue;
+impl Removal<'_> {
+    fn operand(&mut self, path: &[u8], args: &Args) -> Outcome {
+        let failed = |error: Error| Failure::volume(shown(path), &error);
+        let names_itself = matches!(last_name(path), b"." | b"..");
+        let (parent, name) = match walk::resolve_parent(self.fs, path) {
+            Ok(found) => found,
+            Err(Error::Invalid(_)) if last_name(path).is_empty() || names_itself => {
+                let what = if names_itself { ". and .. cannot" } else { "the root directory cannot" };
+                let message = format!("{}: {what} be removed: name what is in it, as in '{}'", shown(path), "/*");
+                return Err(Failure::new(Status::Failed, message));
+            }
+            Err(Error::NotFound) if args.force => return Ok(()),
+            Err(error) => return Err(failed(error)),
         };
-        let is_directory = fs.getattr(ino)?.kind == FileKind::Directory;
-        let directory = current.ino;
-        let looped = levels.iter().any(|level| level.ino == ino) || directory == ino;
-        levels.push(current);
-        if !is_directory {
-            fs.unlink(directory, &name)?;
-        } else if looped {
-            return Err(Error::Loop);
-        } else {
-            levels.push(level(directory, name, ino)?);
+        let found = match walk::lookup(self.fs, parent.ino, name) {
+            Err(Error::NotFound) if args.force => return Ok(()),
+            found => found.map_err(failed)?,
+        };
+        match found.kind {
+            FileKind::Directory if args.recursive => self.tree(parent.ino, path, found.ino),
+            FileKind::Directory => Err(Failure::needs_recursive(shown(path))),
+            _ => self.fs.unlink(parent.ino, name).map_err(failed),
         }
     }
-    Ok(())
+
+    /// Deepest first, with a stack of our own: depth is the volume's choice.
+    fn tree(&mut self, parent: Ino, path: &[u8], ino: Ino) -> Outcome {
+        let mut levels = vec![self.level(parent, path.to_vec(), ino)?];
+        while let Some(mut level) = levels.pop() {
+            let Some((name, ino)) = level.entries.pop() else {
+                let gone =
+                    !level.stays && self.pass(&level.path, self.fs.rmdir(level.parent, last_name(&level.path)))?;
+                if let Some(above) = levels.last_mut().filter(|_| !gone) {
+                    above.stays = true;
+                }
+                continue;
+            };
+            let path = tree::join(&level.path, &name);
+            let looped = levels.iter().any(|above| above.ino == ino) || level.ino == ino;
+            let directory = level.ino;
+            let is_directory = self.fs.getattr(ino).map(|found| found.kind == FileKind::Directory);
+            let next = match is_directory {
+                Ok(true) if looped => Err(Error::Corrupt(Arc::new(walk::TreeError::Repeated(ino)))),
+                Ok(false) => self.fs.unlink(directory, &name).map(|()| None),
+                found => found.map(|_| Some((directory, path.clone(), ino))),
+            };
+            match next {
+                Ok(below) => {
+                    levels.push(level);
+                    if let Some((parent, path, ino)) = below {
+                        levels.push(self.level(parent, path, ino)?);
+                    }
+                }
+                Err(error) => {
+                    self.pass(&path, Err(error))?;
+                    level.stays = true;
+                    levels.push(level);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn level(&mut self, parent: Ino, path: Vec<u8>, ino: Ino) -> Outcome<Level> {
+        let (entries, damage) = walk::list_past_damage(self.fs, ino);
+        let stays = !self.pass(&path, damage.map_or(Ok(()), Err))?;
+        let entries = entries.into_iter().map(|entry| (entry.name.into_bytes(), entry.ino)).collect();
+        Ok(Level { parent, path, ino, entries, stays })
+    }
+
+    /// False if it failed because of damage, which is passed by.
+    fn pass(&mut self, path: &[u8], done: cairn_vfs::Result<()>) -> Outcome<bool> {
+        match done {
+            Ok(()) => Ok(true),
+            Err(error) => self.passed.pass(Failure::volume(shown(path), &error), tree::complain).map(|()| false),
+        }
+    }
 }

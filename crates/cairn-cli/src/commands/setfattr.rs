@@ -7,8 +7,8 @@ use cairn_vfs::{FileSystem, XattrMode, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
-use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
 
 /// Arguments of `setfattr`.
@@ -25,9 +25,9 @@ A value that begins with 0x is in hexadecimal digits; one in double quotes is wh
 )]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
-    /// Print help.
-    #[arg(long, action = clap::ArgAction::HelpLong)]
-    pub help: Option<bool>,
+    /// --help.
+    #[command(flatten)]
+    pub help: LongHelp,
     /// Set this attribute: user.…, trusted.…, security.… or system.posix_acl_….
     #[arg(short = 'n', long, value_name = "NAME", group = "what")]
     pub name: Option<OsString>,
@@ -40,12 +40,9 @@ pub struct Args {
     /// Of a symbolic link itself, not of what it leads to.
     #[arg(short = 'h', long)]
     pub no_dereference: bool,
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
     /// Files.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 /// The bytes of a value.
@@ -68,7 +65,7 @@ fn parse_value(text: &str) -> Result<Value, String> {
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -76,10 +73,7 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        for path in pattern::expand(fs, &self.paths)? {
-            change(fs, self, &path).map_err(|error| Failure::volume(shown(&path), &error))?;
-        }
-        Ok(())
+        self.operands.each(fs, |path| change(fs, self, path).map_err(|error| Failure::volume(shown(path), &error)))
     }
 }
 

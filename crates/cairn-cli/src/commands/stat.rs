@@ -1,6 +1,5 @@
 //! `cairn stat`.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
@@ -8,9 +7,10 @@ use serde_json::Value;
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{json, pattern, print};
+use crate::{json, print};
 
 /// Arguments of `stat`.
 #[derive(Debug, clap::Args)]
@@ -29,17 +29,14 @@ pub struct Args {
     /// Follow a symbolic link at the end of the path.
     #[arg(short = 'L', long)]
     pub dereference: bool,
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
     /// What to describe.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -47,29 +44,29 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
-        output.bytes(describe(fs, self)?.as_bytes())
+        describe(fs, self, output)
     }
 }
 
-/// What is printed.
+/// Describes.
 ///
 /// # Errors
 /// A path does not exist or cannot be read.
-pub fn describe(fs: &dyn FileSystem, args: &Args) -> Outcome<String> {
+pub fn describe(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let mut objects = Vec::new();
-    let mut text = String::new();
-    for path in pattern::expand(fs, &args.paths)? {
-        let path = path.as_slice();
+    let done = args.operands.each(fs, |path| {
         let failed = |error| Failure::volume(shown(path), &error);
         let found = walk::resolve(fs, path, args.dereference).map_err(failed)?;
         let extra = Extra::read(fs, &found).map_err(failed)?;
         if args.json {
             objects.push(object(path, &found, &extra));
-        } else {
-            append(&mut text, path, &found, &extra);
+            return Ok(());
         }
-    }
-    if args.json { Ok(format!("{:#}\n", Value::Array(objects))) } else { Ok(text) }
+        let mut text = String::new();
+        append(&mut text, path, &found, &extra);
+        output.bytes(text.as_bytes())
+    });
+    done.and(if args.json { writeln!(output, "{:#}", Value::Array(objects)) } else { Ok(()) })
 }
 
 /// What `getattr` does not tell.

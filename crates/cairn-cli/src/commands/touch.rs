@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use cairn_vfs::{Caller, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk};
 
 use super::on_volume::OnVolume;
+use crate::date;
 use crate::failure::{Failure, Outcome};
+use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
-use crate::session::{Access, ImageArg, shown};
-use crate::{date, pattern};
+use crate::session::{Access, ImageArg, now, shown};
 
 /// Arguments of `touch`.
 #[derive(Debug, clap::Args)]
@@ -22,9 +23,9 @@ Example:
 Dates are UTC. New files are empty, belong to root and have mode 644."
 )]
 pub struct Args {
-    /// Print help.
-    #[arg(long, action = clap::ArgAction::HelpLong)]
-    pub help: Option<bool>,
+    /// --help.
+    #[command(flatten)]
+    pub help: LongHelp,
     /// Change the time of access only.
     #[arg(short = 'a')]
     pub access_only: bool,
@@ -40,20 +41,20 @@ pub struct Args {
     /// This time instead of now.
     #[arg(short = 'd', long, value_name = "DATE", value_parser = date::parse)]
     pub date: Option<Timestamp>,
+    /// As -d, in the form [[CC]YY]MMDDhhmm[.ss].
+    #[arg(short = 't', value_name = "STAMP", value_parser = parse_stamp, conflicts_with = "date")]
+    pub stamp: Option<Timestamp>,
     /// The times of this file on the image.
-    #[arg(short = 'r', long, value_name = "PATH", conflicts_with = "date")]
+    #[arg(short = 'r', long, value_name = "PATH", conflicts_with_all = ["date", "stamp"])]
     pub reference: Option<OsString>,
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
     /// Files to touch.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -70,7 +71,7 @@ impl OnVolume for Args {
 /// # Errors
 /// A directory of a path does not exist, or the volume refuses.
 pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    let mut set = match (&args.reference, args.date) {
+    let mut set = match (&args.reference, args.date.or(args.stamp)) {
         (Some(reference), _) => {
             let path = reference.as_bytes();
             let found = walk::resolve(fs, path, !args.no_dereference);
@@ -86,10 +87,11 @@ pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
     if args.modification_only && !args.access_only {
         set.atime = None;
     }
-    for path in pattern::expand(fs, &args.paths)? {
-        one(fs, args, &path, &set).map_err(|error| Failure::volume(shown(&path), &error))?;
-    }
-    Ok(())
+    args.operands.each(fs, |path| one(fs, args, path, &set).map_err(|error| Failure::volume(shown(path), &error)))
+}
+
+fn parse_stamp(text: &str) -> Result<Timestamp, String> {
+    date::parse_stamp(text, now().map_err(|failure| failure.to_string())?)
 }
 
 fn times(atime: SetTime, mtime: SetTime) -> SetAttributes {

@@ -1,12 +1,10 @@
 //! `cairn truncate`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-
 use cairn_vfs::{Caller, Error, FileSystem, NewInode, SetAttributes, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
+use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 
@@ -24,12 +22,9 @@ pub struct Args {
     /// The new size, or with + or - a change of it: 0, 64M, +4K.
     #[arg(short = 's', long, allow_hyphen_values = true, value_parser = parse)]
     pub size: Size,
-    /// The image.
-    #[command(flatten)]
-    pub image: ImageArg,
     /// Files to cut or extend.
-    #[arg(required = true)]
-    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub operands: Operands,
 }
 
 /// A size, or a change of one.
@@ -55,7 +50,7 @@ fn parse(text: &str) -> Result<Size, String> {
 
 impl OnVolume for Args {
     fn image(&self) -> &ImageArg {
-        &self.image
+        &self.operands.image
     }
 
     fn access(&self) -> Access {
@@ -63,11 +58,7 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        for path in &self.paths {
-            let path = path.as_bytes();
-            truncate(fs, self, path).map_err(|error| Failure::volume(shown(path), &error))?;
-        }
-        Ok(())
+        self.operands.each(fs, |path| truncate(fs, self, path).map_err(|error| Failure::volume(shown(path), &error)))
     }
 }
 

@@ -198,3 +198,29 @@ fn what_lies_beside_damage_is_put_and_copied() {
         }
     }
 }
+
+#[test]
+fn trees_are_changed_and_removed_beside_damage() {
+    for (format, spoil) in [("ext4", SPOIL[0]), ("ext4", SPOIL[1]), ("f2fs", "")] {
+        let (_dir, image) = in_dir("disk.img");
+        damaged(&image, format, spoil);
+        for line in [&["chmod", "-R", &image, "700", "/d"][..], &["chown", "-R", &image, "5:6", "/d"]] {
+            let (status, _, said) = cairn(line);
+            assert!(
+                status == 4 && said.contains(BAD) && said.contains("1 damaged entry was"),
+                "{format}: {status}: {said}"
+            );
+        }
+        for name in ["before", "zebra"] {
+            let json = works(&["stat", "--json", &image, &format!("/d/{name}")]);
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!((&json[0]["mode"], &json[0]["uid"]), (&"0700".into(), &5.into()), "{format}: {name}");
+        }
+        let (status, _, said) = cairn(&["rm", "-r", &image, "/d"]);
+        assert!(
+            status == 4 && said.contains(BAD) && said.contains("1 damaged entry was"),
+            "{format}: {status}: {said}"
+        );
+        assert_eq!(cairn(&["ls", &image, "/d"]).1, format!("{BAD}\n"), "{format}");
+    }
+}

@@ -217,7 +217,11 @@ fn a_full_volume_says_so() {
     let line = fails(&["put", &image, source.to_str().unwrap(), "/"], 1);
     assert!(line.contains("no space left") && line.contains("larger image"), "{line}");
     assert_f2fs_clean(Path::new(&image));
-    works(&["rm", &image, "/source"]);
+    // Nothing that is not whole is left, and nothing that was whole is lost.
+    assert_eq!(works(&["ls", &image]), "");
+    std::fs::write(dir.path().join("small"), b"small").unwrap();
+    works(&["put", &image, dir.path().join("small").to_str().unwrap(), "/source"]);
+    fails(&["cp", &image, "/source", "/none/x"], 1);
     works(&["mkdir", &image, "/room again"]);
     assert_f2fs_clean(Path::new(&image));
 }

@@ -75,6 +75,10 @@ fn find_asks_what_gnu_find_asks() {
         "-maxdepth 1 -mindepth 1 -not -name lost+found",
         "-empty -path */etc/*",
         "-perm /111 -type f",
+        "-mtime +300 -type f",
+        "-mmin -600",
+        "-mtime 0 -o -mmin +100",
+        "-user 0 -type l",
     ] {
         let ours = works(&[&["find", &image, "/"][..], &words.split(' ').collect::<Vec<_>>()].concat());
         let mut command = judge::command("find");

@@ -25,6 +25,7 @@ pub(super) struct Subject<'a> {
 /// The whole expression.
 pub(super) struct Expression {
     root: Node,
+    now: Timestamp,
     /// Files less deep below the paths do not match.
     pub least_depth: usize,
     /// Directories this deep are not entered.
@@ -47,6 +48,8 @@ enum Test {
     Kinds(Vec<FileKind>),
     Size(Number, u64),
     Newer(Timestamp),
+    /// Units of so many seconds since it was changed.
+    Age(Number, i64),
     Uid(Number),
     Gid(Number),
     Links(Number),
@@ -80,9 +83,9 @@ struct Parser<'a> {
 }
 
 impl Expression {
-    /// Parses the words; `mtime_of` gives the time of a file on the volume.
-    pub(super) fn parse(words: &[OsString], mtime_of: MtimeOf<'_>) -> Outcome<Self> {
-        let expression = Self { root: Node::All(Vec::new()), least_depth: 0, most_depth: usize::MAX, zero: false };
+    /// Parses the words; ages count back from `now`, and `mtime_of` gives the time of a file on the volume.
+    pub(super) fn parse(words: &[OsString], now: Timestamp, mtime_of: MtimeOf<'_>) -> Outcome<Self> {
+        let expression = Self { root: Node::All(Vec::new()), now, least_depth: 0, most_depth: usize::MAX, zero: false };
         let mut parser = Parser { words: words.iter().peekable(), mtime_of, expression };
         let root = parser.any(0)?;
         if let Some(word) = parser.words.next() {
@@ -92,7 +95,7 @@ impl Expression {
     }
 
     pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.root.matches(subject)
+        self.root.matches(subject, self.now)
     }
 }
 
@@ -147,14 +150,16 @@ impl Parser<'_> {
                 return Ok(Test::Always);
             }
             b"-empty" => return Ok(Test::Empty),
-            b"-name" | b"-iname" | b"-path" | b"-type" | b"-size" | b"-newer" | b"-newermt" | b"-uid" | b"-gid"
-            | b"-links" | b"-inum" | b"-perm" | b"-mindepth" | b"-maxdepth" => {}
+            b"-name" | b"-iname" | b"-path" | b"-type" | b"-size" | b"-newer" | b"-newermt" | b"-mtime" | b"-mmin"
+            | b"-uid" | b"-gid" | b"-user" | b"-group" | b"-links" | b"-inum" | b"-perm" | b"-mindepth"
+            | b"-maxdepth" => {}
             _ => return Err(wrong(word, "not known here: cairn find --help lists what can be asked")),
         }
         let value = self.words.next().ok_or_else(|| wrong(word, "a value must follow"))?.as_bytes();
         let text = String::from_utf8_lossy(value);
         let refused = |why: &str| wrong(word, &format!("'{}' is not understood: {why}", shown(value)));
         let number = || parse_number(&text).ok_or_else(|| refused("give a number, with + or - for more or less"));
+        let owner = || text.parse().map(Number::Is).map_err(|_| refused("give a number: names are those of this host"));
         let depth = || text.parse::<usize>().map_err(|_| refused("give a number"));
         Ok(match word {
             b"-name" => Test::Name(Pattern::parse(value)),
@@ -168,8 +173,12 @@ impl Parser<'_> {
             }
             b"-newer" => Test::Newer((self.mtime_of)(value)?),
             b"-newermt" => Test::Newer(date::parse(&text).map_err(|why| refused(&why))?),
+            b"-mtime" => Test::Age(number()?, 86_400),
+            b"-mmin" => Test::Age(number()?, 60),
             b"-uid" => Test::Uid(number()?),
             b"-gid" => Test::Gid(number()?),
+            b"-user" => Test::Uid(owner()?),
+            b"-group" => Test::Gid(owner()?),
             b"-links" => Test::Links(number()?),
             b"-inum" => Test::Inode(number()?),
             b"-perm" => {
@@ -246,19 +255,32 @@ impl Number {
     }
 }
 
+impl Number {
+    /// Seconds in units, as find(1) has it: days that are over; minutes that have begun, but for "more than".
+    fn matches_age(self, seconds: i64, unit: i64) -> bool {
+        let begun = unit == 60 && !matches!(self, Self::More(_));
+        let units = if begun { (seconds + unit - 1).div_euclid(unit) } else { seconds.div_euclid(unit) };
+        match u64::try_from(units) {
+            Ok(units) => self.matches(units),
+            // Changed in what is the future here.
+            Err(_) => matches!(self, Self::Less(_)),
+        }
+    }
+}
+
 impl Node {
-    fn matches(&self, subject: &Subject<'_>) -> bool {
+    fn matches(&self, subject: &Subject<'_>, now: Timestamp) -> bool {
         match self {
-            Self::All(nodes) => nodes.iter().all(|node| node.matches(subject)),
-            Self::Any(nodes) => nodes.iter().any(|node| node.matches(subject)),
-            Self::Not(node) => !node.matches(subject),
-            Self::Test(test) => test.matches(subject),
+            Self::All(nodes) => nodes.iter().all(|node| node.matches(subject, now)),
+            Self::Any(nodes) => nodes.iter().any(|node| node.matches(subject, now)),
+            Self::Not(node) => !node.matches(subject, now),
+            Self::Test(test) => test.matches(subject, now),
         }
     }
 }
 
 impl Test {
-    fn matches(&self, subject: &Subject<'_>) -> bool {
+    fn matches(&self, subject: &Subject<'_>, now: Timestamp) -> bool {
         let of = subject.attributes;
         let name = subject.path.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty()).unwrap_or(b"/");
         match self {
@@ -268,6 +290,7 @@ impl Test {
             Self::Kinds(kinds) => kinds.contains(&of.kind),
             Self::Size(number, unit) => number.matches(of.size.div_ceil(*unit)),
             Self::Newer(time) => of.mtime > *time,
+            Self::Age(number, unit) => number.matches_age(now.seconds.saturating_sub(of.mtime.seconds), *unit),
             Self::Uid(number) => number.matches(of.uid.into()),
             Self::Gid(number) => number.matches(of.gid.into()),
             Self::Links(number) => number.matches(of.links.into()),

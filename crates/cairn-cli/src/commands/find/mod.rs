@@ -10,9 +10,9 @@ use cairn_vfs::{FileKind, FileSystem, walk};
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::session::{Access, ImageArg, shown};
+use crate::session::{Access, ImageArg, now, shown};
 use crate::tree::{self, Passed};
-use crate::{json, pattern};
+use crate::{json, operands, pattern};
 use expression::{Expression, Subject};
 
 /// Arguments of `find`.
@@ -28,7 +28,9 @@ PATHS come first (the root if there is none), then the expression, as with find(
   -type f,d,l,b,c,p,s            it is of one of these kinds
   -size [+-]N[cwbkMG]            it is larger (+), smaller (-) or as large in these units, rounded up (b: 512 bytes)
   -newer PATH, -newermt DATE     its contents were changed later than those of PATH on the image, or than this date (UTC)
+  -mtime, -mmin [+-]N            its contents were changed N days (a part of a day does not count) or minutes ago; more, less
   -uid, -gid, -links, -inum [+-]N
+  -user UID, -group GID          by number: names on this host need not be those of the image
   -perm [-/]MODE                 permissions are this octal mode; have all (-) or any (/) of its bits
   -empty                         a file without bytes, a directory without entries
   -mindepth, -maxdepth N         how deep below the paths
@@ -69,13 +71,14 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     let is_expression = |word: &OsString| word.as_bytes().starts_with(b"-") || matches!(word.as_bytes(), b"!" | b"(");
     let split = args.words.iter().position(is_expression).unwrap_or(args.words.len());
     let (paths, words) = args.words.split_at(split);
-    let expression = Expression::parse(words, &|path| {
+    let mtime_of = |path: &[u8]| {
         let found = walk::resolve(fs, path, true).map_err(|error| Failure::volume(shown(path), &error))?;
         Ok(found.mtime)
-    })?;
+    };
+    let expression = Expression::parse(words, now()?, &mtime_of)?;
     let root = [OsString::from("/")];
     let (mut array, mut passed) = (json::Array::default(), Passed::default());
-    for path in pattern::expand(fs, if paths.is_empty() { &root } else { paths })? {
+    let found = operands::each(pattern::expand(fs, if paths.is_empty() { &root } else { paths })?, |path| {
         let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
         tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
             let is_empty = || match attributes.kind {
@@ -95,10 +98,8 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
                 }
             }
             Ok(if depth < expression.most_depth { walk::Next::Continue } else { walk::Next::Skip })
-        })?;
-    }
-    if args.json {
-        array.end(output)?;
-    }
-    passed.end()
+        })
+    });
+    let ended = if args.json { array.end(output) } else { Ok(()) };
+    found.and(ended).and(passed.end())
 }

@@ -90,7 +90,9 @@ impl Shell<'_> {
                 Err(failure) if failure.status == Status::Success => output.discard(),
                 Err(failure) => {
                     let failure = failure.on(self.volume.format());
-                    complain(format_args!("{}: line {number}: {failure}", self.args.image.image.display()));
+                    for line in failure.lines().filter(|line| !line.is_told()) {
+                        complain(format_args!("{}: line {number}: {line}", self.args.image.image.display()));
+                    }
                     first = first.or(Some(failure.status));
                     if !self.args.keep_going && !script.interactive {
                         break;
@@ -118,7 +120,8 @@ impl Shell<'_> {
         let words = words[..1].iter().cloned().chain([image]).chain(words[1..].iter().cloned());
         let line = match Line::try_parse_from(words) {
             Ok(line) => line,
-            Err(error) if !error.use_stderr() => return write!(output, "{error}").map(|()| true),
+            // --help.
+            Err(error) if !error.use_stderr() => return help(Some(name), output).map(|()| true),
             Err(error) => return Err(Failure::usage(first_line(&error.to_string()))),
         };
         let command = line.command.command();
@@ -135,13 +138,33 @@ fn first_line(text: &str) -> String {
     format!("{}: type help COMMAND", line.strip_prefix("error: ").unwrap_or(line))
 }
 
+/// The help of a command, as it is typed here: without IMAGE, and without the program's name and an image in the examples.
+fn without_image(help: &str, name: &str) -> String {
+    let mut text = String::new();
+    let mut lines = help.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.trim_start().starts_with("<IMAGE>") {
+            // What it means stands below, up to the next argument.
+            while lines.next_if(|line| !line.trim().is_empty()).is_some() {}
+            lines.next_if(|line| line.is_empty());
+            continue;
+        }
+        let example = line.replace(&format!("cairn {name} "), &format!("{name} "));
+        let line = if example == line { line.replace(" <IMAGE>", "") } else { example.replace(" disk.img", "") };
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
 fn help(of: Option<&OsStr>, output: &mut Output<'_>) -> Outcome {
     let mut commands = Line::command();
     match of.and_then(OsStr::to_str) {
         Some(name) => {
             let found = commands.find_subcommand_mut(name);
             let found = found.ok_or_else(|| Failure::usage(format!("{name}: no such command: type help")))?;
-            writeln!(output, "In the shell IMAGE is left out.\n\n{}", found.render_long_help())
+            let text = found.render_long_help().to_string();
+            output.bytes(without_image(&text, name).as_bytes())
         }
         None => {
             for command in commands.get_subcommands() {

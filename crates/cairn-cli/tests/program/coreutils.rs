@@ -1,0 +1,213 @@
+//! What people know from coreutils: a name that cannot be had keeps no other from its turn, flags mean what they mean there, and a copy that
+//! fails leaves what was there before.
+
+use std::path::Path;
+
+use cairn_testkit::judge;
+use serde_json::Value;
+
+use crate::support::{cairn, fails, in_dir, works};
+
+/// A volume with two files and a directory.
+fn volume() -> (tempfile::TempDir, String) {
+    let (dir, image) = in_dir("disk.img");
+    works(&["mkfs", "--size", "16M", &image]);
+    works(&["shell", "-c", "mkdir -p /d/sub", "-c", "touch -t 202601020304.05 /a /b /d/.hidden /d/file", &image]);
+    (dir, image)
+}
+
+#[test]
+fn one_missing_name_keeps_no_other_from_its_turn() {
+    let (dir, image) = volume();
+    let host = dir.path().join("host");
+    std::fs::write(&host, "contents\n").unwrap();
+    let (host, out) = (host.to_str().unwrap(), dir.path().to_str().unwrap());
+    works(&["put", &image, host, "/a"]);
+    works(&["put", &image, host, "/b"]);
+    for line in [
+        &["cat", &image, "/none", "/a", "/nor this", "/b"][..],
+        &["ls", &image, "/none", "/a", "/nor this", "/b"],
+        &["stat", &image, "/none", "/a", "/nor this", "/b"],
+        &["du", &image, "/none", "/a", "/nor this", "/b"],
+        &["find", &image, "/none", "/a", "/nor this", "/b"],
+        &["get", &image, "/none", "/a", "/nor this", "/b", out],
+        &["cp", &image, "/none", "/a", "/nor this", "/b", "/d"],
+        &["put", &image, "/none", host, "/nor this", "/d"],
+        &["chmod", &image, "600", "/none", "/a", "/nor this", "/b"],
+        &["chown", &image, "1", "/none", "/a", "/nor this", "/b"],
+        &["touch", &image, "/none/x", "/a", "/nor this/x", "/b"],
+        &["truncate", "-s", "0", &image, "/none/x", "/a", "/nor this/x", "/b"],
+        &["setfattr", "-n", "user.x", &image, "/none", "/a", "/nor this", "/b"],
+        &["getfattr", &image, "/none", "/a", "/nor this", "/b"],
+        &["mkdir", &image, "/none/x", "/made", "/nor this/x", "/made too"],
+        &["mv", &image, "/none", "/made", "/nor this", "/made too", "/d"],
+        &["ln", &image, "/none", "/a", "/nor this", "/b", "/d/sub"],
+        &["rm", &image, "/none", "/a", "/nor this", "/b"],
+    ] {
+        let (status, _, said) = cairn(line);
+        assert_eq!((status, said.lines().count()), (1, 2), "{line:?}: {said}");
+        assert!(said.contains("/none") && said.contains("/nor this"), "{line:?}: {said}");
+        assert!(said.lines().all(|one| one.contains("no such file")), "{line:?}: {said}");
+    }
+    let names = "a\nb\nfile\nhost\nmade\nmade too\nsub\n";
+    assert_eq!((works(&["ls", &image]), works(&["ls", &image, "/d"])), ("d\nlost+found\n".into(), names.into()));
+    assert_eq!(works(&["ls", &image, "/d/sub"]), "a\nb\n");
+    assert_eq!(std::fs::read_to_string(dir.path().join("b")).unwrap(), "contents\n");
+    judge::assert_clean(Path::new(&image));
+}
+
+/// Every command that prints JSON prints one whole value, also where one of its names cannot be had.
+#[test]
+fn json_is_whole_whatever_fails() {
+    let (_dir, image) = volume();
+    for (command, words) in
+        [("ls", &[][..]), ("ls", &["-R"]), ("stat", &[]), ("du", &[]), ("find", &[]), ("getfattr", &[])]
+    {
+        for (paths, found) in [(&["/none"][..], 0), (&["/a", "/none", "/b"], 2), (&["/d/sub/none", "/a"], 1)] {
+            let line = [&[command], words, &["--json", &image], paths].concat();
+            let (status, stdout, said) = cairn(&line);
+            let json: Value =
+                serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{line:?}: {error}: {stdout}"));
+            assert_eq!((status, json.as_array().unwrap().len()), (1, found), "{line:?}: {said}");
+        }
+    }
+    // Nothing at all is said of what cannot be opened.
+    for command in ["ls", "du", "find", "df", "info"] {
+        assert_eq!(cairn(&[command, "--json", "/no/such.img"]).1, "", "{command}");
+    }
+}
+
+#[test]
+fn advice_fits_the_command() {
+    let (dir, image) = volume();
+    for line in [&["cat", &image, "/d"][..], &["get", &image, "/d", "-"], &["truncate", "-s", "1", &image, "/d"]] {
+        let said = fails(line, 1);
+        assert!(said.contains("/d: is a directory: name a file") && !said.contains("-r"), "{said}");
+    }
+    for command in [&["rm", &image, "/d"][..], &["cp", &image, "/d", "/e"]] {
+        assert!(fails(command, 1).contains("/d: is a directory: add -r"), "{command:?}");
+    }
+    for path in ["/", "//", "/d/.", "/d/.."] {
+        assert!(fails(&["rm", "-rf", &image, path], 1).contains("cannot be removed: name what is in it"), "{path}");
+    }
+    assert!(fails(&["ln", &image, "/none", "/a"], 1).contains("/none: no such file"), "the name that is missing");
+    assert!(fails(&["ln", &image, "/a", "/b"], 1).contains("/b: file exists: add -f"));
+    assert!(fails(&["ln", "-f", &image, "/a", "/a"], 1).contains("the same file"));
+    assert!(fails(&["ln", &image, "/d", "/e"], 1).contains("/d: a directory has one name only: add -s"));
+    // What is in the way is named, not what comes.
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let said = fails(&["put", &image, tree.to_str().unwrap(), "/a"], 1);
+    assert!(said.contains(": /a: exists and is no directory") && !said.contains("tree"), "{said}");
+    let (file, nodir) = (dir.path().join("file"), dir.path().join("nodir/"));
+    std::fs::write(&file, "x").unwrap();
+    assert!(
+        fails(&["get", &image, "/a", nodir.to_str().unwrap()], 1).contains("nodir/: a name with a slash behind it")
+    );
+    for line in [&["put", &image, file.to_str().unwrap(), "/new/"][..], &["cp", &image, "/a", "/new/"]] {
+        assert!(fails(line, 1).contains("/new/: a name with a slash behind it"), "{line:?}");
+    }
+}
+
+#[test]
+fn flags_are_those_of_coreutils() {
+    let (_dir, image) = volume();
+    assert_eq!(works(&["ls", "-a", &image, "/d"]), ".\n..\n.hidden\nfile\nsub\n");
+    assert_eq!(works(&["ls", "-1A", &image, "/d"]), ".hidden\nfile\nsub\n");
+    let listed = works(&["ls", "-i", &image, "/d"]);
+    let json: Value = serde_json::from_str(&works(&["stat", "--json", &image, "/d/file"])).unwrap();
+    assert!(listed.lines().any(|line| line.trim() == format!("{} file", json[0]["inode"])), "{listed}");
+    works(&["truncate", "-s", "1536K", &image, "/a"]);
+    assert!(works(&["ls", "-lh", &image, "/a"]).contains(" 1.5M 20"));
+    assert!(works(&["ls", "--help"]).contains("Usage") && works(&["df", "-h", &image]).contains("Size"));
+    assert_eq!(
+        works(&["mkdir", "-pvm", "u=rwx,go=", &image, "/x/y"]),
+        "created directory '/x'\ncreated directory '/x/y'\n"
+    );
+    let mode = |path: &str| {
+        let json: Value = serde_json::from_str(&works(&["stat", "--json", &image, path])).unwrap();
+        json[0]["mode"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((mode("/x"), mode("/x/y")), ("0755".into(), "0700".into()));
+    works(&["mv", "-f", &image, "/b", "/d/fi*", "/x"]);
+    works(&["cp", "-f", &image, "/a", "/x/b"]);
+    assert_eq!(works(&["ls", &image, "/x"]), "b\nfile\ny\n");
+    // A link to a directory is a name with -n.
+    works(&["ln", "-s", &image, "d", "/link"]);
+    works(&["ln", "-sfn", &image, "x", "/link"]);
+    assert_eq!(works(&["ls", &image, "/link"]), "b\nfile\ny\n");
+    works(&["touch", &image, "/x/one", "/x/two"]);
+    works(&["truncate", "-s", "5", &image, "/x/[ot]*"]);
+    assert_eq!(works(&["find", &image, "/x", "-size", "5c"]).lines().count(), 2);
+    judge::assert_clean(Path::new(&image));
+}
+
+#[test]
+fn the_shell_has_its_own_help() {
+    let (_dir, image) = volume();
+    for script in ["ls --help", "help ls"] {
+        let help = works(&["shell", "-r", "-c", script, &image]);
+        assert!(help.contains("Usage: ls [OPTIONS] [PATHS]...") && help.contains("\n  ls -l /etc\n"), "{help}");
+        assert!(!help.contains("<IMAGE>") && !help.contains("cairn ls -l"), "{help}");
+    }
+}
+
+/// Nobody loses a file because its new version could not be copied.
+#[test]
+fn a_copy_that_fails_leaves_what_was_there() {
+    for format in ["ext4", "f2fs"] {
+        let (dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", format, "--size", "64M", &image]);
+        let host = dir.path().join("host");
+        std::fs::write(&host, "old").unwrap();
+        let path = host.to_str().unwrap().to_owned();
+        works(&["put", &image, &path, "/file"]);
+        let volume = dir.path().join("fill");
+        std::fs::write(&volume, vec![1; 3 << 20]).unwrap();
+        let fill = volume.to_str().unwrap();
+        let mut filled = 0;
+        while cairn(&["put", &image, fill, &format!("/fill{filled}")]).0 == 0 {
+            filled += 1;
+        }
+        assert!(filled > 1, "{format}");
+        std::fs::write(&host, vec![2; 5 << 20]).unwrap();
+        let said = fails(&["put", &image, &path, "/new"], 1);
+        assert!(said.contains("/new: no space left"), "{said}");
+        let names = works(&["ls", "-A", &image]);
+        assert!(!names.contains("new") && !names.contains(&format!("fill{filled}\n")), "{format}: {names}");
+        // From a device that fails behind its beginning, into an image that has room for both.
+        works(&["rm", &image, "/fill0", "/fill1"]);
+        let said = fails(&["put", &image, "/proc/self/mem", "/file"], 1);
+        assert!(said.contains("/proc/self/mem"), "{said}");
+        assert_eq!(works(&["cat", &image, "/file"]), "old");
+        assert!(!works(&["ls", "-A", &image]).contains("cairn"), "{format}");
+        // A new version of the largest file, where there is no room for both.
+        works(&["put", &image, fill, "/file"]);
+        works(&["put", &image, fill, "/file"]);
+        // Out of the image: the host's old file stays, too.
+        let target = dir.path().join("target");
+        std::fs::write(&target, "old").unwrap();
+        works(&["get", &image, "/file", target.to_str().unwrap()]);
+        assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(&volume).unwrap());
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["disk.img", "fill", "host", "target"]);
+        match format {
+            "ext4" => judge::assert_clean(Path::new(&image)),
+            _ => judge::assert_f2fs_clean(Path::new(&image)),
+        }
+    }
+}
+
+#[test]
+fn an_image_is_not_copied_into_itself() {
+    let (dir, image) = volume();
+    let link = dir.path().join("another name");
+    std::fs::hard_link(&image, &link).unwrap();
+    for source in [image.as_str(), link.to_str().unwrap(), dir.path().to_str().unwrap()] {
+        let said = fails(&["put", &image, source, "/d"], 1);
+        assert!(said.contains("is the image itself"), "{said}");
+    }
+    judge::assert_clean(Path::new(&image));
+}
