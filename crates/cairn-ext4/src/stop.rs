@@ -84,13 +84,15 @@ impl Volume {
 
     /// Stops as a power cut would; with `flush_log` what was changed so far is committed before.
     pub fn shutdown(&self, flush_log: bool) -> Result<()> {
-        if let Some(journal) = self.journal() {
-            if flush_log {
-                journal.commit_running()?;
-            }
+        let journal = self.journal();
+        if let Some(journal) = journal.as_ref().filter(|_| flush_log) {
+            journal.commit_running()?;
+        }
+        // First: whoever finds the journal stopped is to know that it was asked for.
+        self.stop("shut down on request");
+        if let Some(journal) = &journal {
             journal.freeze("shut down on request");
         }
-        self.stop("shut down on request");
         Ok(())
     }
 
@@ -111,10 +113,15 @@ impl Volume {
         }
     }
 
-    /// Fails if nothing may be written, with the reason.
+    /// Fails if nothing may be written, with the reason: as in Linux one that was shut down is no longer there (EIO), and one that
+    /// an error stopped is read-only.
     pub fn check_writable(&self) -> Result<()> {
-        if let Some(reason) = self.read_only_reason() {
-            return Err(VfsError::ReadOnly(reason).into());
+        if let Some(stopped) = &*self.stopped.lock() {
+            return Err(match stopped.cause {
+                StopCause::Ended => VfsError::stopped(&stopped.reason),
+                _ => VfsError::ReadOnly(stopped.reason.clone()),
+            }
+            .into());
         }
         if let Some(reason) = self.journal().and_then(|journal| journal.aborted()) {
             let reason: Arc<str> = format!("stopped after an error: {reason}").into();

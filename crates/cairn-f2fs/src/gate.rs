@@ -207,9 +207,13 @@ impl Gate {
     /// Fails if the volume has stopped.
     ///
     /// # Errors
-    /// It has, with the reason.
+    /// It has, with the reason: EIO if somebody asked for it, as of a volume that is no longer there.
     pub fn check(&self) -> Result<()> {
-        self.stopped().map_or(Ok(()), |reason| Err(Error::Stopped(reason)))
+        match &*self.stopped.lock() {
+            Some(Stopped { reason, failed: true }) => Err(Error::Stopped(reason.clone())),
+            Some(Stopped { reason, failed: false }) => Err(cairn_vfs::Error::stopped(reason).into()),
+            None => Ok(()),
+        }
     }
 
     /// How often it was entered, and closed.

@@ -172,11 +172,14 @@ impl Volume {
         asked.or_else(|| self.store.as_ref().and_then(|store| store.gate.stopped()))
     }
 
-    /// The answer to everything that would write.
+    /// The answer to everything that would write: of a volume that has stopped, what [`crate::gate::Gate::check`] says.
     #[must_use]
     pub fn refuse_write(&self) -> Error {
-        let reason = self.read_only_reason().unwrap_or_else(|| "the volume is mounted read-only".into());
-        Error::Vfs(cairn_vfs::Error::ReadOnly(reason))
+        let stopped = self.store.as_ref().and_then(|store| store.gate.check().err());
+        stopped.unwrap_or_else(|| {
+            let reason = self.read_only_reason().unwrap_or_else(|| "the volume is mounted read-only".into());
+            Error::Vfs(cairn_vfs::Error::ReadOnly(reason))
+        })
     }
 
     /// Blocks and nodes in use now.

@@ -1,6 +1,7 @@
 //! Who sent a request, as far as the kernel says, and what it leaves to be found out.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 use cairn_vfs::Caller;
 
@@ -45,6 +46,14 @@ impl Credentials {
         self.is_root() || self.gid() == gid || self.numbers("Groups:").contains(&gid)
     }
 
+    /// Four bytes of the sender's memory, which waits for the answer. `None` if it is out of sight: another's, or of another namespace.
+    pub(crate) fn word_at(&self, address: u64) -> Option<u32> {
+        let mut word = [0; 4];
+        let memory = File::open(format!("/proc/{}/mem", self.pid)).ok()?;
+        memory.read_exact_at(&mut word, address).ok()?;
+        Some(u32::from_ne_bytes(word))
+    }
+
     /// A line of the sender's status; the last number of `Uid` and `Gid` is what file systems go by. Of a process that is gone, or out
     /// of sight: nothing.
     fn numbers(&self, line: &str) -> Vec<u32> {
@@ -57,6 +66,16 @@ impl Credentials {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_is_read_where_the_sender_has_it() {
+        let word = Box::new(0x1234_5678_u32);
+        let address = std::ptr::from_ref(&*word).addr() as u64;
+        let own = Credentials { uid: 0, gid: 0, pid: std::process::id() };
+        assert_eq!(own.word_at(address), Some(*word));
+        assert_eq!(own.word_at(8), None, "nothing is mapped there");
+        assert_eq!(Credentials { pid: 0, ..own }.word_at(address), None);
+    }
 
     #[test]
     fn groups_are_the_sender_s_own_and_those_of_its_process() {

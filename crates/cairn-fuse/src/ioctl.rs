@@ -18,8 +18,13 @@ const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 const FITRIM: u32 = 0xc018_5879;
-/// Its flags do not reach us (the number says "read", so the kernel copies nothing in): taken as the hardest, no log flush.
+/// Its number says "read", so that the kernel copies nothing in: the flags have to be read where the caller has them.
 const EXT4_IOC_SHUTDOWN: u32 = 0x8004_587d;
+
+/// `EXT4_GOING_FLAGS_*`, and with the same meaning `F2FS_GOING_DOWN_*`: everything is written before, the log alone, or nothing.
+const GOING_FLAGS_DEFAULT: u32 = 0;
+const GOING_FLAGS_LOGFLUSH: u32 = 1;
+const GOING_FLAGS_NOLOGFLUSH: u32 = 2;
 
 const FSXATTR_SIZE: usize = 28;
 const LABEL_SIZE: usize = 256;
@@ -39,6 +44,8 @@ pub(crate) struct Ioctl {
     pub(crate) ino: Ino,
     pub(crate) caller: Credentials,
     pub(crate) command: u32,
+    /// Of the caller, or what it passed in place of an address.
+    pub(crate) argument: u64,
     pub(crate) input: Vec<u8>,
     pub(crate) output_size: usize,
 }
@@ -65,6 +72,16 @@ impl Ioctl {
     /// It may protect the file, or end that.
     pub(crate) fn sets_flags(&self) -> bool {
         matches!(self.command, FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS | FS_IOC_FSSETXATTR)
+    }
+
+    /// Everything is to be on the disk before the volume ends: also what the kernel still has.
+    pub(crate) fn ends_with_everything(&self) -> bool {
+        self.command == EXT4_IOC_SHUTDOWN && self.going_flags() == GOING_FLAGS_DEFAULT && self.caller.is_root()
+    }
+
+    /// Of a caller whose memory is out of sight: the hardest.
+    fn going_flags(&self) -> u32 {
+        self.caller.word_at(self.argument).unwrap_or(GOING_FLAGS_NOLOGFLUSH)
     }
 
     /// Carries it out; returns what goes back to the caller's buffer.
@@ -98,14 +115,13 @@ impl Ioctl {
             }
             FS_IOC_SETFSLABEL => {
                 self.need_root()?;
-                let label = self.input.split(|byte| *byte == 0).next().unwrap_or_default();
-                fs.set_label(label).map(|()| Vec::new())
+                // Linux takes none that fills all of the call's buffer.
+                let end =
+                    self.input.iter().position(|byte| *byte == 0).ok_or(Error::Invalid("label without an end"))?;
+                fs.set_label(&self.input[..end]).map(|()| Vec::new())
             }
             FITRIM => self.trim(fs),
-            EXT4_IOC_SHUTDOWN => {
-                self.need_root()?;
-                fs.shutdown(false).map(|()| Vec::new())
-            }
+            EXT4_IOC_SHUTDOWN => self.shut_down(fs),
             _ => Err(Error::Invalid("unknown ioctl")),
         }
     }
@@ -126,6 +142,17 @@ impl Ioctl {
             flags.set(flag, bits & bit != 0);
         }
         self.set_flags(fs, flags)
+    }
+
+    fn shut_down(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {
+        self.need_root()?;
+        match self.going_flags() {
+            GOING_FLAGS_DEFAULT => fs.sync().and_then(|()| fs.shutdown(true))?,
+            GOING_FLAGS_LOGFLUSH => fs.shutdown(true)?,
+            GOING_FLAGS_NOLOGFLUSH => fs.shutdown(false)?,
+            _ => return Err(Error::Invalid("flags of a shutdown")),
+        }
+        Ok(Vec::new())
     }
 
     fn trim(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {

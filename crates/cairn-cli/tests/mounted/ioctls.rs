@@ -26,6 +26,7 @@ IOCTLS = {
     "FS_IOC_SETFSLABEL": (0x41009432, b"label\0", "root"),
     "FS_IOC_SETFSLABEL of a file": (0x41009432, b"label\0", "file"),
     "FS_IOC_SETFSLABEL long": (0x41009432, b"a" * 17 + b"\0", "root"),
+    "FS_IOC_SETFSLABEL without an end": (0x41009432, b"a" * 256, "root"),
     "FS_IOC_GETFSLABEL": (0x81009431, b"", "root"),
     "FITRIM": (0xc0185879, struct.pack("<QQQ", 0, 1 << 63, 0), "root"),
     "FITRIM again": (0xc0185879, struct.pack("<QQQ", 0, 1 << 63, 0), "root"),
@@ -66,6 +67,70 @@ for name, (number, given, where) in IOCTLS.items():
     last = max(written) + 1 if written else 0
     print(name, "writes up to", last, "behind" if last > max(size, 4) else "")
 "#;
+
+/// Shuts a volume down with these flags, with a directory that is on the disk, and a file that nobody synced.
+const SHUT_DOWN: &str = r#"
+import errno, fcntl, os, struct, sys
+root, flags = sys.argv[1], int(sys.argv[2])
+os.mkdir(root + "/synced")
+directory = os.open(root, os.O_RDONLY)
+os.fsync(directory)
+file = os.open(root + "/named", os.O_CREAT | os.O_RDWR, 0o666)
+os.write(file, b"x" * 5000)
+def attempt(what, call):
+    try:
+        call()
+        print(what, "worked")
+    except OSError as error:
+        print(what, errno.errorcode[error.errno])
+attempt("unknown flags", lambda: fcntl.ioctl(directory, 0x8004587d, struct.pack("<I", 77)))
+attempt("shutdown", lambda: fcntl.ioctl(directory, 0x8004587d, struct.pack("<I", flags)))
+attempt("mkdir", lambda: os.mkdir(root + "/late"))
+attempt("chmod", lambda: os.chmod(root + "/synced", 0o700))
+attempt("rename", lambda: os.rename(root + "/synced", root + "/late"))
+attempt("setxattr", lambda: os.setxattr(root + "/synced", "user.late", b"late"))
+attempt("rmdir", lambda: os.rmdir(root + "/synced"))
+attempt("fsync", lambda: os.fsync(file))
+"#;
+
+/// Names and sizes of files at the root.
+fn listing(root: &Path) -> Vec<(String, u64)> {
+    let entries = std::fs::read_dir(root).unwrap().map(Result::unwrap);
+    let files = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap()));
+    let mut files: Vec<_> = files.map(|(name, found)| (name, if found.is_file() { found.len() } else { 0 })).collect();
+    files.retain(|(name, _)| name != "lost+found");
+    files.sort();
+    files
+}
+
+fn shut_down(root: &Path, flags: &str) -> String {
+    judge::run("python3", [Path::new("-c"), Path::new(SHUT_DOWN), root, Path::new(flags)])
+}
+
+/// Everything is written before, or the log, or nothing: what is found afterwards, and what calls answer meanwhile, is what the
+/// kernel's ext4 has.
+#[test]
+fn a_shutdown_keeps_what_its_flags_ask_for() {
+    for flags in ["0", "1", "2"] {
+        let outside = tempfile::tempdir().unwrap();
+        let image = outside.path().join("image");
+        judge::mke2fs(&image, 64 << 20, &["-t", "ext4"]);
+        let kernel = KernelMount::new(&image, "");
+        let answers = shut_down(kernel.path(), flags);
+        kernel.unmount();
+        let kernel = KernelMount::new(&image, "");
+        let kept = listing(kernel.path());
+        kernel.unmount();
+        assert_eq!(kept.len(), if flags == "2" { 1 } else { 2 }, "{flags}: {kept:?}");
+        for mut volume in [Volume::mounted(64 << 20, ""), Volume::f2fs(64 << 20, "")] {
+            assert_eq!(shut_down(&volume.root(), flags), answers, "{flags}");
+            volume.end_with_status();
+            volume.mount_again();
+            assert_eq!(listing(&volume.root()), kept, "{flags}");
+            volume.unmount();
+        }
+    }
+}
 
 /// Lines that differ from the kernel's: the ioctl, what it is here, and why.
 const KNOWN: [(&str, &str, &str); 4] = [

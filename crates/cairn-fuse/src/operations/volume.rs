@@ -106,6 +106,7 @@ impl Operations {
             ino: self.core.ino(request.header.nodeid),
             caller: Credentials::of(request),
             command: asked.cmd,
+            argument: asked.arg,
             input: input.to_vec(),
             output_size: asked.out_size as usize,
         };
@@ -116,6 +117,10 @@ impl Operations {
         if ioctl.sets_flags() {
             // What was written before the file was protected is not refused afterwards.
             self.core.kernel.collect_dirty_pages(node);
+        }
+        if ioctl.ends_with_everything() {
+            let all = self.core.fs().referenced();
+            all.into_iter().for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(ino)));
         }
         let done = self.core.run(Operation::Ioctl, |fs| ioctl.run(fs));
         if ioctl.sets_flags() {
