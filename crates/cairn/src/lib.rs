@@ -29,6 +29,7 @@ pub mod image;
 pub mod mkfs;
 pub mod partition;
 pub mod recognise;
+mod reopen;
 pub mod volume;
 
 pub use cairn_vfs::FileSystem;

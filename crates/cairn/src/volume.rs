@@ -16,12 +16,13 @@ use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
 use crate::image::{ImageSpec, Part};
 use crate::recognise::recognise;
+use crate::reopen::{self, Reopened};
 use crate::{further, partition};
 
 /// How to open.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Write nothing at all; an unclean journal is replayed in memory.
+    /// Write nothing at all; an unclean journal is replayed in memory. [`FileSystem::remount`] with `rw` opens it for writing.
     pub read_only: bool,
     /// Mount options with the kernel's names, separated by commas.
     pub mount_options: String,
@@ -60,6 +61,19 @@ impl Volume {
     pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
         &self.filesystem
     }
+
+    /// Opened for reading, it can be turned writable: see [`crate::reopen`].
+    fn writable_later(self, options: &OpenOptions, again: reopen::Open) -> Self {
+        if !options.read_only {
+            return self;
+        }
+        let format = self.format;
+        let check = move |options: &OpenOptions| {
+            format::check_options(format, options).map(drop).map_err(|cause| cause.to_string())
+        };
+        let filesystem = Reopened::new(self.filesystem, options, again, Box::new(check));
+        Self { format, filesystem: Arc::new(filesystem) }
+    }
 }
 
 /// Opens the volume in `image` with threads of its own.
@@ -67,8 +81,18 @@ impl Volume {
 /// # Errors
 /// The image cannot be opened, holds no volume we know, or the format refuses it.
 pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
+    let first = open_once(image, options)?;
+    let image = image.clone();
+    let again = move |options: &OpenOptions| {
+        let volume = open_once(&image, options).map_err(|error| error.to_string())?;
+        Ok(volume.filesystem)
+    };
+    Ok(first.writable_later(options, Box::new(again)))
+}
+
+fn open_once(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
     let device = open_device(image, &options.devices, !options.read_only)?;
-    open_on(device, runtime(options.fixed_time), options).map_err(|cause| Error::new(image, cause))
+    probe_and_open(device, runtime(options.fixed_time), options).map_err(|cause| Error::new(image, cause))
 }
 
 /// Threads and the system's clock and randomness; or one thread, one point in time, and numbers that follow from it.
@@ -84,6 +108,19 @@ pub(crate) fn runtime(fixed_time: Option<i64>) -> Arc<dyn Runtime> {
 /// # Errors
 /// As [`open`].
 pub fn open_on(
+    device: Arc<dyn BlockDevice>,
+    runtime: Arc<dyn Runtime>,
+    options: &OpenOptions,
+) -> Result<Volume, Cause> {
+    let first = probe_and_open(device.clone(), runtime.clone(), options)?;
+    let again = move |options: &OpenOptions| {
+        let volume = probe_and_open(device.clone(), runtime.clone(), options).map_err(|cause| cause.to_string())?;
+        Ok(volume.filesystem)
+    };
+    Ok(first.writable_later(options, Box::new(again)))
+}
+
+fn probe_and_open(
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     options: &OpenOptions,

@@ -218,6 +218,36 @@ fn read_only_and_back_with_files_in_use() {
     assert!(judge::debugfs(&volume.image(), "ls /").contains("round 2"));
 }
 
+/// Mounted to be read, after a crash; then somebody wants to write.
+#[test]
+fn a_mount_that_was_made_read_only_is_recovered_when_it_is_turned_writable() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let point = volume.root();
+        let file = File::create(volume.path("synced")).unwrap();
+        fs::write(volume.path("synced"), vec![7; 1 << 20]).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        volume.kill();
+        volume.clear();
+
+        volume.mount("ro");
+        let mut reader = File::open(volume.path("synced")).unwrap();
+        let mut first = vec![0; 1000];
+        reader.read_exact(&mut first).unwrap();
+        assert_eq!(fs::write(volume.path("early"), "x").unwrap_err().raw_os_error(), Some(30));
+        remounted("rw", &point);
+        assert!(!mount_line(&point).contains(" ro"));
+        fs::remove_file(volume.path("synced")).unwrap();
+        fs::write(volume.path("late"), vec![8; 1 << 20]).unwrap();
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        assert!(first == [7; 1000] && rest == vec![7; (1 << 20) - 1000]);
+        drop(reader);
+        assert_eq!(fs::read(volume.path("late")).unwrap(), vec![8; 1 << 20]);
+        volume.unmount();
+    }
+}
+
 #[test]
 fn every_transition_while_threads_write() {
     const LISTS: [&str; 10] = [
