@@ -1,5 +1,6 @@
 //! The program itself: what bad input gets (one line, the right exit status), and images made, filled and judged.
 
+mod backups;
 mod coreutils;
 mod damage;
 mod devices;

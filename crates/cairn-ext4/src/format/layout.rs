@@ -248,7 +248,7 @@ impl Layout {
         self.groups.div_ceil(self.descs_per_block())
     }
 
-    const fn first_metagroup(&self) -> u32 {
+    pub(super) const fn first_metagroup(&self) -> u32 {
         if self.features.incompat(Incompat::META_BG) { self.first_meta_bg } else { u32::MAX }
     }
 

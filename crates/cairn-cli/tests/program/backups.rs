@@ -1,0 +1,104 @@
+//! A volume whose first superblock is gone: every command that reads works by a backup, with one warning that says what repairs it;
+//! what merely has such bytes somewhere is no volume.
+
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use cairn_testkit::judge;
+
+use crate::support::{cairn, fails, in_dir, works};
+
+const REPAIR: &str = "e2fsck -b 8193 -B 1024 IMAGE";
+
+fn overwrite(image: &str, at: u64, bytes: &[u8]) {
+    let mut file = std::fs::File::options().write(true).open(image).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// A volume of three groups with one file, without its first superblock.
+fn beheaded(image: &str, dir: &Path) {
+    judge::mke2fs(Path::new(image), 20 << 20, &["-t", "ext4", "-b", "1024", "-L", "kept"]);
+    let file = dir.join("hello");
+    std::fs::write(&file, "contents").unwrap();
+    works(&["put", image, file.to_str().unwrap(), "/"]);
+    overwrite(image, 1024, &[0; 1024]);
+}
+
+/// Standard output of a run that succeeds with one line of warning.
+#[track_caller]
+fn warns(args: &[&str]) -> String {
+    let (status, told, said) = cairn(args);
+    assert_eq!(status, 0, "{args:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+    assert!(said.contains("WARN") && said.contains(REPAIR), "{args:?}: {said}");
+    told
+}
+
+#[test]
+fn every_command_reads_by_a_backup_and_says_once_what_repairs_the_volume() {
+    let (dir, image) = in_dir("disk.img");
+    beheaded(&image, dir.path());
+    let before = std::fs::read(&image).unwrap();
+    assert!(warns(&["ls", &image]).contains("hello"));
+    assert_eq!(warns(&["cat", &image, "/hello"]), "contents");
+    assert!(warns(&["stat", &image, "/hello"]).contains("hello"));
+    assert!(warns(&["find", &image, "/", "-name", "hello"]).contains("hello"));
+    warns(&["df", &image]);
+    let info = warns(&["info", &image]);
+    assert!(info.contains("kept") && info.contains(REPAIR), "{info}");
+    let out = dir.path().join("out");
+    warns(&["get", &image, "/hello", out.to_str().unwrap()]);
+    assert_eq!(std::fs::read(&out).unwrap(), b"contents");
+
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    warns(&["mount", &image, point.to_str().unwrap()]);
+    let read = std::fs::read(point.join("hello"));
+    let written = std::fs::write(point.join("new"), "x");
+    let rw = cairn(&["remount", "-o", "rw", point.to_str().unwrap()]);
+    assert_eq!(cairn(&["umount", point.to_str().unwrap()]).0, 0);
+    assert_eq!(read.unwrap(), b"contents");
+    assert_eq!(written.unwrap_err().raw_os_error(), Some(30));
+    assert!(rw.0 != 0 && rw.2.contains(REPAIR), "{rw:?}");
+
+    let (status, _, said) = cairn(&["put", &image, out.to_str().unwrap(), "/new"]);
+    assert!(status != 0 && said.lines().last().unwrap().contains(REPAIR), "{status}: {said}");
+    let mkfs = fails(&["mkfs", &image], 1);
+    assert!(mkfs.contains("an ext4 volume labelled kept"), "{mkfs}");
+    assert!(std::fs::read(&image).unwrap() == before, "something was written");
+
+    // What was said to repair it does.
+    let repaired = judge::command("e2fsck").args(["-fy", "-b", "8193", "-B", "1024", &image]).output().unwrap();
+    assert_eq!(repaired.status.code(), Some(1));
+    judge::assert_clean(Path::new(&image));
+    assert_eq!(works(&["cat", &image, "/hello"]), "contents");
+}
+
+#[test]
+fn where_another_format_begins_a_backup_counts_for_nothing() {
+    let (dir, image) = in_dir("disk.img");
+    beheaded(&image, dir.path());
+    overwrite(&image, 0, b"XFSB");
+    assert!(fails(&["ls", &image], 4).contains("XFS"));
+    overwrite(&image, 0, &[0; 4]);
+    warns(&["ls", &image]);
+    let random: Vec<u8> =
+        (0_u32..(20 << 18)).flat_map(|n| n.wrapping_mul(2_654_435_761).rotate_left(n).to_le_bytes()).collect();
+    std::fs::write(&image, random).unwrap();
+    assert!(fails(&["ls", &image], 4).contains("not a filesystem"));
+}
+
+#[test]
+fn sb_names_the_superblock_of_a_mount() {
+    let (dir, image) = in_dir("disk.img");
+    beheaded(&image, dir.path());
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point).unwrap();
+    let point = point.to_str().unwrap();
+    warns(&["mount", "-o", "sb=8193", &image, point]);
+    let read = std::fs::read(Path::new(point).join("hello"));
+    assert_eq!(cairn(&["umount", point]).0, 0);
+    assert_eq!(read.unwrap(), b"contents");
+    assert!(fails(&["mount", "-o", "sb=8194", &image, point], 2).contains("no backup superblock is there"));
+}
