@@ -20,4 +20,5 @@ mod shift;
 mod statfs;
 mod support;
 mod system_zone;
+mod trim;
 mod visitor;
