@@ -7,6 +7,7 @@ mod backups;
 mod bad_input;
 mod contention;
 mod e2fsprogs;
+mod extra_isize;
 mod fsx;
 mod full;
 mod hostile;
