@@ -6,6 +6,7 @@
 
 pub mod bitmap;
 pub mod checksum;
+pub mod memory;
 pub mod options;
 pub mod ranked_lock;
 pub mod runtime;

@@ -4,6 +4,8 @@
 //! has a thread ([`threads::Threads`]); in the simulator ([`simulated::Simulated`]) there is one thread, and whoever
 //! waits runs other daemons' steps in a seeded order, so that one seed replays one interleaving.
 
+use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +32,31 @@ pub trait Daemon: Send + Sync {
     fn step(&self) -> Progress;
 }
 
+/// The system has no further thread for a daemon.
+#[derive(Debug)]
+pub struct NoThread {
+    /// The daemon's name.
+    pub name: String,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+impl fmt::Display for NoThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, source } = self;
+        write!(
+            f,
+            "no thread for the daemon {name} ({source}): raise `ulimit -v`, `ulimit -u` or the control group's pids.max"
+        )
+    }
+}
+
+impl std::error::Error for NoThread {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
 /// Time, randomness, daemons and waiting.
 pub trait Runtime: Send + Sync {
     /// Wall-clock time, for timestamps on disk: the clock that the kernel stamps files with.
@@ -43,7 +70,10 @@ pub trait Runtime: Send + Sync {
 
     /// Starts a daemon that is stepped whenever `wake` was notified or its idle time is over.
     /// It ends when the handle is stopped or `step` returns [`Progress::Done`].
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle;
+    ///
+    /// # Errors
+    /// The system has no further thread.
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread>;
 
     /// Blocks until `ready` returns true. `ready` is evaluated at once and again after each notification of `event`.
     fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool);
@@ -99,7 +129,7 @@ impl<R: Runtime + ?Sized> Runtime for Arc<R> {
         (**self).random()
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle {
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
         (**self).spawn(name, wake, daemon)
     }
 

@@ -4,8 +4,11 @@ use std::ops::{Deref, DerefMut};
 use std::{fmt, io};
 
 use bytes::Bytes;
+use cairn_base::memory::{self, NoMemory};
 use memmap2::{Advice, MmapMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::reserve;
 
 /// Alignment of every [`IoBuf`], in bytes.
 pub const ALIGNMENT: usize = 4096;
@@ -32,18 +35,31 @@ pub struct IoBuf {
 }
 
 impl IoBuf {
-    /// `len` zero bytes.
+    /// `len` zero bytes, from the [reserve](crate::reserve) if need be: for what has to go on. Where an image, a request or a budget decides
+    /// the length, use [`IoBuf::try_zeroed`].
     ///
     /// # Panics
-    /// If there is no memory, as every allocation: bound lengths that come from a disk first.
+    /// If there is no memory, as every allocation.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
+        reserve::insist(|| Self::allocate(len)).expect("memory for a buffer")
+    }
+
+    /// `len` zero bytes.
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub fn try_zeroed(len: usize) -> Result<Self, NoMemory> {
+        memory::fallibly("a buffer", len as u64, || Self::allocate(len))
+    }
+
+    fn allocate(len: usize) -> Option<Self> {
         let memory = if len < MAPPED {
-            Memory::Pages(Page::new_vec_zeroed(len.div_ceil(ALIGNMENT)).expect("memory for a buffer"))
+            Memory::Pages(Page::new_vec_zeroed(len.div_ceil(ALIGNMENT)).ok()?)
         } else {
-            Memory::Mapped(mapping(len).expect("memory for a buffer"))
+            Memory::Mapped(mapping(len).ok()?)
         };
-        Self { memory, len }
+        Some(Self { memory, len })
     }
 
     /// Bytes that it can be long.
@@ -145,6 +161,12 @@ mod tests {
             buf.fill(7);
             assert_eq!(buf.into_bytes(), vec![7; len]);
         }
+    }
+
+    #[test]
+    fn what_no_system_has_is_an_error() {
+        let len = usize::MAX / 2 / ALIGNMENT * ALIGNMENT;
+        assert_eq!(IoBuf::try_zeroed(len).unwrap_err().bytes, len as u64);
     }
 
     #[test]

@@ -202,7 +202,16 @@ impl Completer {
 pub trait BlockDeviceExt: BlockDevice {
     /// Reads `len` bytes at `offset`.
     fn read_at(&self, offset: u64, len: usize) -> Result<IoBuf> {
-        let buf = IoBuf::zeroed(len);
+        self.read_into(offset, IoBuf::try_zeroed(len)?)
+    }
+
+    /// Reads a block of metadata: few bytes, for which the [reserve](crate::reserve) is opened. Who needs it is in the midst of something.
+    fn read_block(&self, offset: u64, len: usize) -> Result<IoBuf> {
+        self.read_into(offset, IoBuf::zeroed(len))
+    }
+
+    /// Fills `buf` from `offset` on.
+    fn read_into(&self, offset: u64, buf: IoBuf) -> Result<IoBuf> {
         let batch = Batch { requests: vec![Request::Read { offset, buf }], durability: Durability::default() };
         let mut bufs = self.submit(batch).wait()?;
         Ok(bufs.pop().expect("a read request gives its buffer back"))

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cairn_base::memory::NoMemory;
+use cairn_base::runtime::NoThread;
+
 use crate::zoned::ZoneViolation;
 
 /// Device result.
@@ -48,6 +51,8 @@ pub enum Operation {
     WriteZeroes,
     /// A flush or preflush.
     Flush,
+    /// Getting memory for a transfer.
+    Allocate,
     /// Anything else ("open PATH", "reset zone"…).
     Named(String),
 }
@@ -57,7 +62,7 @@ impl Operation {
     #[must_use]
     pub const fn changes(&self) -> bool {
         // Of a discard nobody expects anything.
-        !matches!(self, Self::Read | Self::Discard)
+        !matches!(self, Self::Read | Self::Discard | Self::Allocate)
     }
 }
 
@@ -69,6 +74,7 @@ impl fmt::Display for Operation {
             Self::Discard => "discard",
             Self::WriteZeroes => "write zeroes",
             Self::Flush => "flush",
+            Self::Allocate => "allocate",
             Self::Named(name) => name,
         })
     }
@@ -145,10 +151,31 @@ impl Error {
         self
     }
 
+    /// Was there no memory for it, in this process?
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.kind == ErrorKind::NoMemory && self.operation == Operation::Allocate
+    }
+
     fn place(&self) -> String {
         match self.range {
             Some((offset, len)) => format!(" of {len} bytes at offset {offset}"),
             None => String::new(),
         }
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(refused: NoMemory) -> Self {
+        Self {
+            source: Some(Arc::new(std::io::Error::other(refused))),
+            ..Self::new(ErrorKind::NoMemory, Operation::Allocate, refused.to_string())
+        }
+    }
+}
+
+impl From<NoThread> for Error {
+    fn from(refused: NoThread) -> Self {
+        Self::new(ErrorKind::NoMemory, Operation::Allocate, refused.to_string())
     }
 }

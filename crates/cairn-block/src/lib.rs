@@ -13,6 +13,7 @@ pub mod file;
 mod ioctl;
 mod join;
 pub mod memory;
+pub mod reserve;
 pub mod tagged;
 pub mod wrap;
 pub mod zoned;

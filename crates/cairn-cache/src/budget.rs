@@ -8,7 +8,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use cairn_base::memory::{self, Holder};
 use cairn_base::ranked_lock::{Mutex, Rank};
+
+/// However little memory the system has, a cache keeps this share of what it was given.
+const LEAST_SHARE: u64 = 32;
 
 /// Somebody who holds memory that can be had again.
 pub trait Reclaim: Send + Sync {
@@ -21,6 +25,8 @@ pub trait Reclaim: Send + Sync {
 /// A number of bytes that the caches of a volume share.
 pub struct Budget {
     limit: AtomicU64,
+    /// What was asked for: the limit never falls below a share of it.
+    wished: AtomicU64,
     used: AtomicU64,
     peak: AtomicU64,
     hooks: Mutex<Vec<Weak<dyn Reclaim>>>,
@@ -30,12 +36,16 @@ impl Budget {
     /// A budget of `limit` bytes, all free.
     #[must_use]
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self {
+        let budget = Arc::new(Self {
             limit: AtomicU64::new(limit),
+            wished: AtomicU64::new(limit),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             hooks: Mutex::new(Rank::LEAF, Vec::new()),
-        })
+        });
+        let holder: Weak<dyn Holder> = Arc::downgrade(&(budget.clone() as Arc<dyn Holder>));
+        memory::on_shortage(holder);
+        budget
     }
 
     /// Bytes that may be used.
@@ -47,6 +57,7 @@ impl Budget {
     /// Changes the limit; takes effect with the next allocations.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
+        self.wished.store(limit, Ordering::Relaxed);
     }
 
     /// Bytes in use now.
@@ -132,6 +143,16 @@ impl Budget {
             hook.reclaim(missing);
         }
         self.has_room(bytes)
+    }
+}
+
+impl Holder for Budget {
+    /// The system has less than the limit says: what is used now, and a quarter less than that, is what there is from here on.
+    fn give_up(&self) {
+        let least = self.wished.load(Ordering::Relaxed) / LEAST_SHARE;
+        let limit = (self.used() / 4 * 3).clamp(least, self.limit().max(least));
+        self.limit.store(limit, Ordering::Relaxed);
+        self.make_room(0);
     }
 }
 

@@ -185,6 +185,7 @@ fn status_of(cause: &Cause) -> Status {
         Cause::Address(_) | Cause::Option(_) => Status::Usage,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::InUse => Status::Busy,
         Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoSpace => Status::Failed,
+        Cause::Open(error) | Cause::Device(error) if error.kind == ErrorKind::NoMemory => Status::Failed,
         Cause::Open(_) => Status::NoImage,
         Cause::Device(error) if error.kind == ErrorKind::ReadOnly => Status::NoImage,
         Cause::Device(_) => Status::Io,

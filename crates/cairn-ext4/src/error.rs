@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cairn_base::memory::NoMemory;
+use cairn_base::runtime::NoThread;
 use cairn_block::ErrorKind;
 use cairn_cache::file::CacheError;
 use cairn_cache::mapper::MapError;
@@ -55,6 +57,7 @@ impl Error {
             Self::Data(_) => Reach::File,
             Self::Device(error) if error.kind == ErrorKind::ReadOnly => Reach::Answer,
             Self::Device(error) if !error.operation.changes() => Reach::Operation,
+            Self::Journal(cairn_jbd2::Error::Device(error)) if error.is_refusal() => Reach::Operation,
             Self::Device(_) | Self::Journal(_) => Reach::Volume,
         }
     }
@@ -65,6 +68,10 @@ impl From<Error> for cairn_vfs::Error {
         match error {
             Error::Vfs(error) => error,
             Error::Corrupt(error) => Self::Corrupt(Arc::new(error)),
+            Error::Journal(cairn_jbd2::Error::Device(error)) if error.is_refusal() => {
+                Self::NoMemory(error.detail.into())
+            }
+            Error::Device(error) | Error::Data(error) if error.is_refusal() => Self::NoMemory(error.detail.into()),
             Error::Device(error) | Error::Data(error) => match error.kind {
                 cairn_block::ErrorKind::ReadOnly => Self::ReadOnly("the device accepts no writes".into()),
                 _ => Self::Io(Arc::new(error)),
@@ -73,6 +80,18 @@ impl From<Error> for cairn_vfs::Error {
             Error::Feature(what) => Self::ReadOnly(what.into()),
             other => Self::Io(Arc::new(other)),
         }
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(refused: NoMemory) -> Self {
+        Self::Device(refused.into())
+    }
+}
+
+impl From<NoThread> for Error {
+    fn from(refused: NoThread) -> Self {
+        Self::Device(refused.into())
     }
 }
 

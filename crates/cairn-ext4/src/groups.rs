@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use cairn_base::ranked_lock::{Mutex, MutexGuard, Rank};
 use cairn_base::{FileBlock, Ino, Pba, bitmap};
+use cairn_block::reserve::expect_room;
 use cairn_cache::block::{Buffer, BufferCache, Image};
 
 use crate::alloc::free_map::FreeMap;
@@ -34,8 +35,6 @@ pub struct GroupState {
     pub(crate) map: Option<FreeMap>,
     /// The block bitmap cannot be trusted: nothing is allocated here.
     pub(crate) damaged: bool,
-    /// The device was told of all that is free here, since when nothing has become free.
-    pub(crate) trimmed: bool,
     /// Inodes freed by a transaction that is not durable yet, which are not given out: a bitmap, empty if there are none.
     pub(crate) pending_inodes: Vec<u8>,
 }
@@ -65,7 +64,7 @@ impl Group {
             state: Mutex::new_ordered(
                 Rank::ALLOCATOR,
                 number.into(),
-                GroupState { desc, map: None, damaged: false, trimmed: false, pending_inodes: Vec::new() },
+                GroupState { desc, map: None, damaged: false, pending_inodes: Vec::new() },
             ),
         }
     }
@@ -80,6 +79,9 @@ impl Group {
         self.state.try_lock()
     }
 }
+
+/// About what a descriptor and what is made of it take.
+const BYTES_PER_GROUP: u64 = 500;
 
 /// All groups of a volume.
 pub struct GroupTable {
@@ -109,6 +111,7 @@ impl GroupTable {
     /// # Errors
     /// The device failed, or a descriptor is damaged or places metadata over other metadata.
     pub fn open(buffers: &Arc<BufferCache>, layout: &Arc<Layout>, journal: &[(FileBlock, Pba, u64)]) -> Result<Self> {
+        expect_room("the group descriptors", u64::from(layout.groups).saturating_mul(BYTES_PER_GROUP))?;
         let mut descriptors = Vec::new();
         let mut groups = Vec::new();
         let mut descs = Vec::new();

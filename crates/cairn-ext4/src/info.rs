@@ -2,10 +2,6 @@
 
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
-use crate::probe::Probe;
-
-/// [`Info::access`] of a volume that nothing keeps from being written.
-const READ_WRITE: &str = "read-write";
 
 /// Facts of a superblock.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -47,16 +43,6 @@ pub struct Info {
 }
 
 impl Info {
-    /// From what a first look found.
-    #[must_use]
-    pub fn of_probe(probe: &Probe) -> Self {
-        let info = Self::of(&probe.superblock);
-        match probe.read_only_reason() {
-            Some(reason) if info.access == READ_WRITE => Self { access: format!("read-only: {reason}"), ..info },
-            _ => info,
-        }
-    }
-
     /// From a superblock.
     #[must_use]
     pub fn of(superblock: &Superblock) -> Self {
@@ -77,7 +63,7 @@ impl Info {
             features: features.names(),
             state: state(superblock),
             access: match features.access() {
-                Access::ReadWrite => READ_WRITE.to_owned(),
+                Access::ReadWrite => "read-write".to_owned(),
                 Access::ReadOnly(reason) => format!("read-only: {reason}"),
                 Access::Refuse(reason) => format!("none: {reason}"),
             },

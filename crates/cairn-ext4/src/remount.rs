@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use cairn_base::memory;
 use cairn_jbd2::JournalArea;
 use cairn_vfs::write_access::Before;
 
@@ -44,7 +45,7 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
         journal.set_checkpoint_clean(new.checkpoint_clean);
         journal.set_commit_interval(new.commit_interval);
     }
-    volume.pages.budget().set_limit(new.cache_bytes as u64);
+    volume.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
     volume.pages.set_mode(new.buffered);
     volume.pages.set_max_folio(new.max_folio);
     volume.pages.set_dirty_expire(new.commit_interval);
@@ -74,9 +75,6 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
     let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
     if old.no_load != new.no_load {
         return refused("noload cannot be changed while the volume is mounted");
-    }
-    if old.superblock != new.superblock {
-        return refused("sb cannot be changed while the volume is mounted");
     }
     if old.read_only && !new.read_only {
         check_may_write(volume)?;
@@ -132,7 +130,10 @@ fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
     mount::stop_daemons(volume);
     volume.set_read_only(Some(reason));
     let closed = finish(volume);
-    volume.daemons.lock().push(volume.pages.start_readahead());
+    match volume.pages.start_readahead() {
+        Ok(daemon) => volume.daemons.lock().push(daemon),
+        Err(error) => tracing::warn!("nothing is read ahead: {error}"),
+    }
     closed.inspect_err(|error| volume.stop_for(StopCause::Failed, &format!("stopped after an error: {error}")))
 }
 
@@ -186,7 +187,7 @@ fn resume(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
     volume.superblock.mark(volume, Mark::Mounted, true)?;
     mount::keep_journal_error(volume, area.as_ref())?;
     volume.set_txn(mount::open_txn(volume, area, options)?);
-    volume.daemons.lock().push(volume.pages.start_writeback());
+    volume.daemons.lock().push(volume.pages.start_writeback()?);
     volume.set_read_only(None);
     let unfinished = volume.unfinished.lock().take();
     if let Some(slots) = unfinished {

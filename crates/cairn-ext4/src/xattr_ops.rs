@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_base::{FileBlock, Ino, Pba};
+use cairn_base::{FileBlock, Ino, Pba, memory};
 use cairn_block::BlockDeviceExt;
 use cairn_cache::status::State as Mapped;
 use cairn_vfs::acl::{ACCESS, Acl, DEFAULT};
@@ -65,14 +65,14 @@ pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
     // Decoding let no size above 16 MiB pass.
     let (len, block_size) = (size as usize, layout.block_size as usize);
-    let mut value = Vec::with_capacity(len);
+    let mut value = memory::list("the value of an attribute", len)?;
     while value.len() < len {
         let block = FileBlock((value.len() / block_size) as u64);
         let found = map.lookup(&record.block, block)?;
         let Some(Mapped::Mapped(pba)) = found.clip(block.get(), block.get() + 1).map(|part| part.state) else {
             return Err(bad("extents", block.get(), "no hole in a value").into());
         };
-        let part = volume.device.read_at(pba.get() * block_size as u64, block_size)?;
+        let part = volume.device.read_block(pba.get() * block_size as u64, block_size)?;
         value.extend_from_slice(&part[..part.len().min(len - value.len())]);
     }
     Ok(value)
@@ -281,34 +281,6 @@ pub fn follow_mode(
     let Some(acl) = acl else { return Ok(()) };
     let value = acl.with_mode(permissions).to_xattr();
     lessen(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
-}
-
-/// What [`make_room`] came to.
-pub(crate) enum Room {
-    /// The attributes' bytes of the inode from now on.
-    Made(Vec<u8>),
-    /// There is none.
-    None,
-    /// The transaction has no room for what would have to be changed.
-    Later,
-}
-
-/// Takes `bytes` from the attributes in the inode; what does not fit any more moves to the block. The caller stores the record.
-pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State, bytes: usize) -> Result<Room> {
-    let record = &mut state.record;
-    let Some(len) = record.extra.len().checked_sub(bytes) else { return Ok(Room::None) };
-    with_store(volume, |store| {
-        let view = XattrView { ino, in_inode: &record.extra, file_acl: record.file_acl };
-        let Some(plan) = store.plan_shrink(view, len)? else { return Ok(Room::None) };
-        if plan.moves() && !handle.extend(volume.credits.xattr)? {
-            return Ok(Room::Later);
-        }
-        let goal = volume.group_goal(ino);
-        let mut edit = XattrEdit { ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
-        let (area, sectors) = store.shrink(handle, &mut edit, plan)?;
-        record.blocks_512 = record.blocks_512.saturating_add_signed(sectors);
-        Ok(Room::Made(area))
-    })
 }
 
 /// Gives up all attributes of an inode that is being freed.

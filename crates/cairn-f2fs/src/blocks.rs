@@ -21,7 +21,8 @@ const GAP: u32 = 4;
 /// # Errors
 /// The device's.
 pub fn read(device: &dyn BlockDevice, start: Pba, count: usize) -> Result<IoBuf> {
-    Ok(device.read_at(start.get().saturating_mul(BLOCK_BYTES), count * BLOCK_SIZE)?)
+    let (offset, len) = (start.get().saturating_mul(BLOCK_BYTES), count * BLOCK_SIZE);
+    Ok(if count == 1 { device.read_block(offset, len)? } else { device.read_at(offset, len)? })
 }
 
 /// Buffers to be read into again: their memory is there, and often still in the processor's caches.
@@ -39,7 +40,7 @@ impl Spare {
         self.bytes
     }
 
-    /// A buffer of this length; what it holds is arbitrary.
+    /// A buffer of this length; what it holds is arbitrary. Of metadata or of blocks that move: who needs it is in the midst of something.
     fn take(&mut self, len: usize) -> IoBuf {
         let capacity = len.next_power_of_two();
         let mut buf = match self.bufs.get_mut(&capacity).and_then(Vec::pop) {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use cairn_base::Pba;
 use cairn_base::runtime::{Event, Runtime};
+use cairn_base::{Pba, memory};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
@@ -102,8 +102,7 @@ pub(crate) fn open(
         return Err(Error::NotF2fs { found: found_magic(&*device) });
     };
     if from_backup {
-        let mended = if options.read_only { "fsck.f2fs IMAGE repairs it" } else { "it is written over the first" };
-        tracing::warn!("the first superblock is damaged: the second one is used, and {mended}");
+        tracing::warn!("the first superblock is damaged; using the second one");
     }
     let zones = match device.as_zoned() {
         Some(_) if superblock.features.contains(Features::BLKZONED) && !options.read_only => {
@@ -117,7 +116,7 @@ pub(crate) fn open(
     let mode = if zones.is_some() { Mode::Lfs } else { options.mode };
     let options = &MountOptions { mode, ..options.clone() };
     let layout = Arc::new(layout);
-    let budget = Budget::new(options.cache_bytes as u64);
+    let budget = Budget::new(memory::within_limit(options.cache_bytes as u64));
     let buffers = BufferCache::new(device.clone(), BLOCK_SIZE as u32, budget.clone());
     let checkpoint = checkpoint::load(&buffers, &layout)?;
     let journals = summaries::journals(&checkpoint, &buffers, &layout)?;
@@ -151,9 +150,6 @@ pub(crate) fn open(
     check_root(&volume)?;
     if volume.store.is_some() {
         start(&volume, chain)?;
-        if from_backup {
-            volume.restore_first_superblock()?;
-        }
     }
     Ok(volume)
 }
@@ -225,10 +221,10 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     store.segments.check_write_pointers()?;
     replay::reap(volume)?;
     let daemon = Arc::new(CheckpointDaemon::new(volume));
-    let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon);
+    let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon)?;
     volume.gc.merged.serve(true);
-    let gc = volume.runtime.spawn("f2fs_gc", volume.gc.merged.wake(), Arc::new(crate::gc::GcDaemon::new(volume)));
-    let daemons = [handle, gc, volume.pages.start_writeback(), volume.pages.start_readahead()];
+    let gc = volume.runtime.spawn("f2fs_gc", volume.gc.merged.wake(), Arc::new(crate::gc::GcDaemon::new(volume)))?;
+    let daemons = [handle, gc, volume.pages.start_writeback()?, volume.pages.start_readahead()?];
     volume.daemons.lock().extend(daemons);
     match volume.options().checkpoint_disabled {
         Some(cap) => volume.disable_checkpoints(cap)?,

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use cairn_base::memory;
 use cairn_vfs::write_access::Before;
 
 use crate::checkpoint::Reason;
@@ -46,7 +47,7 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
         volume.switch_merging();
         return Err(refused);
     }
-    volume.pages.budget().set_limit(new.cache_bytes as u64);
+    volume.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
     volume.pages.set_mode(new.buffered);
     volume.pages.set_max_folio(new.max_folio);
     volume.pages.set_dirty_expire(new.dirty_expire());

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cairn_base::Ino;
+use cairn_base::{Ino, memory};
 use cairn_vfs::name::NAME_MAX;
 use cairn_vfs::{Attributes, Error, FileSystem, Result, protection};
 use fuser::InitFlags;
@@ -76,7 +76,13 @@ impl Core {
         operation: impl FnOnce(&dyn FileSystem) -> Result<T>,
     ) -> Result<T, Errno> {
         let _counted = self.counters.begin(what);
-        match catch_unwind(AssertUnwindSafe(|| operation(&*self.fs))) {
+        let admitted = |fs: &dyn FileSystem| {
+            if !what.gives_up() {
+                memory::admit("a request")?;
+            }
+            operation(fs)
+        };
+        match catch_unwind(AssertUnwindSafe(|| admitted(&*self.fs))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 self.counters.count_error();
@@ -99,7 +105,26 @@ impl Core {
         }
     }
 
-    /// As [`Core::run`], for what takes space: "no space" is not believed while removed inodes are on their way out.
+    /// As [`Core::run`], for what takes much memory: refused it is tried once more, when others have given up what they can. Dirty pages
+    /// are written for that.
+    pub(crate) fn run_taking_memory<T>(
+        &self,
+        what: Operation,
+        mut operation: impl FnMut(&dyn FileSystem) -> Result<T>,
+    ) -> Result<T, Errno> {
+        match self.run(what, &mut operation) {
+            Err(Errno::NOMEM) => {
+                memory::relieve();
+                // Who asked for these writes hears of their errors, not this caller.
+                let _ = self.run(Operation::SyncFs, |fs| fs.sync());
+                memory::relieve();
+                self.run(what, operation)
+            }
+            done => done,
+        }
+    }
+
+    /// As [`Core::run_taking_memory`], for what takes space: "no space" is not believed while removed inodes are on their way out.
     pub(crate) fn run_taking_space<T>(
         &self,
         what: Operation,
@@ -107,8 +132,9 @@ impl Core {
     ) -> Result<T, Errno> {
         self.removals.taking_space(|| {
             let mut in_vain = false;
-            let done = self
-                .run(what, |fs| operation(fs).inspect_err(|error| in_vain = matches!(error, Error::NoAttributeSpace)));
+            let done = self.run_taking_memory(what, |fs| {
+                operation(fs).inspect_err(|error| in_vain = matches!(error, Error::NoAttributeSpace))
+            });
             // What no space on the volume would help is an answer, too.
             if in_vain { Ok(done) } else { done.map(Ok) }
         })?

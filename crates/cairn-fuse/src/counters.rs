@@ -59,6 +59,14 @@ operations! {
     SyncFs = "syncfs",
 }
 
+impl Operation {
+    /// Does it make memory free sooner or later, or bring to the disk what was accepted before? It is never refused for want of memory.
+    pub(crate) const fn gives_up(self) -> bool {
+        use Operation as O;
+        matches!(self, O::Forget | O::Release | O::Fsync | O::FsyncDir | O::SyncFs | O::StatFs | O::GetAttr)
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(NAMES[*self as usize])

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use cairn_base::memory::NoMemory;
+
 /// Result of mounting and serving.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -61,6 +63,9 @@ pub enum Error {
     /// The kernel lets only root change a mount.
     #[error("the kernel lets only root change ro, rw and the flags of a mount: unmount and mount again")]
     RemountAsUser,
+    /// The system has no memory for the first requests.
+    #[error("{0}")]
+    NoMemory(NoMemory),
     /// The connection to the kernel broke while the filesystem was mounted.
     #[error("the FUSE connection failed: {0}")]
     Connection(#[source] io::Error),

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cairn_base::memory::{self, NoMemory};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -53,8 +54,19 @@ struct State {
     failure: Option<Errno>,
 }
 
+/// What a thread reads requests into.
+pub(crate) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    pub(crate) fn new() -> Result<Self, NoMemory> {
+        memory::zeroed("requests", BUFFER_SIZE).map(Self)
+    }
+}
+
 /// All threads of a mount.
 pub(crate) struct Servers {
+    /// The first thread's, for [`Servers::serve`]: without one there is no mount.
+    first: Mutex<Option<Buffer>>,
     device: Arc<Device>,
     operations: Operations,
     /// Quick requests carried out at the same time.
@@ -69,8 +81,15 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    pub(crate) fn new(device: Arc<Device>, operations: Operations, limit: usize, spin: Duration) -> Arc<Self> {
+    pub(crate) fn new(
+        device: Arc<Device>,
+        operations: Operations,
+        first: Buffer,
+        limit: usize,
+        spin: Duration,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            first: Mutex::new(Some(first)),
             device,
             operations,
             limit,
@@ -91,8 +110,9 @@ impl Servers {
         if let Err(error) = &watch {
             tracing::warn!("no thread to watch over requests: {error}");
         }
+        let first = self.first.lock().take().ok_or(Errno::ALREADY)?;
         self.state.lock().threads += 1;
-        Server(self.clone()).run();
+        Server(self.clone()).run(first.0);
         let mut state = self.state.lock();
         while state.threads > 0 {
             self.ended.wait(&mut state);
@@ -169,10 +189,12 @@ impl Servers {
 
     /// Not to be called with the lock: a thread that cannot be made is counted out.
     fn call_new(self: &Arc<Self>) {
+        // Those that there are serve as well.
+        let Ok(Buffer(buffer)) = Buffer::new() else { return };
         self.state.lock().threads += 1;
         let server = Server(self.clone());
-        if let Err(error) = thread::Builder::new().name("cairn-fuse".into()).spawn(move || server.run()) {
-            tracing::warn!("no further thread for requests: {error}");
+        if let Err(error) = thread::Builder::new().name("cairn-fuse".into()).spawn(move || server.run(buffer)) {
+            tracing::debug!("no further thread for requests: {error}");
         }
     }
 
@@ -235,9 +257,8 @@ impl Servers {
 struct Server(Arc<Servers>);
 
 impl Server {
-    fn run(self) {
+    fn run(self, mut buffer: Vec<u8>) {
         let servers = &self.0;
-        let mut buffer = vec![0; BUFFER_SIZE];
         let mut patience = Patience::new(servers.spin);
         while servers.become_waiter() {
             match patience.next(&servers.device, &mut buffer) {

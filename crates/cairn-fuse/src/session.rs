@@ -16,7 +16,7 @@ use crate::handshake::Handshake;
 use crate::mounts;
 use crate::operations::Operations;
 use crate::options::MountOptions;
-use crate::servers::Servers;
+use crate::servers::{Buffer, Servers};
 use crate::transport::{DevFuse, Ender, Transport, Unmounter};
 use crate::wire::Device;
 
@@ -38,6 +38,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
     let (writeback_cache, no_open) = (options.writeback_cache, options.no_open);
     let handshake =
         Handshake { writeback_cache, no_open, idmap: options.idmap, time_granularity, agreed: core.agreed.clone() };
+    let first = Buffer::new().map_err(Error::NoMemory)?;
     let mounted = fuser::Session::new(handshake, &mountpoint, &options.to_fuser(root))
         .map_err(|error| refused(&mountpoint, &error))?;
     core.kernel.set_notifier(mounted.notifier());
@@ -51,7 +52,8 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
     let number = device_number.unwrap_or_default();
     let device = mounted.as_fd().try_clone_to_owned().map_err(Error::Connection)?;
     let operations = Operations::new(core.clone());
-    let servers = Servers::new(Arc::new(Device::new(device)), operations, options.threads.max(1), options.spin);
+    let device = Arc::new(Device::new(device));
+    let servers = Servers::new(device, operations, first, options.threads.max(1), options.spin);
     let stats = FuseStats::new(core.counters.clone(), {
         let servers = servers.clone();
         move || servers.load()

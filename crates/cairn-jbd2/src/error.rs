@@ -60,3 +60,9 @@ pub enum Error {
     #[error("the journal has stopped: {0}")]
     Aborted(Arc<str>),
 }
+
+impl From<cairn_base::runtime::NoThread> for Error {
+    fn from(refused: cairn_base::runtime::NoThread) -> Self {
+        Self::Device(refused.into())
+    }
+}

@@ -184,7 +184,7 @@ impl Journal {
             stats: JournalStats::default(),
         });
         let daemon = Arc::new(CommitDaemon(Arc::downgrade(&journal)));
-        *journal.daemon.lock() = Some(runtime.spawn("jbd2", journal.wake.clone(), daemon));
+        *journal.daemon.lock() = Some(runtime.spawn("jbd2", journal.wake.clone(), daemon)?);
         journal.set_async_checkpoint(options.async_checkpoint)?;
         Ok(journal)
     }

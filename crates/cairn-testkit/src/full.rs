@@ -1,10 +1,13 @@
-//! A volume without room: each operation succeeds whole or changes nothing, and what takes away always succeeds.
+//! A volume without room, or a system without memory: each operation succeeds whole or changes nothing, and what takes away always succeeds
+//! where only room is missing.
 //!
 //! Nothing of a format is known here: the caller makes the volume, and has a foreign judge look at it afterwards.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use cairn_base::Ino;
+use cairn_base::memory::faults;
 use cairn_vfs::acl::{ACCESS, Acl, DEFAULT, Entry, Tag};
 use cairn_vfs::{
     AllocateMode, Caller, Error, FileSystem, IoFlags, NewInode, RenameMode, Result, SetAttributes, XattrMode,
@@ -67,7 +70,7 @@ pub fn prepare_on_host(root: &Path) {
 /// Something cannot be made.
 pub fn prepare(fs: &dyn FileSystem) {
     let create = |parent: Ino, name: &str, new: NewInode<'_>| {
-        let made = fs.create(parent, name.as_bytes(), new, 0o755, &Caller::ROOT).unwrap();
+        let made = fs.create(parent, name.as_bytes(), new.clone(), 0o755, &Caller::ROOT).unwrap();
         fs.forget(made.ino, 1);
         made.ino
     };
@@ -126,9 +129,21 @@ enum Needs {
     Nothing,
 }
 
+/// What there is not enough of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scarce {
+    Space,
+    Memory,
+}
+
 struct Round<'f> {
     fs: &'f dyn FileSystem,
     label: &'f str,
+    scarce: Scarce,
+    /// Allocations that were refused.
+    refused: Cell<u64>,
+    /// Operations that failed for that.
+    failed: Cell<u64>,
 }
 
 impl Round<'_> {
@@ -138,9 +153,13 @@ impl Round<'_> {
     }
 
     /// Does something, which succeeds whole or changes nothing.
-    fn attempt(&self, what: &str, needs: Needs, operation: impl FnOnce(&dyn FileSystem) -> Result<()>) {
+    fn attempt(&self, what: &str, needs: Needs, operation: impl Fn(&dyn FileSystem) -> Result<()>) {
         let before = self.snapshot();
-        match operation(self.fs) {
+        let outcome = match self.scarce {
+            Scarce::Space => operation(self.fs),
+            Scarce::Memory => self.refuse(what, &before, operation),
+        };
+        match outcome {
             Ok(()) => {}
             Err(Error::NoSpace | Error::NoAttributeSpace | Error::TooBig) if needs == Needs::Space => {
                 assert!(self.snapshot() == before, "{}: {what} found no space, and has changed something", self.label);
@@ -150,12 +169,84 @@ impl Round<'_> {
     }
 }
 
+impl Round<'_> {
+    /// Has the system refuse everything that can be refused from the n-th allocation on, for every n.
+    fn refuse(&self, what: &str, before: &str, operation: impl Fn(&dyn FileSystem) -> Result<()>) -> Result<()> {
+        for n in 0..MOST_ALLOCATIONS {
+            faults::refuse_after(n);
+            let outcome = operation(self.fs);
+            let refused = faults::end();
+            self.refused.set(self.refused.get() + refused);
+            let Err(Error::NoMemory(_)) = outcome else { return outcome };
+            assert!(refused > 0, "{}: {what}: nothing was refused", self.label);
+            self.failed.set(self.failed.get() + 1);
+            assert!(
+                self.snapshot() == before,
+                "{}: {what} had no memory at {n}, and has changed something",
+                self.label
+            );
+        }
+        panic!("{}: {what} asks for memory without end", self.label);
+    }
+}
+
+/// Most that one operation asks for.
+const MOST_ALLOCATIONS: u64 = 10_000;
+
+/// Does everything there is to do with what [`prepare`] made, on a system that refuses memory. Returns how many allocations were refused,
+/// and how many operations failed.
+///
+/// # Panics
+/// Something was done by halves, or an operation failed in another way.
+pub fn operate_without_memory(fs: &dyn FileSystem, label: &str) -> (u64, u64) {
+    let made = fs.create(fs.root(), b"filler", NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+    fs.write(made.ino, 0, &bytes(7, 3 << 20), IoFlags::empty()).unwrap();
+    fs.sync().unwrap();
+    let round = Round { fs, label, scarce: Scarce::Memory, refused: Cell::new(0), failed: Cell::new(0) };
+    transfers(&round, made.ino);
+    names(&round);
+    attributes(&round);
+    contents(&round);
+    removals(&round);
+    fs.forget(made.ino, 1);
+    (round.refused.get(), round.failed.get())
+}
+
+/// Reads and writes of every way, of what is cached and what is not.
+fn transfers(round: &Round<'_>, ino: Ino) {
+    let whole = bytes(7, 3 << 20);
+    for flags in [IoFlags::empty(), IoFlags::DIRECT] {
+        round.attempt("a read", Needs::Nothing, |fs| {
+            let mut buf = vec![0; 1 << 20];
+            let count = fs.read(ino, 1 << 20, &mut buf, flags)?;
+            assert!(buf[..count] == whole[1 << 20..(1 << 20) + count], "{}: other bytes", round.label);
+            Ok(())
+        });
+        for (at, len) in [(4096, 64 << 10), (100, 5000), (2 << 20, 1 << 20)] {
+            round.attempt("a write of the same", Needs::Nothing, |fs| {
+                fs.write(ino, at, &whole[at as usize..at as usize + len], flags).map(drop)
+            });
+        }
+    }
+    round.attempt("a lent read", Needs::Nothing, |fs| {
+        fs.read_shared(ino, 0, 3 << 20, IoFlags::empty(), &mut |pieces| {
+            assert!(pieces.concat() == whole[..pieces.iter().map(|piece| piece.len()).sum()], "{}", round.label);
+        })
+        .map(drop)
+    });
+    round.attempt("an fsync", Needs::Nothing, |fs| {
+        fs.write(ino, 0, &whole[..300_000], IoFlags::empty())?;
+        fs.fsync(ino, 0, false)
+    });
+    round.attempt("a sync", Needs::Nothing, |fs| fs.sync());
+}
+
 /// Does everything there is to do on a full volume with what [`prepare`] made.
 ///
 /// # Panics
 /// Something was done by halves, or what takes away found no space.
 pub fn operate(fs: &dyn FileSystem, label: &str) {
-    let round = Round { fs, label };
+    let round = Round { fs, label, scarce: Scarce::Space, refused: Cell::new(0), failed: Cell::new(0) };
     names(&round);
     attributes(&round);
     contents(&round);
@@ -167,7 +258,7 @@ fn names(round: &Round<'_>) {
     for name in ["new", &long] {
         let make = |what: &str, new: NewInode<'_>| {
             round.attempt(what, Needs::Space, |fs| {
-                let made = fs.create(find(fs, "one")?, name.as_bytes(), new, 0o755, &Caller::ROOT)?;
+                let made = fs.create(find(fs, "one")?, name.as_bytes(), new.clone(), 0o755, &Caller::ROOT)?;
                 fs.forget(made.ino, 1);
                 fs.unlink(find(fs, "one")?, name.as_bytes())
             });

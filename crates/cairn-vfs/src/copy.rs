@@ -2,6 +2,7 @@
 //! nothing can be shared on disk.
 
 use crate::error::{Error, Result};
+use cairn_base::memory;
 
 /// Largest piece that is held in memory.
 const PIECE: usize = 1 << 20;
@@ -37,7 +38,8 @@ impl CopyRange {
         if self.same_file && overlap && len > 0 {
             return Err(Error::Invalid("source and target ranges overlap").into());
         }
-        let mut buf = vec![0; PIECE.min(usize::try_from(len).unwrap_or(PIECE))];
+        let mut buf =
+            memory::zeroed("a copy", PIECE.min(usize::try_from(len).unwrap_or(PIECE))).map_err(Error::from)?;
         let mut done = 0;
         while done < len {
             let want = usize::try_from(len - done).unwrap_or(usize::MAX).min(buf.len());

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cairn_base::memory::NoMemory;
+
 /// Result of a filesystem call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -48,6 +50,9 @@ pub enum Error {
     /// EPERM
     #[error("operation not permitted")]
     NotPermitted,
+    /// ENOMEM: the system has no memory for this request, which has changed nothing; others may succeed. The text says for what
+    #[error("{0}")]
+    NoMemory(Arc<str>),
     /// EACCES
     #[error("permission denied")]
     AccessDenied,
@@ -103,6 +108,12 @@ pub enum Error {
 #[error("the volume has stopped: {0}: unmount it, check it, and mount it again")]
 struct Stopped(Arc<str>);
 
+impl From<NoMemory> for Error {
+    fn from(refused: NoMemory) -> Self {
+        Self::NoMemory(refused.to_string().into())
+    }
+}
+
 impl Error {
     /// Nothing becomes durable any more, for this reason: the answer to whoever asks for that.
     #[must_use]
@@ -120,6 +131,7 @@ impl Error {
             Self::Io(_) => 5,
             Self::NoData => 6,
             Self::TooBig => 7,
+            Self::NoMemory(_) => 12,
             Self::AccessDenied => 13,
             Self::Busy | Self::Frozen => 16,
             Self::Exists => 17,

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::{Daemon, DaemonHandle, Event, Progress, Runtime};
+use super::{Daemon, DaemonHandle, Event, NoThread, Progress, Runtime};
 use crate::ranked_lock;
 
 /// Each step takes this long on the virtual clock, so that endless work also ends every timeout.
@@ -268,20 +268,20 @@ impl Runtime for Simulated {
         self.shared.lock().random.u64(..)
     }
 
-    fn spawn(&self, _name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle {
+    fn spawn(&self, _name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
         let mut state = self.shared.lock();
         let id = state.next_daemon;
         state.next_daemon += 1;
         state.daemons.push(Task { id, wake, daemon, running: false, seen: None, deadline: None });
         let shared = Arc::downgrade(&self.shared);
-        DaemonHandle::new(move || {
+        Ok(DaemonHandle::new(move || {
             let Some(shared) = shared.upgrade() else { return };
             let mut state = shared.lock();
             let task = state.daemons.iter().position(|task| task.id == id).map(|at| state.daemons.remove(at));
             drop(state);
             // Outside the lock: the daemon may be the last owner of anything, deferred work and daemons included.
             drop(task);
-        })
+        }))
     }
 
     #[track_caller]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use super::{Daemon, DaemonHandle, Event, Progress, Runtime};
+use super::{Daemon, DaemonHandle, Event, NoThread, Progress, Runtime};
 
 /// More workers than processors: deferred work may block on a device or on the journal.
 const MAX_WORKERS: usize = 32;
@@ -65,7 +65,8 @@ impl Runtime for Threads {
         fastrand::u64(..)
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle {
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+        self.pool.have_one()?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let (stop, wake, failure, name) = (stop.clone(), wake.clone(), self.failure.clone(), name.to_owned());
@@ -76,12 +77,12 @@ impl Runtime for Threads {
                 }
             }
         };
-        let thread = start_thread(name, thread);
-        DaemonHandle::new(move || {
+        let thread = start_thread(name, thread)?;
+        Ok(DaemonHandle::new(move || {
             stop.store(true, SeqCst);
             wake.notify();
             join(thread);
-        })
+        }))
     }
 
     fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {
@@ -93,7 +94,7 @@ impl Runtime for Threads {
     }
 
     fn defer(&self, work: Box<dyn FnOnce() + Send>) {
-        self.pool.clone().push(work);
+        self.pool.push(work);
     }
 
     fn drain_deferred(&self) {
@@ -135,8 +136,9 @@ fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("the system gives us a thread")
+fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, NoThread> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    started.map_err(|source| NoThread { name: name.to_owned(), source })
 }
 
 /// Waits for a thread's end, unless it is the caller's own: the last owner of a volume may be one of its daemons.
@@ -190,6 +192,10 @@ struct Queue {
     workers: Vec<JoinHandle<()>>,
     idle: usize,
     closing: bool,
+    /// Workers that have not decided to end.
+    alive: usize,
+    /// The last worker does not end when it has nothing to do.
+    keep_one: bool,
 }
 
 struct Pool {
@@ -204,22 +210,42 @@ impl Pool {
         Self { queue: Mutex::default(), added: Event::new(), finished: Event::new(), failure }
     }
 
-    fn push(self: Arc<Self>, work: Work) {
+    fn push(self: &Arc<Self>, work: Work) {
         let mut queue = self.queue.lock();
         let number = queue.next;
         queue.next += 1;
         queue.outstanding.insert(number);
         queue.waiting.push_back((number, work));
         // An idle worker may have been woken for an earlier piece already: count the pieces, not the workers.
-        if queue.waiting.len() > queue.idle {
-            queue.workers.retain(|worker| !worker.is_finished());
-            if queue.workers.len() < MAX_WORKERS {
-                let pool = self.clone();
-                queue.workers.push(start_thread("cairn-worker", move || pool.run()));
+        if queue.waiting.len() > queue.idle && queue.alive < MAX_WORKERS {
+            match self.add_worker(&mut queue) {
+                Ok(()) => {}
+                // Those that there are will come to it.
+                Err(_) if queue.alive > 0 => {}
+                // A volume has daemons, and the first of them has made sure of a worker.
+                Err(error) => panic!("{error}"),
             }
         }
         drop(queue);
         self.added.notify();
+    }
+
+    /// Makes sure that there is a worker: one stays from then on, whatever the system refuses later.
+    fn have_one(self: &Arc<Self>) -> Result<(), NoThread> {
+        let mut queue = self.queue.lock();
+        if queue.alive == 0 {
+            self.add_worker(&mut queue)?;
+        }
+        queue.keep_one = true;
+        Ok(())
+    }
+
+    fn add_worker(self: &Arc<Self>, queue: &mut Queue) -> Result<(), NoThread> {
+        queue.workers.retain(|worker| !worker.is_finished());
+        let pool = self.clone();
+        queue.workers.push(start_thread("cairn-worker", move || pool.run())?);
+        queue.alive += 1;
+        Ok(())
     }
 
     fn run(&self) {
@@ -241,7 +267,8 @@ impl Pool {
                 if let Some(piece) = queue.waiting.pop_front() {
                     return Some(piece);
                 }
-                if rested || queue.closing {
+                if queue.closing || (rested && !(queue.keep_one && queue.alive == 1)) {
+                    queue.alive -= 1;
                     return None;
                 }
                 queue.idle += 1;

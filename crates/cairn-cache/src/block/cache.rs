@@ -141,7 +141,7 @@ impl BufferCache {
     fn read_image(&self, pba: u64) -> Result<Image> {
         match self.overlay.get(&pba) {
             Some(image) => Ok(image.clone()),
-            None => Ok(Arc::from(&*self.device.read_at(self.offset(pba), self.block_size as usize)?)),
+            None => Ok(Arc::from(&*self.device.read_block(self.offset(pba), self.block_size as usize)?)),
         }
     }
 
@@ -200,11 +200,13 @@ impl BufferCache {
         if missing.is_empty() {
             return;
         }
-        let requests = missing
-            .iter()
-            .map(|pba| Request::Read { offset: self.offset(*pba), buf: IoBuf::zeroed(self.block_size as usize) })
-            .collect();
-        let read = self.device.submit(Batch { requests, durability: Durability::default() }).wait();
+        let request = |pba: &u64| {
+            let buf = IoBuf::try_zeroed(self.block_size as usize)?;
+            Ok(Request::Read { offset: self.offset(*pba), buf })
+        };
+        let requests: Result<Vec<Request>> = missing.iter().map(request).collect();
+        let read = requests
+            .and_then(|requests| self.device.submit(Batch { requests, durability: Durability::default() }).wait());
         let images = read.unwrap_or_default();
         for (index, pba) in missing.iter().enumerate() {
             self.make_room();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank, assert_may_wait};
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, Progress};
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Progress};
 
 use super::folio::Folio;
 use super::index::FileState;
@@ -66,12 +66,14 @@ impl Daemon for Readahead {
 
 impl PageCache {
     /// Starts reading ahead. The volume keeps the handle and stops it before it closes.
-    #[must_use]
-    pub fn start_readahead(self: &Arc<Self>) -> DaemonHandle {
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn start_readahead(self: &Arc<Self>) -> Result<DaemonHandle, NoThread> {
         let daemon = Arc::new(Readahead { cache: Arc::downgrade(self) });
-        let handle = self.runtime.spawn("readahead", self.windows.wake.clone(), daemon);
+        let handle = self.runtime.spawn("readahead", self.windows.wake.clone(), daemon)?;
         self.windows.served.store(true, Ordering::Relaxed);
-        handle
+        Ok(handle)
     }
 
     fn enqueue_window(&self, file: &Arc<FileState>, blocks: Range<u64>) {

@@ -40,6 +40,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use cairn_base::FileBlock;
+use cairn_base::memory::NoMemory;
 
 pub use counters::CacheCounters;
 pub use mapping::BufferedMode;
@@ -64,6 +65,12 @@ pub enum CacheError {
     /// The file's mapping failed.
     #[error(transparent)]
     Map(#[from] MapError),
+}
+
+impl From<NoMemory> for CacheError {
+    fn from(refused: NoMemory) -> Self {
+        Self::Read(refused.into())
+    }
 }
 
 /// The cached data of one file.

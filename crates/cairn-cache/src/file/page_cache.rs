@@ -16,6 +16,7 @@ use cairn_base::runtime::Runtime;
 use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
 
+use super::CacheError;
 use super::ahead::Windows;
 use super::counters::CacheCounters;
 use super::folio::{Folio, FolioState};
@@ -211,31 +212,38 @@ impl PageCache {
         1 << most.ilog2()
     }
 
-    /// Memory for a folio. Evicts clean folios as long as the budget is exceeded. Call it with no lock above inode.data.
-    pub(crate) fn allocate(&self, bytes: usize) -> RawSlab {
+    /// Memory for a folio. Evicts clean folios as long as the budget is exceeded, or the system has no more. Call it with no lock above
+    /// inode.data.
+    ///
+    /// # Errors
+    /// The system has no memory, and nothing is clean.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<RawSlab, CacheError> {
         loop {
             if let Some(raw) = self.pool.take(bytes) {
-                return raw;
+                return Ok(raw);
             }
             if let Some(raw) = self.pool.try_grow(bytes) {
-                return raw;
+                return Ok(raw);
             }
             if self.pool.trim() == 0 && !self.evict_one() {
                 break;
             }
         }
         self.budget.make_room(bytes as u64);
-        self.pool.take_or_grow(bytes)
+        Ok(self.pool.take_or_grow(bytes)?)
     }
 
     /// The folio's bytes for changing, copied first if they are pinned by a write.
-    pub(crate) fn make_mut<'a>(&self, state: &'a mut FolioState, keep: bool) -> &'a mut [u8] {
+    ///
+    /// # Errors
+    /// The system has no memory for a copy.
+    pub(crate) fn make_mut<'a>(&self, state: &'a mut FolioState, keep: bool) -> Result<&'a mut [u8], CacheError> {
         let before = state.slab.bytes().as_ptr();
-        let bytes = state.slab.make_mut(&self.pool, keep);
+        let bytes = state.slab.make_mut(&self.pool, keep)?;
         if bytes.as_ptr() != before {
             self.counters.copies.add(1);
         }
-        bytes
+        Ok(bytes)
     }
 
     /// Empty folio contents around this memory.

@@ -138,7 +138,7 @@ impl FileCache {
         let (mut pieces, mut requests) = (Vec::new(), Vec::new());
         let mut cursor = blocks.start;
         while cursor < blocks.end {
-            let (piece, buf) = file.next_piece(cursor..blocks.end);
+            let (piece, buf) = file.next_piece(cursor..blocks.end)?;
             let offset = (pba.get() + (cursor - blocks.start)) << file.shift;
             cursor += u64::from(piece.blocks);
             requests.push(Request::Read { offset, buf });
@@ -256,7 +256,7 @@ impl FileState {
     }
 
     /// The largest piece at the start of `range` that one buffer should take: a whole new folio if one fits.
-    fn next_piece(&self, range: Range<u64>) -> (Piece, IoBuf) {
+    fn next_piece(&self, range: Range<u64>) -> Result<(Piece, IoBuf), CacheError> {
         let start = range.start;
         let limit = match self.find_from(start) {
             Some(folio) if folio.start <= start => return self.loose_piece(start..range.end.min(folio.end())),
@@ -267,17 +267,18 @@ impl FileState {
         let bytes = self.folio_bytes_at(start, limit);
         match bytes {
             Some(bytes) => {
-                let raw = self.cache.allocate(bytes);
+                let raw = self.cache.allocate(bytes)?;
                 let blocks = u32::try_from(bytes >> self.shift).expect("a folio's blocks");
-                (Piece { start, blocks, charge: Some(raw.charge) }, raw.buf)
+                Ok((Piece { start, blocks, charge: Some(raw.charge) }, raw.buf))
             }
             None => self.loose_piece(start..limit.min((start / page + 1) * page)),
         }
     }
 
-    fn loose_piece(&self, range: Range<u64>) -> (Piece, IoBuf) {
+    fn loose_piece(&self, range: Range<u64>) -> Result<(Piece, IoBuf), CacheError> {
         let blocks = u32::try_from(range.end - range.start).expect("at most a folio");
-        (Piece { start: range.start, blocks, charge: None }, IoBuf::zeroed(self.bytes(blocks)))
+        let buf = IoBuf::try_zeroed(self.bytes(blocks))?;
+        Ok((Piece { start: range.start, blocks, charge: None }, buf))
     }
 
     /// Size of the largest folio that begins at `start` and ends by `limit`.
@@ -303,12 +304,12 @@ impl FileState {
         slab
     }
 
-    /// Adds whole blocks read from the device wherever nothing newer is cached.
+    /// Adds whole blocks read from the device wherever nothing newer is cached, as far as there is memory for that.
     fn merge(self: &Arc<Self>, start: u64, data: &[u8]) {
         let end = start + self.blocks_for(data.len() as u64);
         let mut cursor = start;
         while cursor < end {
-            let folio = self.folio_for(cursor, end);
+            let Ok(folio) = self.folio_for(cursor, end) else { return };
             let part = folio.part(&(cursor..end));
             let mut state = folio.state.lock();
             if state.removed {
@@ -320,7 +321,8 @@ impl FileState {
                 let at = usize::try_from(self.byte_of(folio.start + u64::from(bit) - start)).expect("within the data");
                 let range = self.bytes(bit)..self.bytes(from);
                 let source = &data[at..at + range.len()];
-                self.cache.make_mut(&mut state, true)[range].copy_from_slice(source);
+                let Ok(bytes) = self.cache.make_mut(&mut state, true) else { return };
+                bytes[range].copy_from_slice(source);
                 state.uptodate.set(bit..from);
             }
             cursor = folio.start + u64::from(part.end);

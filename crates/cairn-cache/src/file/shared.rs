@@ -1,6 +1,7 @@
 //! Reading without a copy: what is cached is lent as it is.
 
 use bytes::Bytes;
+use cairn_base::memory;
 
 use super::read::{Served, copy_inline};
 use super::{CacheError, FileCache, FileState};
@@ -37,7 +38,7 @@ impl FileCache {
             }
             counters.misses.add(1);
             tries += 1;
-            let mut own = if tries < TRIES { Vec::new() } else { vec![0; left] };
+            let mut own = if tries < TRIES { Vec::new() } else { memory::zeroed("an answer", left)? };
             match self.read_missing(mapper, size, pos, left, &mut own)? {
                 Served::Bytes(n) => own.truncate(n),
                 Served::Zeros(n) => {
@@ -46,7 +47,7 @@ impl FileCache {
                     continue;
                 }
                 Served::Inline(bytes) => {
-                    own = vec![0; left];
+                    own = memory::zeroed("an answer", left)?;
                     copy_inline(&bytes, pos, &mut own);
                 }
             }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use cairn_base::memory::NoMemory;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::Event;
 use cairn_block::IoBuf;
@@ -71,23 +72,30 @@ impl SlabPool {
         Some(raw)
     }
 
-    /// A slab in any case, beyond the budget if need be.
-    pub(crate) fn take_or_grow(&self, bytes: usize) -> RawSlab {
-        self.take(bytes).unwrap_or_else(|| self.fresh(bytes, self.budget.hold(bytes as u64)))
+    /// A slab, beyond the budget if need be.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub(crate) fn take_or_grow(&self, bytes: usize) -> Result<RawSlab, NoMemory> {
+        match self.take(bytes) {
+            Some(raw) => Ok(raw),
+            None => self.fresh(bytes, self.budget.hold(bytes as u64)),
+        }
     }
 
-    /// A new slab, if the budget has room for it.
+    /// A new slab, if the budget and the system have room for it.
     pub(crate) fn try_grow(&self, bytes: usize) -> Option<RawSlab> {
-        Some(self.fresh(bytes, self.budget.try_hold(bytes as u64)?))
+        self.fresh(bytes, self.budget.try_hold(bytes as u64)?).ok()
     }
 
-    fn fresh(&self, bytes: usize, charge: Charge) -> RawSlab {
+    fn fresh(&self, bytes: usize, charge: Charge) -> Result<RawSlab, NoMemory> {
+        let buf = IoBuf::try_zeroed(bytes)?;
         self.counters.slabs_fresh.add(1);
         if bytes >= PREPARED {
             self.growing.fetch_or(1 << order_of(bytes), Ordering::Relaxed);
             self.wake.notify();
         }
-        RawSlab { charge, buf: IoBuf::zeroed(bytes) }
+        Ok(RawSlab { charge, buf })
     }
 
     /// Makes one slab of a size that is running short, so that nobody has to wait for its page faults. False if there is
@@ -100,9 +108,10 @@ impl SlabPool {
                 self.growing.fetch_and(!(1 << order), Ordering::Relaxed);
             } else if self.free.lock()[order].len() < READY
                 && let Some(charge) = self.budget.try_hold(bytes as u64)
+                && let Ok(buf) = IoBuf::try_zeroed(bytes)
             {
                 self.counters.slabs_prepared.add(1);
-                self.put(RawSlab { charge, buf: IoBuf::zeroed(bytes) });
+                self.put(RawSlab { charge, buf });
                 return true;
             }
         }
@@ -171,16 +180,19 @@ impl Slab {
     }
 
     /// The contents for changing; copied first if they are pinned. `keep` false: the old contents do not matter.
-    pub(crate) fn make_mut(&mut self, pool: &Arc<SlabPool>, keep: bool) -> &mut [u8] {
+    ///
+    /// # Errors
+    /// They are pinned, and the system has no memory for a copy.
+    pub(crate) fn make_mut(&mut self, pool: &Arc<SlabPool>, keep: bool) -> Result<&mut [u8], NoMemory> {
         if Arc::get_mut(&mut self.0).is_none() {
-            let mut raw = pool.take_or_grow(self.bytes().len());
+            let mut raw = pool.take_or_grow(self.bytes().len())?;
             if keep {
                 raw.buf.copy_from_slice(self.bytes());
             }
             *self = Self::new(pool, raw);
         }
         let shared = Arc::get_mut(&mut self.0).expect("nobody else has the copy");
-        &mut shared.raw.as_mut().expect("present until dropped").buf
+        Ok(&mut shared.raw.as_mut().expect("present until dropped").buf)
     }
 
     /// A part of the contents as they are now, for as long as anybody wants them.
@@ -208,11 +220,11 @@ mod tests {
     fn a_pinned_slab_is_copied_and_freed_ones_are_used_again() {
         let budget = Budget::new(1 << 20);
         let pool = SlabPool::new(budget.clone(), Arc::default(), Arc::new(Event::new()));
-        let mut slab = Slab::new(&pool, pool.take_or_grow(PAGE));
-        slab.make_mut(&pool, true).fill(1);
+        let mut slab = Slab::new(&pool, pool.take_or_grow(PAGE).unwrap());
+        slab.make_mut(&pool, true).unwrap().fill(1);
         let address = slab.bytes().as_ptr();
         let pin = slab.pin(100..200);
-        slab.make_mut(&pool, true)[150] = 2;
+        slab.make_mut(&pool, true).unwrap()[150] = 2;
         assert_eq!((pin[50], slab.bytes()[150], slab.bytes()[151]), (1, 2, 1));
         assert_eq!(budget.used(), 2 * PAGE as u64);
         drop(pin);
@@ -225,7 +237,7 @@ mod tests {
     fn an_exhausted_budget_keeps_nothing() {
         let budget = Budget::new(PAGE as u64);
         let pool = SlabPool::new(budget.clone(), Arc::default(), Arc::new(Event::new()));
-        drop(Slab::new(&pool, pool.take_or_grow(2 * PAGE)));
+        drop(Slab::new(&pool, pool.take_or_grow(2 * PAGE).unwrap()));
         assert_eq!((budget.used(), pool.trim()), (0, 0));
     }
 
@@ -235,7 +247,7 @@ mod tests {
         let counters: Arc<CacheCounters> = Arc::default();
         let pool = SlabPool::new(budget.clone(), counters.clone(), Arc::new(Event::new()));
         assert!(!pool.prepare());
-        let first = pool.take_or_grow(1 << 20);
+        let first = pool.take_or_grow(1 << 20).unwrap();
         while pool.prepare() {}
         assert_eq!((budget.used(), counters.slabs_fresh.get(), counters.slabs_prepared.get()), (9 << 20, 1, 8));
         let taken: Vec<RawSlab> = (0..8).map(|_| pool.take(1 << 20).expect("ready")).collect();

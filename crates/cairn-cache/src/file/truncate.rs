@@ -24,7 +24,7 @@ impl FileCache {
         let end = file.byte_of(first).min(old_size);
         match self.zero_part(mapper, new_size..end, old_size) {
             // A cut must work on a full volume; the block on the device keeps a tail that nobody may see.
-            Err(CacheError::Map(MapError::NoSpace)) => file.zero_cached(new_size..end),
+            Err(CacheError::Map(MapError::NoSpace)) => file.zero_cached(new_size..end)?,
             other => other?,
         }
         self.release_lost(mapper, file.drop_blocks(first..u64::MAX, false));
@@ -118,13 +118,14 @@ impl super::FileState {
     }
 
     /// Zeros cached bytes within one block without making it dirty.
-    fn zero_cached(&self, range: Range<u64>) {
-        let Some(folio) = self.find(self.block_of(range.start)) else { return };
+    fn zero_cached(&self, range: Range<u64>) -> Result<(), CacheError> {
+        let Some(folio) = self.find(self.block_of(range.start)) else { return Ok(()) };
         let mut state = folio.state.lock();
         let base = self.byte_of(folio.start);
         let at = |byte: u64| usize::try_from(byte - base).expect("within the folio");
         if !state.removed {
-            self.cache.make_mut(&mut state, true)[at(range.start)..at(range.end)].fill(0);
+            self.cache.make_mut(&mut state, true)?[at(range.start)..at(range.end)].fill(0);
         }
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ use super::folio::{Folio, FolioState};
 use super::index::FileState;
 use super::mapping::{BufferedMode, Via};
 use super::read::{copy_inline, zero_beyond};
+use super::slab::PAGE;
 use super::{CacheError, FileCache};
 use crate::mapper::{FileMapper, Mapping, Place, Run};
 
@@ -33,8 +34,19 @@ struct Before<'a> {
     edges: Vec<(u64, IoBuf)>,
 }
 
-/// A block whose old bytes must be read before it can be changed in part.
-struct NeedsRead(u64);
+/// Why a folio could not be written to.
+enum Blocked {
+    /// The old bytes of this block must be read before it can be changed in part.
+    NeedsRead(u64),
+    /// There is no memory.
+    Failed(CacheError),
+}
+
+impl From<CacheError> for Blocked {
+    fn from(error: CacheError) -> Self {
+        Self::Failed(error)
+    }
+}
 
 impl FileCache {
     /// Writes `data` at byte `offset` of a file of `old_size` bytes, which the caller raises afterwards if need be.
@@ -99,14 +111,15 @@ impl FileCache {
         let file = &self.state;
         let last = file.blocks_for(pos + data.len() as u64);
         loop {
-            let folio = file.folio_for(file.block_of(pos), last);
+            let folio = file.folio_for(file.block_of(pos), last)?;
             let mut state = folio.state.lock();
             if state.removed {
                 continue;
             }
             match file.copy_locked(&folio, &mut state, before, pos, data) {
                 Ok(n) => return Ok(n),
-                Err(NeedsRead(block)) => {
+                Err(Blocked::Failed(error)) => return Err(error),
+                Err(Blocked::NeedsRead(block)) => {
                     drop(state);
                     let buf = self.read_edge(mapper, before, block)?;
                     before.edges.push((block, buf));
@@ -153,7 +166,7 @@ impl FileState {
         before: &Before<'_>,
         pos: u64,
         data: &[u8],
-    ) -> Result<usize, NeedsRead> {
+    ) -> Result<usize, Blocked> {
         let base = self.byte_of(folio.start);
         let from = usize::try_from(pos - base).expect("within the folio");
         let to = self.bytes(folio.blocks).min(from + data.len());
@@ -163,7 +176,7 @@ impl FileState {
             self.fill_edge(folio, state, before, u32::try_from(edge >> self.shift).expect("within the folio"))?;
         }
         let whole = from == 0 && to == self.bytes(folio.blocks);
-        copy(&mut self.cache.make_mut(state, !whole)[from..to], &data[..to - from]);
+        copy(&mut self.cache.make_mut(state, !whole)?[from..to], &data[..to - from]);
         let bits = |byte: usize| u32::try_from(byte).expect("within the folio");
         let blocks = bits(from >> self.shift)..bits(to.div_ceil(block_size));
         state.uptodate.set(blocks.clone());
@@ -188,13 +201,14 @@ impl FileState {
         let end = state.dirty.next_clear(bit..folio.blocks).unwrap_or(folio.blocks);
         let from = usize::try_from(pos - self.byte_of(folio.start)).expect("within the folio");
         let to = self.bytes(end).min(from + data.len());
-        copy(&mut self.cache.make_mut(&mut state, true)[from..to], &data[..to - from]);
+        // Without memory for a copy, the way that asks says so.
+        copy(&mut self.cache.make_mut(&mut state, true).ok()?[from..to], &data[..to - from]);
         folio.referenced.store(true, Ordering::Relaxed);
         Some(to - from)
     }
 
     /// Makes a block up to date that will be changed in part.
-    fn fill_edge(&self, folio: &Folio, state: &mut FolioState, before: &Before<'_>, bit: u32) -> Result<(), NeedsRead> {
+    fn fill_edge(&self, folio: &Folio, state: &mut FolioState, before: &Before<'_>, bit: u32) -> Result<(), Blocked> {
         if state.uptodate.get(bit) {
             return Ok(());
         }
@@ -203,9 +217,9 @@ impl FileState {
         let read = before.edges.iter().find(|(edge, _)| *edge == block);
         let beyond = self.byte_of(block) >= before.old_size;
         if matches!(before.mapping.place, Place::Mapped(_)) && !beyond && read.is_none() {
-            return Err(NeedsRead(block));
+            return Err(Blocked::NeedsRead(block));
         }
-        let out = &mut self.cache.make_mut(state, true)[range];
+        let out = &mut self.cache.make_mut(state, true)?[range];
         match (&before.mapping.place, read) {
             (_, Some((_, buf))) => out.copy_from_slice(buf),
             (Place::Inline(bytes), None) => drop(copy_inline(bytes, self.byte_of(block), out)),
@@ -216,15 +230,23 @@ impl FileState {
     }
 
     /// The folio that holds `block`; a new one if there is none, as large as a write up to `end` is worth.
-    pub(super) fn folio_for(self: &Arc<Self>, block: u64, end: u64) -> Arc<Folio> {
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(super) fn folio_for(self: &Arc<Self>, block: u64, end: u64) -> Result<Arc<Folio>, CacheError> {
         loop {
             if let Some(folio) = self.find(block) {
-                return folio;
+                return Ok(folio);
             }
             let (start, blocks) = self.new_folio_at(block, end);
-            let raw = self.cache.allocate(self.bytes(blocks));
+            let raw = match self.cache.allocate(self.bytes(blocks)) {
+                // Less than a large folio may be left.
+                Err(_) if u64::from(blocks) > self.page_blocks() => self.cache.allocate(self.bytes(1).max(PAGE))?,
+                got => got?,
+            };
+            let blocks = u32::try_from(raw.buf.len() >> self.shift).expect("at most as many as asked for");
             if let Ok(folio) = self.insert(start, blocks, self.cache.folio_state(raw, blocks)) {
-                return folio;
+                return Ok(folio);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cairn_base::runtime::{Daemon, DaemonHandle, Progress};
+use cairn_base::runtime::{Daemon, DaemonHandle, NoThread, Progress};
 
 use super::WritebackMode;
 use super::throttle::Attempt;
@@ -55,8 +55,10 @@ struct Writeback {
 
 impl PageCache {
     /// Starts the daemon. The volume keeps the handle and stops it before the last write-back of an unmount.
-    #[must_use]
-    pub fn start_writeback(self: &Arc<Self>) -> DaemonHandle {
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn start_writeback(self: &Arc<Self>) -> Result<DaemonHandle, NoThread> {
         let daemon = Arc::new(Writeback { cache: Arc::downgrade(self), wrote: AtomicBool::new(false) });
         self.runtime.spawn("writeback", self.dirty.wake.clone(), daemon)
     }

@@ -200,3 +200,26 @@ fn operate_on_full(device: &Arc<MemoryDevice>, fs: &Arc<Ext4>, label: &str) {
     fs.unmount().unwrap();
     judge(device);
 }
+
+/// The system refuses what can be refused, from the n-th allocation of each operation on: that operation fails and has changed nothing, the
+/// volume goes on, and is in order at the end.
+#[test]
+fn each_operation_without_memory_succeeds_whole_or_changes_nothing() {
+    let sets: [&[&str]; 4] = [
+        &["-t", "ext4"],
+        &["-t", "ext4", "-O", "inline_data", "-b", "1024"],
+        &["-t", "ext4", "-O", "^has_journal,^extents,^64bit", "-b", "1024"],
+        &["-t", "ext2", "-b", "1024"],
+    ];
+    for set in sets {
+        let device = volume(96 << 20, set);
+        let label = format!("{set:?}");
+        let fs = open(&device, "cache=1M");
+        full::prepare(&*fs);
+        full::decorate(&*fs);
+        let (refused, failed) = full::operate_without_memory(&*fs, &label);
+        assert!(refused > failed && failed > 10, "{label}: {refused} refused, {failed} failed");
+        fs.unmount().unwrap();
+        judge(&device);
+    }
+}

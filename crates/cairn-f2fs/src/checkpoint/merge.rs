@@ -132,13 +132,18 @@ impl Checkpoints {
         self.merge.queue.is_attended()
     }
 
-    /// Starts the daemon if there is none.
+    /// Starts the daemon if there is none. Where the system has no thread for it, everybody writes their own checkpoints.
     pub fn start_merging(self: &Arc<Self>) {
         let mut daemon = self.merge.daemon.lock();
         if daemon.is_none() {
             let body = Arc::new(MergeDaemon(Arc::downgrade(self)));
-            *daemon = Some(self.parts.runtime.spawn("f2fs_ckpt", self.merge.queue.arrived.clone(), body));
-            self.merge.queue.attend();
+            match self.parts.runtime.spawn("f2fs_ckpt", self.merge.queue.arrived.clone(), body) {
+                Ok(started) => {
+                    *daemon = Some(started);
+                    self.merge.queue.attend();
+                }
+                Err(error) => tracing::warn!("checkpoints are not merged: {error}"),
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_block::reserve::expect_room;
 use cairn_block::{Batch, BlockDevice, Durability, IoBuf, Request};
 
 use super::{pointers, unpack};
@@ -60,6 +61,8 @@ pub(super) fn contents(volume: &Volume, inode: &Inode, record: &Record, start: u
         return Ok(contents);
     }
     let list = pointers(volume, inode, record, start)?;
+    // As it is read, unpacked, and kept.
+    expect_room("a compressed cluster", 4 * (list.len() * BLOCK_SIZE) as u64)?;
     let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
         Arc::from(unpacked(volume, inode, record, start, &list)?)
     } else {

@@ -7,6 +7,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use cairn_base::memory;
 use cairn_cache::block::BufferCache;
 
 use crate::corrupt::Corrupt;
@@ -42,6 +43,7 @@ pub fn scan(buffers: &BufferCache, layout: &Layout, checkpoint: &Checkpoint) -> 
     let mut seen = HashSet::new();
     let mut addr = layout.address(position.segno, position.blkoff);
     while layout.in_main(addr) {
+        memory::admit("the chain of fsynced nodes")?;
         let footer = NodeFooter::read(&buffers.get(addr.pba())?.image());
         if !checkpoint.is_node_version(footer.cp_ver) {
             break;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
+use cairn_block::reserve::expect_room;
 use cairn_cache::block::BufferCache;
 
 use super::log::LogState;
@@ -16,6 +17,9 @@ use crate::format::log::AllocType;
 use crate::format::summary::{SitJournal, SummaryBlock};
 use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Checkpoint, Layout, Log, SegNo, SitEntry, bits, sit};
+
+/// About what an entry and what is made of it take.
+const BYTES_PER_SEGMENT: u64 = 400;
 
 /// What segments are made from.
 pub struct SegmentSources<'a> {
@@ -42,6 +46,7 @@ impl Segments {
     /// An entry is impossible, the counts contradict the checkpoint, a log stands at a block in use; or the device failed.
     pub fn load(sources: SegmentSources<'_>) -> Result<Self> {
         let SegmentSources { layout, checkpoint, summaries, journal, cache, runtime, mode } = sources;
+        expect_room("what is valid in each segment", u64::from(layout.main_segments) * BYTES_PER_SEGMENT)?;
         let entries = load(&cache, &layout, checkpoint, &journal)?;
         let journalled = journal.0.iter().map(|(segno, _)| *segno).collect();
         let current = Log::ALL.map(|log| checkpoint.log(log).segno);

@@ -194,3 +194,20 @@ fn each_operation_on_a_full_volume_succeeds_whole_or_changes_nothing() {
         judge(&device);
     }
 }
+
+/// The system refuses what can be refused, from the n-th allocation of each operation on: that operation fails and has changed nothing, the
+/// volume goes on, and is in order at the end.
+#[test]
+fn each_operation_without_memory_succeeds_whole_or_changes_nothing() {
+    for (args, options) in [(&[][..], "cache=1M"), (FEATURES, "cache=1M,mode=lfs")] {
+        let device = volume(2 * SIZE, args);
+        let label = format!("{args:?}, {options}");
+        let fs = open(device.clone(), options);
+        full::prepare(&*fs);
+        full::decorate(&*fs);
+        let (refused, failed) = full::operate_without_memory(&*fs, &label);
+        assert!(refused > failed && failed > 10, "{label}: {refused} refused, {failed} failed");
+        fs.unmount().unwrap();
+        judge(&device);
+    }
+}

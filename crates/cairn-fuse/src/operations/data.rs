@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use cairn_base::Ino;
+use cairn_base::{Ino, memory};
 use cairn_vfs::{AllocateMode, Error, FileSystem, InodeFlags, IoFlags, Result, Seek};
 use fuser::InitFlags;
 use rustix::io::Errno;
@@ -68,7 +68,7 @@ fn write_added(fs: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8], flags: I
         return Err(Error::NotPermitted);
     }
     let there = usize::try_from(found.size - offset).unwrap_or(usize::MAX).min(data.len());
-    let mut old = vec![0; there];
+    let mut old = memory::zeroed("what a file holds", there)?;
     if fs.read(ino, offset, &mut old, IoFlags::empty())? != there || old != data[..there] {
         return Err(Error::NotPermitted);
     }
@@ -92,7 +92,7 @@ impl Operations {
         // Large answers go out from where they are cached.
         let mut reply = Some(reply);
         if size >= LENT {
-            let answered = self.core.run(Operation::Read, |fs| {
+            let answered = self.core.run_taking_memory(Operation::Read, |fs| {
                 fs.read_shared(ino, asked.offset, size, flags, &mut |pieces| {
                     let count: usize = pieces.iter().map(|piece| piece.len()).sum();
                     self.core.counters.read_bytes.add(count as u64);
@@ -108,9 +108,14 @@ impl Operations {
         let Some(reply) = reply else { return };
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < size {
-                buffer.resize(size, 0);
+                match memory::zeroed("an answer", size) {
+                    Ok(larger) => *buffer = larger,
+                    Err(_) => return reply.error(Errno::NOMEM),
+                }
             }
-            let read = self.core.run(Operation::Read, |fs| fs.read(ino, asked.offset, &mut buffer[..size], flags));
+            let read = self
+                .core
+                .run_taking_memory(Operation::Read, |fs| fs.read(ino, asked.offset, &mut buffer[..size], flags));
             if let Ok(count) = read {
                 self.core.counters.read_bytes.add(count as u64);
             }

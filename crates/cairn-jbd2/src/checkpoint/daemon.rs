@@ -53,7 +53,7 @@ impl Journal {
     /// once, also under load.
     ///
     /// # Errors
-    /// The percentage is not 1 to 99.
+    /// The percentage is not 1 to 99, or the system has no thread for the daemon.
     pub fn set_async_checkpoint(self: &Arc<Self>, percent: Option<u8>) -> Result<()> {
         check_threshold(percent)?;
         let stopped = {
@@ -68,7 +68,8 @@ impl Journal {
                 Some(_) => {
                     if daemon.is_none() && open {
                         let body = Arc::new(CheckpointDaemon(Arc::downgrade(self)));
-                        *daemon = Some(self.runtime.spawn("jbd2-checkpoint", self.checkpoint_wake.clone(), body));
+                        let started = self.runtime.spawn("jbd2-checkpoint", self.checkpoint_wake.clone(), body);
+                        *daemon = Some(started.inspect_err(|_| self.state.lock().async_checkpoint = None)?);
                     }
                     None
                 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::{Pba, Tid};
+use cairn_base::{Pba, Tid, memory};
 use cairn_block::Durability;
 use cairn_cache::block::Image;
 
@@ -174,6 +174,7 @@ fn collect_until(mut log: Log<'_>, end: Tid) -> Result<(Images, Recovered)> {
     log.walk(end, |step| {
         match step {
             Step::Copy(Copy { tid, pba, image }) => {
+                memory::admit("the journal's blocks").map_err(cairn_block::Error::from)?;
                 // A revoke in a transaction covers copies in it and in all before it.
                 if revoked.get(&pba).is_none_or(|by| tid.is_after(*by)) {
                     blocks.insert(pba, image);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use cairn_base::Pba;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, Runtime};
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime};
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation, Stats};
 use cairn_block::{BlockDevice, BlockDeviceExt};
@@ -114,14 +114,14 @@ impl Runtime for Counting {
         self.inner.random()
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle {
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
         let (running, is_one) = (self.checkpointers.clone(), i64::from(name == "jbd2-checkpoint"));
         running.fetch_add(is_one, SeqCst);
-        let inner = self.inner.spawn(name, wake, daemon);
-        DaemonHandle::new(move || {
+        let inner = self.inner.spawn(name, wake, daemon)?;
+        Ok(DaemonHandle::new(move || {
             inner.stop();
             running.fetch_sub(is_one, SeqCst);
-        })
+        }))
     }
 
     fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use cairn_base::Pba;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, Runtime};
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime};
 use cairn_block::wrap::{Fault, Latency, LatencyProfile, Operation};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_jbd2::{Error, JournalOptions};
@@ -102,7 +102,7 @@ impl Runtime for Patient {
         self.0.random()
     }
 
-    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> DaemonHandle {
+    fn spawn(&self, name: &str, wake: Arc<Event>, daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
         self.0.spawn(name, wake, daemon)
     }
 

@@ -32,7 +32,7 @@ fn run(seed: u64) -> (Vec<(u64, Duration)>, u32) {
             let pause = (number % 2 == 1).then_some(Duration::from_micros(3));
             let (trace, runtime_) = (trace.clone(), runtime.clone());
             let worker = Worker { number, left: AtomicU64::new(25), pause, trace, runtime: runtime_ };
-            runtime.spawn("worker", Arc::new(Event::new()), Arc::new(worker))
+            runtime.spawn("worker", Arc::new(Event::new()), Arc::new(worker)).unwrap()
         })
         .collect();
     for number in 4..8 {
@@ -89,7 +89,7 @@ fn the_clock_jumps_over_idle_time_to_the_next_deadline() {
         runtime: runtime.clone(),
     };
     let wake = Arc::new(Event::new());
-    let _handle = runtime.spawn("hourly", wake.clone(), Arc::new(worker));
+    let _handle = runtime.spawn("hourly", wake.clone(), Arc::new(worker)).unwrap();
     let before = runtime.now();
     assert!(!runtime.wait_until_timeout(&Event::new(), hour * 2 + hour / 2, &mut || false));
     assert_eq!(runtime.now().duration_since(before).unwrap(), hour * 2 + hour / 2);
@@ -105,7 +105,7 @@ fn waiting_for_what_never_comes_panics_with_the_seed() {
     let runtime = Simulated::new(77);
     let worker =
         Worker { number: 0, left: AtomicU64::new(3), pause: None, trace: Trace::default(), runtime: runtime.clone() };
-    let _handle = runtime.spawn("finite", Arc::new(Event::new()), Arc::new(worker));
+    let _handle = runtime.spawn("finite", Arc::new(Event::new()), Arc::new(worker)).unwrap();
     runtime.wait_until(&Event::new(), &mut || false);
 }
 
@@ -148,8 +148,8 @@ fn a_daemon_may_wait_for_another_but_is_not_entered_twice() {
             asked: AtomicU64::new(0),
             answered: answered.clone(),
         });
-        let one = runtime.spawn("asking", wake.clone(), asking.clone());
-        let two = runtime.spawn("answering", wake_other, Arc::new(Answering(answered.clone())));
+        let one = runtime.spawn("asking", wake.clone(), asking.clone()).unwrap();
+        let two = runtime.spawn("answering", wake_other, Arc::new(Answering(answered.clone()))).unwrap();
         runtime.run_until_idle();
         wake.notify();
         wake.notify();

@@ -29,7 +29,7 @@ impl Daemon for Counting {
 fn a_daemon_misses_no_notification_from_many_threads() {
     let runtime = Threads::new();
     let (daemon, wake) = (Arc::new(Counting::default()), Arc::new(Event::new()));
-    let handle = runtime.spawn("counting", wake.clone(), daemon.clone());
+    let handle = runtime.spawn("counting", wake.clone(), daemon.clone()).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -62,7 +62,7 @@ fn an_idle_daemon_runs_again_by_itself_until_it_is_done() {
     let runtime = Threads::new();
     let daemon = Arc::new(Ticking(AtomicU64::new(0), Event::new()));
     let wake = Arc::new(Event::new());
-    let handle = runtime.spawn("ticking", wake.clone(), daemon.clone());
+    let handle = runtime.spawn("ticking", wake.clone(), daemon.clone()).unwrap();
     runtime.wait_until(&daemon.1, &mut || daemon.0.load(SeqCst) == 4);
     wake.notify();
     handle.stop();
@@ -131,7 +131,7 @@ impl Daemon for Broken {
 #[should_panic(expected = "daemon broken panicked")]
 fn who_waits_for_a_dead_daemon_does_not_wait_for_ever() {
     let runtime = Threads::new();
-    let _handle = runtime.spawn("broken", Arc::new(Event::new()), Arc::new(Broken));
+    let _handle = runtime.spawn("broken", Arc::new(Event::new()), Arc::new(Broken)).unwrap();
     runtime.wait_until(&Event::new(), &mut || false);
 }
 
@@ -154,7 +154,7 @@ fn a_daemon_that_drops_its_own_handle_does_not_wait_for_itself() {
     let runtime = Threads::new();
     let done = Arc::new(Event::new());
     let daemon = Arc::new(SelfStopping(Mutex::new(None), done.clone()));
-    let handle = runtime.spawn("self-stopping", Arc::new(Event::new()), daemon.clone());
+    let handle = runtime.spawn("self-stopping", Arc::new(Event::new()), daemon.clone()).unwrap();
     *daemon.0.lock() = Some(handle);
     runtime.wait_until(&done, &mut || done.generation() == 1);
 }

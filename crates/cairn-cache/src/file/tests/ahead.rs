@@ -46,7 +46,7 @@ impl Subject {
         let subject = Arc::new(Self { rig, data: RwLock::new(Rank::INODE_DATA, ()), bytes });
         let owner: Weak<dyn Flushable> = Arc::downgrade(&(subject.clone() as Arc<dyn Flushable>));
         subject.rig.file.set_owner(owner);
-        let daemon = subject.rig.pages.start_readahead();
+        let daemon = subject.rig.pages.start_readahead().unwrap();
         (subject, daemon)
     }
 

@@ -67,7 +67,7 @@ fn a_file_of_ten_budgets_stays_within_one() {
 fn write_ten_budgets(mode: BufferedMode) {
     let inode = Inode::new(1 << 20);
     inode.rig.pages.set_mode(mode);
-    let daemon = (inode.rig.pages.start_writeback(), inode.rig.pages.start_readahead());
+    let daemon = (inode.rig.pages.start_writeback().unwrap(), inode.rig.pages.start_readahead().unwrap());
     let piece = vec![3; 256 << 10];
     for at in 0..80_u64 {
         inode.write(at * piece.len() as u64, &piece);
@@ -98,7 +98,7 @@ fn contend(mode: BufferedMode) {
     let inode = Inode::new(1 << 20);
     inode.rig.pages.set_mode(mode);
     inode.write(0, &vec![1; usize::try_from(BLOCKS).expect("small") * 4096]);
-    let daemon = (inode.rig.pages.start_writeback(), inode.rig.pages.start_readahead());
+    let daemon = (inode.rig.pages.start_writeback().unwrap(), inode.rig.pages.start_readahead().unwrap());
     let stop = AtomicBool::new(false);
     let latest: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(1)).collect();
     std::thread::scope(|scope| {
@@ -178,7 +178,7 @@ fn read_whole_blocks(inode: &Inode, stop: &AtomicBool, seed: u64, blocks: u64) {
 #[test]
 fn promises_are_taken_back_under_a_writer() {
     let inode = Inode::new(40 << 8);
-    let daemon = inode.rig.pages.start_writeback();
+    let daemon = inode.rig.pages.start_writeback().unwrap();
     let (stop, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let takers = [0, 1].map(|id| {

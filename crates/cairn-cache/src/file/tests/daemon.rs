@@ -46,7 +46,7 @@ impl World {
     }
 
     fn daemon(&self) -> DaemonHandle {
-        self.rig.pages.start_writeback()
+        self.rig.pages.start_writeback().unwrap()
     }
 
     fn file(&self, seed: u64) -> Arc<File> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn::{FileSystem, ImageSpec, OpenOptions};
 use cairn_base::stats::Report;
+use cairn_block::reserve;
 use cairn_fuse::control::{Server, Waiting};
 use cairn_fuse::{Error as FuseError, MountOptions as FuseOptions, Session};
 
@@ -28,6 +29,7 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
         devices: options.devices.clone(),
         ..OpenOptions::default()
     };
+    reserve::set_aside().map_err(|error| Failure::new(Status::Failed, error.to_string()).in_image(image))?;
     let volume = cairn::open(image, &open)?;
     let notes = cairn::check_options(volume.format(), &open).unwrap_or_default();
     for note in options.notes.iter().chain(&notes) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::runtime::threads::Threads;
-use cairn_base::runtime::{Daemon, DaemonHandle, Event, Runtime};
+use cairn_base::runtime::{Daemon, DaemonHandle, Event, NoThread, Runtime};
 use cairn_block::BlockDevice;
 use cairn_block::tagged::TaggedMemory;
 use cairn_block::wrap::{Concat, Stats};
@@ -176,8 +176,8 @@ impl Runtime for NoDaemons {
         self.0.random()
     }
 
-    fn spawn(&self, _name: &str, _wake: Arc<Event>, _daemon: Arc<dyn Daemon>) -> DaemonHandle {
-        DaemonHandle::new(|| {})
+    fn spawn(&self, _name: &str, _wake: Arc<Event>, _daemon: Arc<dyn Daemon>) -> Result<DaemonHandle, NoThread> {
+        Ok(DaemonHandle::new(|| {}))
     }
 
     fn wait_until(&self, event: &Event, ready: &mut dyn FnMut() -> bool) {

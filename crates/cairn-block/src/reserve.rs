@@ -1,0 +1,146 @@
+//! Memory set aside for small allocations, which cannot fail: see [`cairn_base::memory`].
+//!
+//! The reserve is address space in pieces. An allocator that is refused something gives a piece back to the system and tries again
+//! ([`Reserving`]); so does [`crate::IoBuf::zeroed`]. From then on memory counts as short, until the pieces could be had again.
+//!
+//! Locking: none; a piece belongs to whoever takes it out of its slot.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use cairn_base::memory::{self, NoMemory};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Bytes of a piece: an allocator takes memory from the system in bites of several MiB.
+const PIECE: usize = 4 << 20;
+const PIECES: usize = 8;
+
+static HELD: [AtomicPtr<c_void>; PIECES] = [const { AtomicPtr::new(null_mut()) }; PIECES];
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Bytes of the whole reserve.
+pub const SIZE: u64 = (PIECE * PIECES) as u64;
+
+/// Sets the reserve aside. It costs address space, no memory.
+///
+/// # Errors
+/// There is not that much.
+pub fn set_aside() -> Result<(), NoMemory> {
+    one_arena();
+    memory::set_refill(refill);
+    WANTED.store(true, Ordering::Relaxed);
+    if refill() {
+        return Ok(());
+    }
+    // Of no use to who goes on without: memory is not short.
+    memory::set_state(false, false);
+    Err(NoMemory { what: "the reserve that a volume needs when memory runs out", bytes: SIZE })
+}
+
+/// Threads call into the C library, whose allocator gives each of them 64 MiB of address space of its own: more than all they use.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn one_arena() {
+    // SAFETY: it changes a parameter of the C library's allocator, nothing that was allocated.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn one_arena() {}
+
+/// Before many small things are made whose number an image decides: are there `bytes` for them?
+///
+/// # Errors
+/// There are not.
+pub fn expect_room(what: &'static str, bytes: u64) -> Result<(), NoMemory> {
+    memory::fallibly(what, bytes, || memmap2::MmapMut::map_anon(usize::try_from(bytes).ok()?.max(1)).ok()).map(drop)
+}
+
+/// Gives one piece back to the system. False if none is left.
+pub(crate) fn open() -> bool {
+    for slot in &HELD {
+        let piece = slot.swap(null_mut(), Ordering::AcqRel);
+        if !piece.is_null() {
+            // SAFETY: `refill` mapped it at this length, nobody has used it, and the slot no longer names it.
+            let _ = unsafe { munmap(piece, PIECE) };
+            tell();
+            return true;
+        }
+    }
+    false
+}
+
+/// Takes back what is missing. True if the reserve is whole.
+fn refill() -> bool {
+    if !WANTED.load(Ordering::Relaxed) {
+        return true;
+    }
+    for slot in &HELD {
+        if !slot.load(Ordering::Relaxed).is_null() {
+            continue;
+        }
+        // SAFETY: a mapping of its own, which no other memory is part of.
+        let piece = unsafe { mmap_anonymous(null_mut(), PIECE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        let Ok(piece) = piece else { break };
+        if slot.compare_exchange(null_mut(), piece, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: mapped above, and nobody else knows of it.
+            let _ = unsafe { munmap(piece, PIECE) };
+        }
+    }
+    tell();
+    !memory::is_short()
+}
+
+fn tell() {
+    let left = HELD.iter().filter(|slot| !slot.load(Ordering::Relaxed).is_null()).count();
+    memory::set_state(left < PIECES, left < PIECES / 2);
+}
+
+/// Tries until it succeeds or the reserve is used up.
+pub(crate) fn insist<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        if let Some(got) = attempt() {
+            return Some(got);
+        }
+        if memory::may_fail() || !open() {
+            // The last piece may have been opened by another thread just now.
+            return attempt();
+        }
+    }
+}
+
+/// An allocator that opens the reserve before it refuses anything but what may be refused.
+pub struct Reserving<A>(pub A);
+
+// SAFETY: every block comes from `A` and goes back to it, with the layout it was made with; trying again after null is allowed.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        insist_on(|| unsafe { self.0.alloc(layout) })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.dealloc(block, layout) };
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        insist_on(|| unsafe { self.0.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises; a call that returns null has left the block alone.
+        insist_on(|| unsafe { self.0.realloc(block, layout, new_size) })
+    }
+}
+
+#[inline]
+fn insist_on(mut attempt: impl FnMut() -> *mut u8) -> *mut u8 {
+    let block = attempt();
+    if !block.is_null() {
+        return block;
+    }
+    insist(|| Some(attempt()).filter(|block| !block.is_null())).unwrap_or(null_mut())
+}

@@ -1,0 +1,64 @@
+//! The reserve of memory. It is the process's: one story, in a process of its own.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cairn_base::memory;
+use cairn_block::IoBuf;
+use cairn_block::reserve::{Reserving, set_aside};
+
+/// Refuses so many blocks, then gives.
+struct Poor(AtomicUsize);
+
+// SAFETY: blocks are the system's.
+unsafe impl GlobalAlloc for Poor {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            return null_mut();
+        }
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) };
+    }
+}
+
+/// Does a block come from an allocator whose system refuses it so many times first?
+fn gives(refusals: usize) -> bool {
+    let (layout, poor) = (Layout::new::<[u64; 8]>(), Reserving(Poor(AtomicUsize::new(refusals))));
+    // SAFETY: the layout has a size, and the block goes back with it.
+    unsafe {
+        let block = poor.alloc(layout);
+        if block.is_null() {
+            return false;
+        }
+        poor.dealloc(block, layout);
+    }
+    true
+}
+
+#[test]
+fn small_allocations_open_the_reserve_and_others_are_refused_until_it_is_whole_again() {
+    set_aside().unwrap();
+    assert!(gives(0) && !memory::is_short());
+
+    assert!(gives(3), "from the reserve");
+    assert!(memory::is_short());
+    assert!(IoBuf::try_zeroed(4096).is_err(), "what can be refused is, as long as memory is short");
+    assert_eq!(IoBuf::zeroed(4096).len(), 4096, "what has to go on goes on");
+    memory::admit("a request").unwrap();
+    assert!(!memory::is_short(), "the system has the memory again");
+    assert!(IoBuf::try_zeroed(4096).is_ok());
+
+    let refused = memory::fallibly("a page", 64, || gives(3).then_some(()));
+    assert!(refused.is_err() && !memory::is_short(), "what may be refused opens nothing");
+
+    assert!(!gives(100), "there is an end of it");
+    assert!(memory::is_short());
+    memory::relieve();
+    assert!(!memory::is_short());
+}
