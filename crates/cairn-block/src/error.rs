@@ -92,6 +92,19 @@ impl From<String> for Operation {
     }
 }
 
+/// A system's error in the words of a message: without Rust's "(os error N)", and, since it stands inside a line, without a capital.
+#[must_use]
+pub fn plain(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::NotConnected {
+        return "the FUSE mount there has lost its daemon: unmount it first (cairn umount, or fusermount3 -u)"
+            .to_owned();
+    }
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+}
+
 /// A device error: kind, what was attempted, where, and the underlying cause.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{operation}{}: {detail}", self.place())]
@@ -135,13 +148,7 @@ impl Error {
             K::OutOfMemory => ErrorKind::NoMemory,
             _ => ErrorKind::Io,
         };
-        Self {
-            kind,
-            operation: operation.into(),
-            range: None,
-            detail: source.to_string(),
-            source: Some(Arc::new(source)),
-        }
+        Self { kind, operation: operation.into(), range: None, detail: plain(&source), source: Some(Arc::new(source)) }
     }
 
     /// Adds the place.

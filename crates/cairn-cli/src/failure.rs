@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use cairn::{Cause, Class, Format};
 use cairn_block::ErrorKind;
+pub use cairn_block::error::plain;
 
 use crate::print;
 
@@ -154,14 +155,26 @@ impl Failure {
     }
 }
 
-/// An I/O error without Rust's "(os error N)".
-#[must_use]
-pub fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = text.chars();
-    // The system's texts begin with a capital; ours stand in the middle of a line.
-    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+/// Does `work` for each of these, whatever became of those before: as in coreutils, what cannot be done for one name keeps no other from
+/// its turn, and the status tells of the first failure.
+///
+/// # Errors
+/// Those of `work`, together. A reader of standard output that has gone away ends it at once.
+pub fn each<T>(operands: impl IntoIterator<Item = T>, mut work: impl FnMut(T) -> Outcome) -> Outcome {
+    let mut failed: Option<Failure> = None;
+    for operand in operands {
+        match work(operand) {
+            Ok(()) => {}
+            Err(gone) if gone.status == Status::Success => return Err(failed.unwrap_or(gone)),
+            Err(failure) => {
+                failed = Some(match failed {
+                    Some(before) => before.and(failure),
+                    None => failure,
+                });
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 impl fmt::Display for Failure {
@@ -252,5 +265,23 @@ mod tests {
         let read = cairn_block::Error::new(ErrorKind::Io, "read", "why");
         assert_eq!(status_of(&Cause::Device(read)), Status::Io);
         assert_eq!(status_of(&Cause::UnknownFormat { hint: None }), Status::Corrupt);
+    }
+
+    #[test]
+    fn all_have_their_turn_and_the_first_failure_gives_the_status() {
+        let mut done = Vec::new();
+        let failure = each([1, 2, 3, 4], |n| {
+            done.push(n);
+            let status = if n == 2 { Status::Corrupt } else { Status::Failed };
+            if n % 2 == 0 { Err(Failure::new(status, n.to_string())) } else { Ok(()) }
+        });
+        let failure = failure.unwrap_err();
+        assert_eq!((done, failure.status, failure.lines().count()), (vec![1, 2, 3, 4], Status::Corrupt, 2));
+        let mut turns = 0;
+        let gone = each([1, 2], |_| {
+            turns += 1;
+            Err(Failure::nobody_listens())
+        });
+        assert_eq!((gone.unwrap_err().status, turns), (Status::Success, 1));
     }
 }

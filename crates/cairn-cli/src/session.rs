@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use cairn::{ImageSpec, OpenOptions, Volume};
+use cairn_base::stats::Value;
 use cairn_vfs::{FileSystem, Timestamp};
 
 use crate::failure::{Failure, Outcome, Status};
@@ -76,7 +77,30 @@ pub fn with_volume<T>(
     access: Access,
     work: impl FnOnce(&dyn FileSystem) -> Outcome<T>,
 ) -> Outcome<T> {
-    with_opened(argument, access, |volume| work(&**volume.filesystem()))
+    with_opened(argument, access, |volume| {
+        check_access(volume, access)?;
+        work(&**volume.filesystem())
+    })
+}
+
+/// Refuses to change a volume that can only be read.
+///
+/// # Errors
+/// The volume's features, or its state, allow no changes.
+pub fn check_access(volume: &Volume, access: Access) -> Outcome {
+    match why_unwritable(&**volume.filesystem()).filter(|_| access == Access::Write) {
+        Some(reason) => Err(Failure::new(Status::Unsupported, format!("can only be read: {reason}"))),
+        None => Ok(()),
+    }
+}
+
+/// Why a volume can only be read, if it can.
+#[must_use]
+pub fn why_unwritable(fs: &dyn FileSystem) -> Option<String> {
+    match fs.report().get("state")? {
+        Value::Section(state) => state.text("read_only_reason").map(str::to_owned),
+        _ => None,
+    }
 }
 
 /// As [`with_volume`], for those that need to know the format.

@@ -5,7 +5,7 @@ use cairn_vfs::{Attributes, FileSystem, walk};
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::session::shown;
-use crate::{operands, output};
+use crate::{failure, output};
 
 /// `directory/name`, with one slash between them.
 #[must_use]
@@ -122,7 +122,7 @@ pub fn change(
     one: &mut dyn FnMut(&Attributes) -> cairn_vfs::Result<()>,
 ) -> Outcome {
     let mut passed = Passed::by_writer();
-    let done = operands::each(paths, |path| {
+    let done = failure::each(paths, |path| {
         let found = walk::resolve(fs, &path, reach.follow);
         let found = found.map_err(|error| Failure::volume(shown(&path), &error))?;
         let mut one = |path: &[u8], of: &Attributes| one(of).map_err(|error| Failure::volume(shown(path), &error));

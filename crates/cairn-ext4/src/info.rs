@@ -28,7 +28,7 @@ pub struct Info {
     pub inode_size: u16,
     /// Feature names.
     pub features: Vec<String>,
-    /// "clean", "needs recovery", "not clean", "has errors".
+    /// "clean", "needs recovery", "not clean", "has errors", "truncated" (the image is shorter than the volume).
     pub state: &'static str,
     /// How cairn opens it: "read-write", or the reason why not.
     pub access: String,
@@ -43,17 +43,19 @@ pub struct Info {
 }
 
 impl Info {
-    /// From a superblock.
+    /// From a superblock on a device of so many bytes.
     #[must_use]
-    pub fn of(superblock: &Superblock) -> Self {
+    pub fn of(superblock: &Superblock, size: u64) -> Self {
         let raw = &superblock.raw;
         let features = superblock.features();
         let time = |low: u32, high: u8| u64::from(low) | u64::from(high) << 32;
+        let block_size = 1024_u32.checked_shl(raw.s_log_block_size.get()).unwrap_or(0);
+        let is_short = superblock.blocks_count().saturating_mul(block_size.into()) > size;
         Self {
             kind: kind(superblock),
             label: superblock.label(),
             uuid: superblock.uuid().to_string(),
-            block_size: 1024_u32.checked_shl(raw.s_log_block_size.get()).unwrap_or(0),
+            block_size,
             blocks: superblock.blocks_count(),
             free_blocks: superblock.free_blocks(),
             reserved_blocks: superblock.reserved_blocks(),
@@ -61,8 +63,9 @@ impl Info {
             free_inodes: raw.s_free_inodes_count.get(),
             inode_size: raw.s_inode_size.get(),
             features: features.names(),
-            state: state(superblock),
+            state: if is_short { "truncated" } else { state(superblock) },
             access: match features.access() {
+                _ if has_external_journal(superblock) => format!("none: {EXTERNAL_JOURNAL}"),
                 Access::ReadWrite => "read-write".to_owned(),
                 Access::ReadOnly(reason) => format!("read-only: {reason}"),
                 Access::Refuse(reason) => format!("none: {reason}"),
@@ -73,6 +76,15 @@ impl Info {
             mount_count: raw.s_mnt_count.get(),
         }
     }
+}
+
+/// Why a volume whose journal is elsewhere is not opened.
+pub(crate) const EXTERNAL_JOURNAL: &str = "the journal is on another device, which cairn does not open: move it into the volume first \
+     (tune2fs -O ^has_journal, then tune2fs -j)";
+
+/// Is its journal on another device?
+pub(crate) fn has_external_journal(superblock: &Superblock) -> bool {
+    superblock.features().compat(Compat::HAS_JOURNAL) && superblock.raw.s_journal_inum.get() == 0
 }
 
 fn kind(superblock: &Superblock) -> &'static str {

@@ -25,6 +25,7 @@ use crate::format::features::{Access, Compat, Incompat, RoCompat};
 use crate::format::layout::{Creator, Layout};
 use crate::format::superblock::{self as format, Superblock};
 use crate::groups::GroupTable;
+use crate::info;
 use crate::inode::directory;
 use crate::options::MountOptions;
 use crate::orphan::{OrphanFile, Orphans};
@@ -72,6 +73,10 @@ pub(crate) fn open(
     };
     let flushes = Flushes::new(device);
     let device: Arc<dyn BlockDevice> = flushes.clone();
+    // Of what is no volume (an external journal, say) the rest of the superblock means nothing.
+    if let Access::Refuse(reason) = probe.superblock.features().access() {
+        return Err(Error::Feature(reason));
+    }
     let layout = Layout::new(&probe.superblock, device.geometry().size)?;
     let stopped = read_only_reason(&layout, &*device, options)?;
     let budget = Budget::new(memory::within_limit(options.cache_bytes as u64));
@@ -220,12 +225,8 @@ pub(crate) fn journal_area(
     if !layout.features.compat(Compat::HAS_JOURNAL) {
         return Ok(None);
     }
-    if superblock.raw.s_journal_inum.get() == 0 {
-        return Err(Error::Feature(
-            "the journal is on another device, which cairn does not open: move it into the volume first \
-             (tune2fs -O ^has_journal, then tune2fs -j)"
-                .to_owned(),
-        ));
+    if info::has_external_journal(superblock) {
+        return Err(Error::Feature(info::EXTERNAL_JOURNAL.to_owned()));
     }
     let ino = Ino(u64::from(superblock.raw.s_journal_inum.get()));
     let extents = recovery::file_extents(layout, buffers, SystemBlocks::NONE, ino)?;

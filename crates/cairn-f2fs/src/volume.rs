@@ -209,8 +209,10 @@ impl Volume {
         };
         let blocks = self.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
         // Numbers 0 to 2 are no inodes; every inode needs a block.
-        let inodes = u64::from(self.layout.max_nid().saturating_sub(Nid::ROOT.get()));
+        let numbers = u64::from(self.layout.max_nid().saturating_sub(Nid::ROOT.get()));
         let used = u64::from(counts.valid_nodes);
+        // As Linux counts them: where there are more numbers than blocks, the blocks are what ends first.
+        let inodes = numbers.min(blocks);
         let fsid = self.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         VolumeStats {
             block_size: BLOCK_SIZE as u32,
@@ -218,7 +220,7 @@ impl Volume {
             free_blocks: free,
             available_blocks: free,
             inodes,
-            free_inodes: inodes.saturating_sub(used).min(free),
+            free_inodes: numbers.saturating_sub(used).min(free),
             name_max: NAME_MAX as u32,
             fsid,
         }

@@ -12,7 +12,7 @@ fn main() {
     let mountpoint = arguments.next().expect("usage: mount_model MOUNTPOINT [OPTION…]");
     let mut options = MountOptions::new("model");
     for option in arguments {
-        assert!(options.set(&option), "unknown option {option}");
+        assert_eq!(options.set(&option), Ok(true), "unknown option {option}");
     }
     let model = Arc::new(Model::new());
     let session = cairn_fuse::mount(model.clone(), Path::new(&mountpoint), &options).unwrap_or_else(|error| {

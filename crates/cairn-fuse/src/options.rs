@@ -69,7 +69,17 @@ impl MountOptions {
     }
 
     /// Takes one option as `-o` writes it; false if it is not one of the mount's own (but perhaps the filesystem's).
-    pub fn set(&mut self, option: &str) -> bool {
+    ///
+    /// # Errors
+    /// It is one of the mount's own, but its value is not: says which are possible.
+    pub fn set(&mut self, option: &str) -> Result<bool, String> {
+        if let Some((name, value)) = option.split_once('=') {
+            return self.set_value(name, value);
+        }
+        Ok(self.set_flag(option))
+    }
+
+    fn set_flag(&mut self, option: &str) -> bool {
         match option {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
@@ -92,20 +102,22 @@ impl MountOptions {
             "idmap" => self.idmap = true,
             "noidmap" => self.idmap = false,
             "defaults" | "default_permissions" => {}
-            _ => return self.set_number(option),
+            _ => return false,
         }
         true
     }
 
-    fn set_number(&mut self, option: &str) -> bool {
-        match option.split_once('=').map(|(name, value)| (name, value.parse())) {
-            Some(("threads", Ok(threads))) if (1..=64).contains(&threads) => self.threads = threads,
-            Some(("spin", Ok(microseconds))) if microseconds <= 10_000 => {
-                self.spin = Duration::from_micros(microseconds as u64);
-            }
-            _ => return false,
+    fn set_value(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        let number = value.parse::<usize>().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
+        match (name, number) {
+            ("threads", Some(threads @ 1..=64)) => self.threads = threads,
+            ("spin", Some(microseconds @ 0..=10_000)) => self.spin = Duration::from_micros(microseconds as u64),
+            ("threads", _) => return Err(format!("threads={value}: give a number from 1 to 64")),
+            ("spin", _) => return Err(format!("spin={value}: give microseconds, 0 to 10000")),
+            _ if Self::default().set_flag(name) => return Err(format!("{name}={value}: {name} takes no value")),
+            _ => return Ok(false),
         }
-        true
+        Ok(true)
     }
 
     /// The options in force, by name; for `root` or a user.
@@ -167,10 +179,21 @@ mod tests {
     fn options_are_taken_or_left_to_the_filesystem() {
         let mut options = MountOptions::new("disk.img");
         for option in ["ro", "nosuid", "allow_other", "noexec", "threads=4", "spin=0", "defaults", "noatime"] {
-            assert!(options.set(option), "{option}");
+            assert_eq!(options.set(option), Ok(true), "{option}");
         }
-        for option in ["commit=5", "threads=0", "threads=x", "spin=10001", "data=ordered", ""] {
-            assert!(!options.set(option), "{option}");
+        for option in ["commit=5", "data=ordered", "", "threads", "spin"] {
+            assert_eq!(options.set(option), Ok(false), "{option}");
+        }
+        for (option, values) in [
+            ("threads=0", "1 to 64"),
+            ("threads=x", "1 to 64"),
+            ("threads=+1", "1 to 64"),
+            ("spin=10001", "0 to 10000"),
+            ("spin=", "0 to 10000"),
+            ("nosuid=1", "takes no value"),
+        ] {
+            let refused = options.set(option).unwrap_err();
+            assert!(refused.starts_with(option) && refused.contains(values), "{refused}");
         }
         assert!(options.read_only && !options.exec && options.threads == 4 && options.spin.is_zero());
         let config = options.to_fuser(true);

@@ -67,7 +67,7 @@ mod tests {
         let old = MountOptions::new("image");
         let with = |words: &[&str]| {
             let mut new = old.clone();
-            assert!(words.iter().all(|word| new.set(word)));
+            assert!(words.iter().all(|word| new.set(word) == Ok(true)));
             new
         };
         let new = with(&["ro", "nosuid", "noexec", "nodev", "noatime", "sync", "dirsync"]);

@@ -126,6 +126,14 @@ impl Error {
         &self.cause
     }
 
+    /// Was this image to be opened, and not another file?
+    fn names(&self, operation: &cairn_block::Operation) -> bool {
+        let operation = operation.to_string();
+        let path = operation.strip_prefix("open ").filter(|path| !path.is_empty());
+        path.and_then(|path| self.image.strip_prefix(path))
+            .is_some_and(|part| part.is_empty() || part.starts_with(['#', '?']))
+    }
+
     /// What the caller can do, in one clause.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
@@ -140,21 +148,21 @@ impl Cause {
             Self::Address(_) | Self::Option(_) | Self::NoSuchPartition { .. } => return None,
             Self::Open(error) | Self::Device(error) => match error.kind {
                 Kind::NotFound => "check the name; `cairn mkfs` makes a new image",
-                Kind::PermissionDenied => "check the owner and mode of the file, or open it read-only with -o ro",
-                Kind::ReadOnly => "open it read-only with -o ro",
+                Kind::PermissionDenied => "check the owner and mode of the file and its directories",
+                Kind::ReadOnly => "it can only be looked at (cairn ls, cairn get, cairn mount -o ro)",
                 Kind::NoSpace => "free space on the host",
                 // Whoever refuses a lock says who holds it; the rest speaks for itself.
                 _ => return None,
             },
-            Self::NoPartitionTable => "leave out the #NUMBER, or give ?offset=BYTES",
-            Self::PartitionTable { .. } => "repair the table (gdisk, fdisk), or give ?offset=BYTES",
+            Self::NoPartitionTable => "leave out the #NUMBER, or give 'IMAGE?offset=BYTES'",
+            Self::PartitionTable { .. } => "repair the table (gdisk, fdisk), or give 'IMAGE?offset=BYTES'",
             Self::OffsetBeyondEnd { .. } => "give a smaller offset",
             Self::FurtherDevice { .. } => {
                 "name its further devices in their order with --device PATH (-o device=PATH for mount)"
             }
             Self::WouldOverwrite { .. } => "add --force (-F) to replace it",
             Self::UnknownFormat { hint: Some(hint) } => hint.advice,
-            Self::UnknownFormat { .. } => "if the image is partitioned, name a partition as in IMAGE#1",
+            Self::UnknownFormat { .. } => "check the name, or say where it begins: 'IMAGE?offset=BYTES'",
             Self::Format { class: Class::Corrupt, format: Format::Ext4, .. } => "run e2fsck on it",
             Self::Format { class: Class::Corrupt, format: Format::F2fs, .. } => "run fsck.f2fs on it",
             Self::Format { .. } => return None,
@@ -167,7 +175,11 @@ impl fmt::Display for Error {
         if !self.image.is_empty() {
             write!(f, "{}: ", self.image)?;
         }
-        write!(f, "{}", self.cause)?;
+        match &*self.cause {
+            // The name stands there already.
+            Cause::Open(error) if self.names(&error.operation) => f.write_str(&error.detail)?,
+            cause => write!(f, "{cause}")?,
+        }
         match self.advice() {
             Some(advice) => write!(f, ": {advice}"),
             None => Ok(()),
@@ -202,7 +214,17 @@ mod tests {
         let error = Error::new("disk.img", Cause::UnknownFormat { hint: None });
         let text = error.to_string();
         assert!(text.starts_with("disk.img: not a filesystem"), "{text}");
-        assert!(text.ends_with("IMAGE#1"), "{text}");
+        assert!(text.ends_with("'IMAGE?offset=BYTES'"), "{text}");
+    }
+
+    #[test]
+    fn a_name_stands_once() {
+        let open = |path: &str| {
+            Cause::Open(cairn_block::Error::from_io(format!("open {path}"), std::io::Error::from_raw_os_error(2)))
+        };
+        let text = Error::new("d.img#2", open("d.img")).to_string();
+        assert!(text.starts_with("d.img#2: no such file or directory: check the name"), "{text}");
+        assert!(Error::new("d.img", open("other")).to_string().starts_with("d.img: open other: no such file"));
     }
 
     #[test]

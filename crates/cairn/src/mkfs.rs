@@ -179,11 +179,27 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
             let hint = "the image does not exist: give its size, as in --size 1G";
             return Err(error(Cause::Option(hint.into())));
         }
+        let file = std::fs::metadata(&image.path);
+        if image.part == Part::Whole && file.is_ok_and(|file| file.is_file() && file.len() == 0) {
+            return Err(error(Cause::Option("the image is empty: give its size, as in --size 1G".into())));
+        }
         return open_one(image, true);
     };
     if image.part != Part::Whole {
         let hint = "--size sets the size of a whole image; a partition has the size its table says";
         return Err(error(Cause::Option(hint.into())));
+    }
+    match std::fs::metadata(&image.path) {
+        // Nothing of it is cut off: that could not be undone.
+        Ok(file) if file.is_file() && file.len() > size => {
+            let hint = format!(
+                "the file has {} bytes, more than --size says: leave --size out, or remove it first",
+                file.len()
+            );
+            return Err(error(Cause::Option(hint)));
+        }
+        Ok(_) => {}
+        Err(_) => check_directory(&image.path).map_err(error)?,
     }
     if let Some(zones) = &options.zones {
         return zoned_image(image, size, zones).map_err(error);
@@ -191,6 +207,16 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
     let options = FileOptions { write: true, lock: true, create_size: Some(size) };
     let device = FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?;
     Ok(Arc::new(device))
+}
+
+/// A file is not made where there is no directory for it.
+fn check_directory(path: &Path) -> Result<(), Cause> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.is_dir());
+    directory.map_or(Ok(()), |directory| {
+        let detail = format!("the directory {} is not there: make it first", directory.display());
+        let operation = format!("open {}", path.display());
+        Err(Cause::Open(cairn_block::Error::new(cairn_block::ErrorKind::Io, operation, detail)))
+    })
 }
 
 /// An image whose zones have `size` bytes together: a file that is made for it.

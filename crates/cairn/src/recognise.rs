@@ -34,7 +34,7 @@ use Place::{End, Start};
 const OTHER: &str = "only ext2, ext3, ext4 and f2fs are supported";
 const CONVERT: &str = "convert it first: qemu-img convert -O raw IMAGE disk.raw";
 const PARTITIONED: Hint =
-    Hint { what: "a partitioned disk", advice: "name a partition as in IMAGE#1; cairn info IMAGE lists them" };
+    Hint { what: "a partitioned disk", advice: "name a partition as in 'IMAGE#1'; cairn info IMAGE lists them" };
 
 /// Signatures of things people try by mistake; the first that fits counts.
 const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[

@@ -3,8 +3,8 @@
 use cairn_vfs::{Error, FileSystem, IoFlags, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
-use crate::operands::{self, Operands};
+use crate::failure::{self, Failure, Outcome};
+use crate::operands::Operands;
 use crate::output::Output;
 use crate::pattern;
 use crate::session::{Access, ImageArg, shown};
@@ -40,7 +40,7 @@ impl OnVolume for Args {
 /// A file does not exist or cannot be read.
 pub fn print(fs: &dyn FileSystem, paths: Vec<Vec<u8>>, output: &mut Output<'_>) -> Outcome {
     let mut buffer = vec![0; 1 << 20];
-    operands::each(paths, |path| one(fs, &path, &mut buffer, output))
+    failure::each(paths, |path| one(fs, &path, &mut buffer, output))
 }
 
 fn one(fs: &dyn FileSystem, path: &[u8], buffer: &mut [u8], output: &mut Output<'_>) -> Outcome {

@@ -16,7 +16,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{self, Passed, last_name};
-use crate::{operands, pattern};
+use crate::{failure, pattern};
 
 /// Arguments of `cp`.
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,7 @@ pub fn copy(fs: &dyn FileSystem, args: &Args) -> Outcome {
     let destination = Destination::find(fs, args.transfer.destination(), sources.len())?;
     let mut copy = Copy { fs, args, links: HashMap::new(), directories: Vec::new() };
     let mut passed = Passed::by_writer();
-    let copied = operands::each(sources, |source| copy.source(&source, &destination, &mut passed));
+    let copied = failure::each(sources, |source| copy.source(&source, &destination, &mut passed));
     copied.and(copy.finish(&mut passed)).and(passed.end())
 }
 

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
-use crate::operands::{self, LongHelp, OperandsOrRoot};
+use crate::failure::{self, Failure, Outcome};
+use crate::operands::{LongHelp, OperandsOrRoot};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{self, Passed};
@@ -86,7 +86,7 @@ pub fn count(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outco
     let mut counting =
         Counting { args, output, seen: HashSet::new(), levels: Vec::new(), array: json::Array::default() };
     let mut passed = Passed::default();
-    let counted = operands::each(args.operands.expand(fs)?, |path| {
+    let counted = failure::each(args.operands.expand(fs)?, |path| {
         let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
         let visited = tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
             counting.entry(path, attributes, depth)?;

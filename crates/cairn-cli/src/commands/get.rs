@@ -24,7 +24,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{Passed, join};
-use crate::{operands, pattern, print};
+use crate::{failure, pattern, print};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -85,7 +85,7 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
     if copy.progress.is_shown() {
         copy.progress.expect(sources.iter().map(|source| volume_bytes(fs, source.as_bytes())).sum());
     }
-    let copied = operands::each(sources, |source| copy.source(source.as_bytes(), destination));
+    let copied = failure::each(sources, |source| copy.source(source.as_bytes(), destination));
     copied.and(copy.finish())
 }
 

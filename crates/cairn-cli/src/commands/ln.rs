@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::last_name;
-use crate::{operands, pattern};
+use crate::{failure, pattern};
 
 /// Arguments of `ln`.
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,7 @@ pub fn link(fs: &dyn FileSystem, args: &Args) -> Outcome {
         true => Destination::name(fs, path),
         false => Destination::find(fs, path, targets.len())?,
     };
-    operands::each(targets, |target| one(fs, args, &target, &destination.place(last_name(&target), false)?))
+    failure::each(targets, |target| one(fs, args, &target, &destination.place(last_name(&target), false)?))
 }
 
 fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcome {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cairn_vfs::{Attributes, Error, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
-use crate::operands::{self, LongHelp, OperandsOrRoot};
+use crate::failure::{self, Failure, Outcome};
+use crate::operands::{LongHelp, OperandsOrRoot};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{self, Passed, join};
@@ -96,7 +96,7 @@ pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     if args.json {
         listing.array = Some(json::Array::default());
     }
-    let listed = operands::each(&paths, |path| listing.path(path));
+    let listed = failure::each(&paths, |path| listing.path(path));
     let ended = listing.array.map_or(Ok(()), |array| array.end(listing.output));
     listed.and(ended).and(listing.passed.end())
 }

@@ -6,8 +6,8 @@ use cairn_vfs::{Caller, Error, FileKind, FileSystem, NewInode, walk};
 
 use super::on_volume::OnVolume;
 use crate::commands::chmod::Change;
-use crate::failure::{Failure, Outcome};
-use crate::operands::{self, Operands};
+use crate::failure::{self, Failure, Outcome};
+use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 
@@ -52,7 +52,7 @@ impl OnVolume for Args {
 pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     // As mkdir(1): clauses change what everybody may do.
     let mode = args.mode.as_ref().map_or(0o755, |change| change.apply(0o777, true));
-    operands::each(&args.operands.paths, |path| {
+    failure::each(&args.operands.paths, |path| {
         let path = path.as_bytes();
         let mut made = Vec::new();
         let done = if args.parents { make_all(fs, path, mode, &mut made) } else { make_one(fs, path, mode, &mut made) };

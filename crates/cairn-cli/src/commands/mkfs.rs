@@ -37,10 +37,10 @@ pub struct Args {
     /// Features to add or, with ^, to leave out, in the words of mke2fs or mkfs.f2fs: -O ^has_journal,casefold.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
-    /// Block size in bytes: 1024, 2048 or 4096; f2fs has 4096 alone.
+    /// Block size in bytes: a power of two from 1024 to 65536, of which Linux mounts those up to its page size; f2fs has 4096 alone.
     #[arg(short = 'b', long, value_name = "BYTES")]
     block_size: Option<u32>,
-    /// Size of the image file: needed to create one; 512M, 2G…
+    /// Size of the image file: needed to create one, and enlarges one that is smaller; 512M, 2G…
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// f2fs: per cent of the main area kept for cleaning; by default what leaves most to users.
@@ -90,8 +90,20 @@ pub struct Args {
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
-    let names = || Format::ALL.map(Format::name).join(", ");
-    Format::from_name(name).ok_or_else(|| format!("the types are: {}", names()))
+    // What mke2fs.conf has for them.
+    let old = match name {
+        "ext2" => {
+            "^has_journal,^extent,^64bit,^flex_bg,^metadata_csum,^metadata_csum_seed,^orphan_file,^huge_file,^dir_nlink,^extra_isize"
+        }
+        "ext3" => {
+            "^extent,^64bit,^flex_bg,^metadata_csum,^metadata_csum_seed,^orphan_file,^huge_file,^dir_nlink,^extra_isize"
+        }
+        _ => {
+            let names = || Format::ALL.map(Format::name).join(", ");
+            return Format::from_name(name).ok_or_else(|| format!("the types are: {}", names()));
+        }
+    };
+    Err(format!("{name} is ext4 without what came later: -t ext4 -O {old}"))
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {

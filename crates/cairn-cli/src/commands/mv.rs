@@ -7,7 +7,7 @@ use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
-use crate::{operands, pattern};
+use crate::{failure, pattern};
 
 /// Arguments of `mv`.
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ pub fn rename(fs: &dyn FileSystem, args: &Args) -> Outcome {
         (_, true) => RenameMode::Exchange,
         _ => RenameMode::Replace,
     };
-    operands::each(sources, |from| {
+    failure::each(sources, |from| {
         let failed = |error| Failure::volume(shown(&from), &error);
         let (parent, name) = walk::resolve_parent(fs, &from).map_err(failed)?;
         let found = walk::lookup(fs, parent.ino, name).map_err(failed)?;

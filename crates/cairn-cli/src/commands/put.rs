@@ -23,7 +23,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::{Access, FileId, ImageArg, shown, source_date_epoch};
 use crate::tree::Passed;
-use crate::{operands, print};
+use crate::{failure, print};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -93,7 +93,7 @@ pub fn copy_in(
     if copy.progress.is_shown() {
         copy.progress.expect(sources.iter().map(|source| host_bytes(source)).sum());
     }
-    let copied = operands::each(sources, |source| copy.source(source, &destination));
+    let copied = failure::each(sources, |source| copy.source(source, &destination));
     copied.and(copy.finish())
 }
 

@@ -2,8 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use cairn::{Format, OpenOptions};
+use cairn_base::stats::Value;
+use cairn_fuse::MountOptions;
+
 use super::live_mount;
-use crate::failure::Outcome;
+use super::mount::options::Changes;
+use crate::failure::{Failure, Outcome};
 
 /// Arguments of `remount`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +47,21 @@ pub fn run(args: &Args) -> Outcome {
 /// # Errors
 /// As [`run`].
 pub fn change(mountpoint: &Path, options: &str) -> Outcome {
+    check(mountpoint, options)?;
     let client = live_mount::connect(mountpoint)?;
     client.remount(options).map_err(|error| live_mount::failure(mountpoint, &error))
+}
+
+/// A list that no mount of this format takes is wrong usage, as it is with `mount`; what this one refuses now is a failure.
+fn check(mountpoint: &Path, list: &str) -> Outcome {
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", mountpoint.display()));
+    let Changes { volume, .. } = Changes::parse(&MountOptions::default(), list).map_err(wrong)?;
+    let stats = live_mount::connect(mountpoint)?.stats().map_err(|error| live_mount::failure(mountpoint, &error))?;
+    let format = match stats.get("state") {
+        Some(Value::Section(state)) => state.text("format").and_then(Format::from_name),
+        _ => None,
+    };
+    let options = OpenOptions { mount_options: volume, ..OpenOptions::default() };
+    let checked = format.map_or(Ok(Vec::new()), |format| cairn::check_options(format, &options));
+    checked.map(drop).map_err(|cause| wrong(cause.to_string()))
 }

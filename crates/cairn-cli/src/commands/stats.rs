@@ -152,10 +152,17 @@ fn duration(nanoseconds: u64) -> String {
     }
 }
 
-/// Messages that a daemon leaves at its end, one a line for the user.
+/// Messages of a daemon's end that are shown whole.
+const SHOWN: usize = 5;
+
+/// Messages that a daemon leaves at its end: the first, one a line for the user, and how many more there are.
 pub fn print_messages(image: &str, last: &Report) {
-    if let Some(Value::List(lines)) = last.get("messages") {
-        lines.iter().for_each(|line| output::complain(format_args!("{image}: {line}")));
+    let Some(Value::List(lines)) = last.get("messages") else { return };
+    // One more takes no more room than to say so.
+    let shown = if lines.len() == SHOWN + 1 { lines.len() } else { SHOWN };
+    lines.iter().take(shown).for_each(|line| output::complain(format_args!("{image}: {line}")));
+    if lines.len() > shown {
+        output::complain(format_args!("{image}: and {} more such messages", lines.len() - shown));
     }
 }
 

@@ -228,3 +228,68 @@ fn the_root_of_a_user_namespace_is_not_the_systems() {
     assert_eq!(words, ["cairn-65534", "mode", "rw"], "{text}");
     judge::assert_clean(&volume.image());
 }
+
+/// A wait for a copy in another namespace was given up; the daemon can still be ended.
+#[test]
+fn what_was_unmounted_here_alone_can_be_ended_by_force() {
+    let mut volume = Volume::mounted(SIZE, "");
+    fs::write(volume.path("file"), "kept").unwrap();
+    let shell = Shell::elsewhere();
+    assert_eq!(umount(&["--timeout=0"], &volume.root()).status.code(), Some(6));
+    let output = umount(&[], &volume.root());
+    let text = said(&output);
+    assert!(output.status.code() == Some(6) && text.contains("nsenter") && text.contains("--force"), "{text}");
+    let output = umount(&["--force"], &volume.root());
+    assert!(output.status.success(), "{}", said(&output));
+    volume.await_end();
+    let output = umount(&["--force"], &volume.root());
+    assert!(output.status.code() == Some(1) && said(&output).contains("nothing is mounted here"), "{}", said(&output));
+    shell.finish();
+    let kept = Command::new(CAIRN).arg("cat").arg(volume.image()).arg("file").output().unwrap();
+    assert_eq!(said(&kept), "kept");
+}
+
+/// What the kernel collected while the volume was frozen must not make the unmount wait for ever.
+#[test]
+fn a_frozen_mount_is_unmounted_unless_it_is_in_use() {
+    let mut volume = Volume::mounted(SIZE, "");
+    fs::write(volume.path("held"), "").unwrap();
+    judge::run(CAIRN, [Path::new("freeze"), &volume.root()]);
+    let shell = {
+        let mut command = judge::command("sh");
+        command.args(["-c", "exec 3<held; echo ready; read -r line"]).current_dir(volume.root());
+        Shell::start(command)
+    };
+    let output = umount(&["--timeout=5"], &volume.root());
+    assert!(output.status.code() == Some(6) && said(&output).contains(&shell.pid()), "{}", said(&output));
+    assert_eq!(volume.stats().pointer("/state/frozen"), Some(&true.into()), "it stays frozen for whoever copies it");
+    shell.finish();
+    let output = umount(&["--timeout=20"], &volume.root());
+    assert!(output.status.success(), "{}", said(&output));
+    volume.await_end();
+}
+
+#[test]
+fn the_root_of_the_system_is_nothing_of_ours() {
+    let output = umount(&[], Path::new("/"));
+    assert!(output.status.code() == Some(1) && said(&output).contains("not by cairn"), "{}", said(&output));
+}
+
+/// A daemon that is gone leaves a mount of which every command says what to do.
+#[test]
+fn a_dead_mount_is_said_to_be_one() {
+    let mut volume = Volume::mounted(SIZE, "");
+    volume.kill();
+    let image = volume.path("inside.img");
+    let other = volume.image();
+    let way = |output: &Output| {
+        let text = said(output);
+        assert!(!output.status.success() && text.lines().count() == 1 && text.contains("cairn umount"), "{text}");
+    };
+    way(&Command::new(CAIRN).arg("ls").arg(&image).output().unwrap());
+    way(&Command::new(CAIRN).args(["mkfs", "--size", "16M"]).arg(&image).output().unwrap());
+    way(&Command::new(CAIRN).arg("stats").arg(volume.root()).output().unwrap());
+    way(&Command::new(CAIRN).arg("mount").arg(&other).arg(volume.root()).output().unwrap());
+    way(&Command::new(CAIRN).args(["remount", "-o", "noatime"]).arg(volume.root()).output().unwrap());
+    judge::run("umount", ["-l".as_ref(), volume.root().as_os_str()]);
+}

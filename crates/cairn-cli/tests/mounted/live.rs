@@ -483,3 +483,54 @@ fn frozen(mut volume: Volume, assert_clean: fn(&Path)) {
     said(&["freeze"]);
     volume.terminate();
 }
+
+/// What no mount takes is wrong usage, at the mount as on a live one; what this one cannot do now is a failure.
+#[test]
+fn a_wrong_option_has_one_status() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let other = volume.outside("other.img");
+        fs::copy(volume.image(), &other).unwrap();
+        let point = volume.outside("other");
+        fs::create_dir(&point).unwrap();
+        for (option, why) in [
+            ("threads=0", "give a number from 1 to 64"),
+            ("spin=x", "0 to 10000"),
+            ("noexec=1", "takes no value"),
+            ("cache=1", "cache=1"),
+            ("frob", "unknown option `frob`"),
+        ] {
+            let output = remount(option, &volume.root());
+            refused(&output, &[why]);
+            assert_eq!(output.status.code(), Some(2), "{option}");
+            let output = Command::new(CAIRN).args(["mount", "-o", option]).args([&other, &point]).output().unwrap();
+            refused(&output, &[why]);
+            assert_eq!(output.status.code(), Some(2), "{option}");
+        }
+        assert_eq!(remount("threads=3", &volume.root()).status.code(), Some(1));
+        volume.unmount();
+    }
+}
+
+/// Nobody finds out by the first write that the volume cannot be written.
+#[test]
+fn what_can_only_be_read_is_mounted_read_only_and_says_why() {
+    let mut volume = Volume::f2fs(SIZE, "");
+    volume.unmount();
+    judge::mkfs_f2fs(&volume.image(), SIZE, &["-O", "encrypt"]);
+    let (image, point) = (volume.image(), volume.root());
+    let output = Command::new(CAIRN).arg("mount").args([&image, &point]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("mounted read-only") && said.contains("encrypt"), "{said}");
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = table.lines().find(|line| line.contains(point.to_str().unwrap())).unwrap();
+    assert!(line.contains(" ro,"), "{line}");
+    assert_eq!(fs::write(volume.path("x"), "").unwrap_err().raw_os_error(), Some(30));
+    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
+    // With ro, as asked for: nothing to say.
+    let output = Command::new(CAIRN).args(["mount", "-o", "ro"]).args([&image, &point]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(Command::new(CAIRN).arg("umount").arg(&point).output().unwrap().status.success());
+    let output = Command::new(CAIRN).arg("mkdir").args([image.as_os_str(), "/x".as_ref()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -202,3 +202,52 @@ fn a_disk_is_listed_with_what_its_partitions_hold() {
         assert!(line.contains("32.0 MiB") && line.contains("Linux") && line.contains("system"), "{text}");
     }
 }
+
+/// An image that was not copied whole, and volumes whose journal is elsewhere.
+#[test]
+fn info_says_what_opening_would() {
+    for format in ["ext4", "f2fs"] {
+        let (_dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", format, "--size", "64M", &image]);
+        assert!(works(&["info", &image]).contains(" clean"), "{format}");
+        std::fs::File::options().write(true).open(&image).unwrap().set_len(60 << 20).unwrap();
+        let (_, stdout, stderr) = cairn(&["info", &image]);
+        let told = stdout.contains(" truncated\n") || stderr.contains("the device is smaller than the volume");
+        assert!(told && !stdout.contains(" clean"), "{format}: {stdout}{stderr}");
+        assert_eq!(cairn(&["ls", &image]).0, 4, "{format}");
+    }
+    let (dir, image) = in_dir("disk.img");
+    let journal = dir.path().join("journal").to_str().unwrap().to_owned();
+    judge::run("mke2fs", ["-Fq", "-O", "journal_dev", &journal, "16M"]);
+    let device = judge::LoopDevice::attach(std::path::Path::new(&journal), false);
+    judge::run("mke2fs", ["-Fq", "-J", &format!("device={}", device.path().display()), &image, "32M"]);
+    drop(device);
+    for (subject, why) in [(&journal, "external journal"), (&image, "on another device")] {
+        let (status, _, said) = cairn(&["ls", subject]);
+        assert!(status == 5 && said.contains(why), "{status}: {said}");
+        assert!(works(&["info", subject]).contains("access:                    none: "), "{subject}");
+    }
+}
+
+#[test]
+fn messages_of_open_name_the_image_once() {
+    let (dir, image) = in_dir("disk.img");
+    let said = crate::support::fails(&["ls", &image], 3);
+    assert_eq!(
+        said,
+        format!("cairn: {image}: no such file or directory: check the name; `cairn mkfs` makes a new image\n")
+    );
+    let said = crate::support::fails(&["ls", dir.path().to_str().unwrap()], 3);
+    assert_eq!(said.matches(dir.path().to_str().unwrap()).count(), 1, "{said}");
+}
+
+/// As Linux counts them: no more than there are blocks.
+#[test]
+fn a_small_f2fs_has_no_more_inodes_than_blocks() {
+    let (_dir, image) = in_dir("disk.img");
+    works(&["mkfs", "-t", "f2fs", "--size", "64M", &image]);
+    let json: serde_json::Value = serde_json::from_str(&works(&["df", "--json", &image])).unwrap();
+    let number = |key: &str| json[key].as_u64().unwrap();
+    assert!(number("inodes") <= number("size") / 4096, "{json}");
+    assert!(number("inodes_free") <= number("inodes") && number("inodes_used") < number("inodes") / 100, "{json}");
+}

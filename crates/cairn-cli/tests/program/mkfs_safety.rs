@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use cairn_testkit::judge::{self, assert_f2fs_clean, debugfs};
 
-use crate::support::{fails, in_dir, works};
+use crate::support::{cairn, fails, in_dir, works};
 
 /// What may be there, and in which words it is named.
 fn precious(image: &str) -> Vec<(&'static str, Vec<u8>)> {
@@ -176,4 +176,33 @@ fn the_root_belongs_to_whoever_makes_the_volume() {
     let (_dir, image) = in_dir("disk.img");
     works(&["mkfs", "--size", "64M", &image]);
     assert_eq!(owner(&image), (0, 0));
+}
+
+#[test]
+fn what_mkfs_lacks_is_said() {
+    let (dir, image) = in_dir("disk.img");
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let said = fails(&["mkfs", "--size", "16M", &path("none/disk.img")], 3);
+    assert!(said.contains("none is not there: make it first") && said.matches("disk.img").count() == 1, "{said}");
+    std::fs::write(&image, b"").unwrap();
+    assert!(fails(&["mkfs", &image], 2).contains("the image is empty: give its size"));
+    // Nothing is cut off a file that is there.
+    std::fs::File::options().write(true).open(&image).unwrap().set_len(32 << 20).unwrap();
+    assert!(fails(&["mkfs", "-F", "--size", "16M", &image], 2).contains("33554432 bytes, more than --size says"));
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 32 << 20);
+    works(&["mkfs", "--size", "48M", &image]);
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), 48 << 20);
+    // The way to the older types that is told is one.
+    for kind in ["ext2", "ext3"] {
+        let (status, _, said) = cairn(&["mkfs", "-t", kind, &image]);
+        let features = said.split("-O ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+        assert_eq!(status, 2, "{said}");
+        works(&["mkfs", "-F", "-t", "ext4", "-O", features, &image]);
+        assert!(works(&["info", &image]).contains(&format!("kind:                      {kind}\n")), "{features}");
+        judge::assert_clean(Path::new(&image));
+    }
+    // Block sizes beyond a page, which the help names, too.
+    works(&["mkfs", "-F", "-b", "65536", "--size", "640M", &path("large.img")]);
+    judge::assert_clean(Path::new(&path("large.img")));
+    assert!(works(&["mkfs", "--help"]).contains("1024 to 65536"));
 }

@@ -159,7 +159,7 @@ impl Layout {
             "s_blocks_count",
             blocks_count,
             blocks_count <= device_bytes >> block_bits,
-            "more blocks than the device has",
+            "more blocks than the device has (was the image copied whole?)",
         )?;
         let groups = (blocks_count - first_data_block).div_ceil(blocks_per_group.into());
         check("s_blocks_count", blocks_count, groups <= MAX_GROUPS, "more than 4194304 groups")?;

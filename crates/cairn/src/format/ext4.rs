@@ -18,7 +18,7 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
 
 pub(super) fn inspect(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
     let probe = cairn_ext4::probe(device).map_err(cause)?;
-    Ok(probe.map(|probe| Info::of(&probe.superblock)))
+    Ok(probe.map(|probe| Info::of(&probe.superblock, device.geometry().size)))
 }
 
 fn parse(options: &OpenOptions) -> Result<MountOptions, Cause> {

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, now, shown};
 use crate::tree::{self, Passed};
-use crate::{json, operands, pattern};
+use crate::{failure, json, pattern};
 use expression::{Expression, Subject};
 
 /// Arguments of `find`.
@@ -78,7 +78,7 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     let expression = Expression::parse(words, now()?, &mtime_of)?;
     let root = [OsString::from("/")];
     let (mut array, mut passed) = (json::Array::default(), Passed::default());
-    let found = operands::each(pattern::expand(fs, if paths.is_empty() { &root } else { paths })?, |path| {
+    let found = failure::each(pattern::expand(fs, if paths.is_empty() { &root } else { paths })?, |path| {
         let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
         tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
             let is_empty = || match attributes.kind {

@@ -128,6 +128,9 @@ fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {
         Some(2) => failed(Status::Failed, "no such mount point: make the directory first"),
         _ => failed(Status::Failed, &plain(&error)),
     })?;
+    if super::live_mount::is_dead(&canonical) {
+        return Err(failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first"));
+    }
     if !canonical.is_dir() {
         return Err(failed(Status::Failed, "the mount point is not a directory"));
     }

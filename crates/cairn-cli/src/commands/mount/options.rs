@@ -81,12 +81,12 @@ impl MountOptions {
                 Place::Nobody => {}
                 Place::Ignored(why) => {
                     notes.push(format!("option `{word}` has no effect: {why}"));
-                    fuse.set(word);
+                    fuse.set(word)?;
                 }
                 Place::Device(path) => devices.push(path),
-                Place::Either if fuse.set(word) => {}
+                Place::Either if fuse.set(word)? => {}
                 Place::Both => {
-                    fuse.set(word);
+                    fuse.set(word)?;
                     volume.push(word);
                 }
                 Place::Either => volume.push(word),

@@ -13,6 +13,7 @@ use super::live::Live;
 use super::options::MountOptions;
 use super::{daemon, signals};
 use crate::failure::{Failure, Outcome, Status};
+use crate::session::why_unwritable;
 use crate::{log_ring, output};
 
 /// Mounts and serves; returns when the mount is gone and everything is on the disk.
@@ -35,7 +36,16 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
     for note in options.notes.iter().chain(&notes) {
         output::complain(format_args!("{image}: {note}"));
     }
-    let served = mount_and_run(volume.filesystem(), image, mountpoint, options, announce);
+    let unwritable = if options.fuse.read_only { None } else { why_unwritable(&**volume.filesystem()) };
+    if let Some(reason) = &unwritable {
+        output::complain(format_args!("{image}: warning: mounted read-only: {reason}"));
+    }
+    let fuse = FuseOptions {
+        source: image.to_string(),
+        read_only: options.fuse.read_only || unwritable.is_some(),
+        ..options.fuse.clone()
+    };
+    let served = mount_and_run(volume.filesystem(), mountpoint, &fuse, announce);
     let closed = volume.filesystem().unmount();
     let (served, waiting) = match served {
         Ok(waiting) => (Ok(()), waiting),
@@ -50,17 +60,14 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
 
 fn mount_and_run(
     filesystem: &Arc<dyn FileSystem>,
-    image: &ImageSpec,
     mountpoint: &Path,
-    options: &MountOptions,
+    fuse: &FuseOptions,
     announce: bool,
 ) -> Outcome<Option<Waiting>> {
-    let mut fuse = options.fuse.clone();
-    fuse.source = image.to_string();
-    let session = cairn_fuse::mount(filesystem.clone(), mountpoint, &fuse).map_err(|error| failure(&error))?;
+    let session = cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
     let signals = signals::unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
         .map_err(|error| Failure::host("signals", &error))?;
-    let control = start_control(filesystem, &session, &fuse);
+    let control = start_control(filesystem, &session, fuse);
     if announce {
         daemon::announce().map_err(|error| Failure::host("starting the daemon", &error))?;
     }

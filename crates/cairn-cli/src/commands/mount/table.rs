@@ -88,7 +88,9 @@ fn unescape(field: &[u8]) -> OsString {
 pub fn absolute(point: &Path) -> Outcome<PathBuf> {
     let failed = |error: std::io::Error| Failure::host(point, &error);
     let mut trimmed = point.as_os_str().as_bytes();
-    while let [rest @ .., b'/'] = trimmed {
+    while let [rest @ .., b'/'] = trimmed
+        && !rest.is_empty()
+    {
         trimmed = rest;
     }
     let point = Path::new(std::ffi::OsStr::from_bytes(trimmed));
@@ -124,6 +126,6 @@ mod tests {
     #[test]
     fn trailing_slashes_do_not_matter() {
         assert_eq!(absolute(Path::new("/proc//")).unwrap(), Path::new("/proc"));
-        assert_eq!(absolute(Path::new("/")).ok(), None.or(absolute(Path::new("/")).ok()));
+        assert_eq!(absolute(Path::new("//")).unwrap(), Path::new("/"));
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::table;
+use super::table::{self, Mount};
 
 /// Users that a message names; the rest are counted.
 const NAMED: usize = 5;
@@ -62,14 +62,47 @@ pub fn copies(device: &str) -> Vec<User> {
             let point = mount.point.display();
             found.push(match pid.as_str() {
                 "self" => User { who: point.to_string(), how: "it is mounted there, too: unmount that".to_owned() },
-                _ => User {
-                    who: process(&pid),
-                    how: format!("its mount namespace has a copy: nsenter --target {pid} --mount umount {point}"),
-                },
+                _ => copy_of(&pid, &mount.point),
             });
         }
     }
     found
+}
+
+/// A mount of ours that was at this path, and is there still in another mount namespace.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// As it stands in the table there.
+    pub mount: Mount,
+    /// Who has that namespace.
+    pub user: User,
+    /// The way to it from here.
+    pub path: PathBuf,
+}
+
+/// Looks for one.
+#[must_use]
+pub fn elsewhere(point: &Path) -> Option<Elsewhere> {
+    let point = table::absolute(point).ok()?;
+    let here: HashSet<String> = {
+        let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+        table::parse_all(&table).map(|mount| mount.device).collect()
+    };
+    processes().into_iter().find_map(|pid| {
+        let table = fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let ours = |mount: &Mount| mount.point == point && mount.is_cairn() && !here.contains(&mount.device);
+        let mount = table::parse_all(&table).find(ours)?;
+        let path = PathBuf::from(format!("/proc/{pid}/root")).join(point.strip_prefix("/").unwrap_or(&point));
+        Some(Elsewhere { mount, user: copy_of(&pid, &point), path })
+    })
+}
+
+fn copy_of(pid: &str, point: &Path) -> User {
+    let point = point.display();
+    User {
+        who: process(pid),
+        how: format!("its mount namespace has a copy: nsenter --target {pid} --mount umount {point}"),
+    }
 }
 
 fn processes() -> Vec<String> {

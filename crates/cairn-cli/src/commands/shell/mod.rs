@@ -16,7 +16,7 @@ use clap::{CommandFactory, Parser};
 use super::on_volume::VolumeCommand;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, complain, with_stdout};
-use crate::session::{Access, ImageArg, with_opened};
+use crate::session::{Access, ImageArg, check_access, with_opened};
 use words::Words;
 
 /// Arguments of `shell`.
@@ -128,6 +128,7 @@ impl Shell<'_> {
         if self.args.read_only && command.access() == Access::Write {
             return Err(Failure::usage(format!("{}: this changes the volume: leave out -r", name.display())));
         }
+        check_access(self.volume, command.access())?;
         command.run(&**self.volume.filesystem(), output).map(|()| true)
     }
 }

@@ -10,12 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use cairn::ImageSpec;
+use cairn_base::stats::Value;
 use cairn_block::file::open_image;
 use cairn_fuse::control::{self, Client, ControlError};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::mount::table::Mount;
-use super::mount::users;
+use super::mount::users::{self, Elsewhere};
 use super::{live_mount, stats};
 use crate::failure::{Failure, Outcome, Status, plain};
 use crate::output;
@@ -48,7 +49,10 @@ pub struct Args {
 /// # Errors
 /// Nothing of ours is mounted there, or it is in use.
 pub fn run(args: &Args) -> Outcome {
-    let mount = live_mount::find(&args.mountpoint)?;
+    let (mount, copy) = match live_mount::find(&args.mountpoint) {
+        Ok(mount) => (mount, None),
+        Err(failure) => elsewhere(args, failure)?,
+    };
     if args.lazy {
         detach(&mount, true)?;
         control::clear(&mount.device, mount.owner);
@@ -58,7 +62,10 @@ pub fn run(args: &Args) -> Outcome {
     let daemon = Daemon::of(&mount);
     if args.force {
         end(&mount, &args.mountpoint)?;
+        // Its thread that waits for a request has to be woken, which it cannot do itself where it cannot end its connection.
+        copy.map(|path| thread::spawn(move || rustix::fs::statvfs(&path)));
     } else {
+        thaw(&mount)?;
         detach(&mount, false)?;
     }
     let mut patience = Patience::new(&mount, args.timeout.map(Duration::from_secs));
@@ -88,10 +95,43 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
+/// Nothing is mounted here any more, but the daemon of what was may go on, because another mount namespace has a copy: `--force` ends it.
+fn elsewhere(args: &Args, failure: Failure) -> Outcome<(Mount, Option<PathBuf>)> {
+    let Some(Elsewhere { mount, user, path }) = users::elsewhere(&args.mountpoint) else { return Err(failure) };
+    // One that nobody serves any more is nothing to wait for.
+    if Client::connect(&mount.device, mount.owner).is_err() {
+        return Err(failure);
+    }
+    if args.force {
+        return Ok((mount, Some(path)));
+    }
+    let point = args.mountpoint.display();
+    let message = format!("{point}: unmounted here, but its daemon goes on for {user}: end it there, or with --force");
+    Err(Failure::new(Status::Busy, message))
+}
+
+/// What the kernel still has of a frozen volume could not be written, and nobody could end that wait: it is thawed, unless it stays
+/// mounted because it is in use.
+fn thaw(mount: &Mount) -> Outcome {
+    let client = || Client::connect(&mount.device, mount.owner);
+    let is_frozen = client().and_then(Client::stats).is_ok_and(|stats| match stats.get("state") {
+        Some(Value::Section(state)) => state.get("frozen") == Some(&Value::Bool(true)),
+        _ => false,
+    });
+    if !is_frozen {
+        return Ok(());
+    }
+    if !users::of(&mount.point, &mount.device).is_empty() {
+        return Err(busy(mount));
+    }
+    client().and_then(Client::thaw).map_err(|error| live_mount::failure(&mount.point, &error))
+}
+
 /// Has the daemon write everything and end, whoever uses the mount, unless nobody does; and takes the mount away.
 fn end(mount: &Mount, given: &Path) -> Outcome {
     // While it is mounted here, too, the kernel can be asked for what it has not written.
-    if users::copies(&mount.device).len() <= 1 {
+    let is_here = live_mount::find(given).is_ok_and(|found| found.device == mount.device);
+    if is_here && users::copies(&mount.device).len() <= 1 {
         match detach(mount, false) {
             Err(failure) if failure.status == Status::Busy => {}
             done => return done,
