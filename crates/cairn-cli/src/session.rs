@@ -89,7 +89,7 @@ pub fn with_volume<T>(
 /// The volume's features, or its state, allow no changes.
 pub fn check_access(volume: &Volume, access: Access) -> Outcome {
     match why_unwritable(&**volume.filesystem()).filter(|_| access == Access::Write) {
-        Some(reason) => Err(Failure::new(Status::Unsupported, format!("can only be read: {reason}"))),
+        Some(reason) => Err(Failure::new(Status::Unsupported, format!("read-only: {reason}"))),
         None => Ok(()),
     }
 }

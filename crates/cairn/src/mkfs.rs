@@ -191,7 +191,7 @@ fn device_for(image: &ImageSpec, options: &MkfsOptions) -> Result<Arc<dyn BlockD
     }
     match std::fs::metadata(&image.path) {
         // Nothing of it is cut off: that could not be undone.
-        Ok(file) if file.is_file() && file.len() > size => {
+        Ok(file) if file.is_file() && file.len() > size && options.zones.is_none() => {
             let hint = format!(
                 "the file has {} bytes, more than --size says: leave --size out, or remove it first",
                 file.len()
