@@ -86,6 +86,7 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
     }
     let kept = MountOptions {
         read_only: new.read_only,
+        on_damage: new.on_damage,
         cache_bytes: new.cache_bytes,
         buffered: new.buffered,
         max_folio: new.max_folio,
@@ -103,7 +104,7 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         return Ok(());
     }
     refused(
-        "of an F2FS volume only ro, rw, relatime, noatime, cache, buffered_iomap, max_folio, checkpoint_interval, \
+        "of an F2FS volume only ro, rw, errors, relatime, noatime, cache, buffered_iomap, max_folio, checkpoint_interval, \
          checkpoint_merge, checkpoint, gc_victim, background_gc, gc_merge and atgc can be changed",
     )
 }

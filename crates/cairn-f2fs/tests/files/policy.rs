@@ -214,11 +214,14 @@ fn damage_that_was_only_looked_at_is_noted() {
     assert!(checkpoint_flags(&device) & FSCK_FLAG != 0);
 }
 
-/// `errors=remount-ro` and `errors=panic`: the first damage that anybody meets stops the volume.
+/// `errors=remount-ro` and `errors=panic`, from the mount or a remount: the first damage that anybody meets stops the volume.
 #[test]
 fn the_first_damage_stops_a_volume_that_asks_for_it() {
-    for options in ["errors=remount-ro", "errors=panic"] {
+    for (options, remounted) in [("errors=remount-ro", None), ("errors=panic", None), ("", Some("errors=remount-ro"))] {
         let (device, fs) = with_damaged_inode(options);
+        if let Some(options) = remounted {
+            fs.remount(options).unwrap();
+        }
         fs.sync().unwrap();
         let ino = create(&fs, "too late");
         look_at_victim(&fs);
