@@ -3,6 +3,7 @@
 //! Nothing here knows a device or a filesystem.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod bitmap;
 pub mod checksum;

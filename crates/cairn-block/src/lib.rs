@@ -4,6 +4,7 @@
 //! The only crate of the workspace that may hold `unsafe` code.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod bounds;
 pub mod buffer;

@@ -2,6 +2,7 @@
 //! what is on the medium ([`durability`]), and one memory [`budget`] for all of them.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod block;
 pub mod budget;

@@ -5,6 +5,7 @@
 //! encodes and does no I/O. Every metadata change goes through a [`txn::Handle`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod alloc;
 pub mod checksum;

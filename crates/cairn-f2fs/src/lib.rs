@@ -5,6 +5,7 @@
 //! `gate` and `checkpoint`; `format` decodes and encodes and does no I/O.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod blocks;
 pub mod checkpoint;

@@ -13,6 +13,7 @@
 //! else does. A handle is the GATE of the lock order.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod admission;
 mod area;

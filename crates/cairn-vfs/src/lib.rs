@@ -3,6 +3,7 @@
 //! [`error_policy`], [`past_damage`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod acl;
 pub mod copy;

@@ -19,6 +19,7 @@
 //! [`FileSystem::unmount`]. A process that dies before leaves an image that the next open recovers.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod contents;
 pub mod disk;

@@ -1,5 +1,7 @@
 //! [`Event`]: "look again", said to everybody who waits.
 
+#![allow(clippy::disallowed_methods, reason = "the production runtime waits with the system's clock")]
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 

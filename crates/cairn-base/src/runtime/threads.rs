@@ -3,6 +3,8 @@
 //! Locking: the pool's queue lock is a leaf; no work runs under it. A panic in a daemon or in deferred work is kept
 //! and raised again in everybody who waits: what they wait for may never come.
 
+#![allow(clippy::disallowed_methods, reason = "the production runtime is made of the system's threads and clocks")]
+
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! A batch's requests run side by side on the pretended device: the batch takes the slowest kind it contains, plus a
 //! flush for each barrier. The submitting thread sleeps; other threads' batches sleep at the same time.
 
+#![allow(clippy::disallowed_methods, reason = "a slow device is slow for real")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
