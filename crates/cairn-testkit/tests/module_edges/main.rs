@@ -52,7 +52,7 @@ const LEFT: [(&str, usize); 11] = [
     ("cairn-jbd2", 7),
     ("cairn-lab", 25),
     ("cairn-testkit", 2),
-    ("cairn-vfs", 5),
+    ("cairn-vfs", 3),
 ];
 
 #[test]
@@ -91,10 +91,16 @@ fn every_way_to_name_an_item_is_seen() {
         std::fs::write(path, text).unwrap();
     };
     write("lib.rs", "mod first; mod folder; mod last; pub use first::First;");
-    write("first.rs", "use crate::folder::Inner; pub struct First; fn f() { crate::last::go() }");
+    write(
+        "first.rs",
+        "use crate::folder::Inner; pub struct First; pub const LIMIT: u8 = 1; fn f() { crate::last::go() }",
+    );
     write("folder/mod.rs", "mod inner; pub use inner::*; pub struct Outer;");
     write("folder/inner.rs", "use super::Outer; pub struct Inner; #[cfg(test)] mod tests { use crate::last::Last; }");
-    write("last.rs", "use crate::First; pub struct Last; pub fn go() { log!(crate::folder::Outer) }");
+    write(
+        "last.rs",
+        "use crate::{First, first::LIMIT}; pub struct Last; flags! { /// See [`crate::folder::Inner`].\n } pub fn go() { log!(at, crate::folder::Outer, \"go {LIMIT}\") }",
+    );
     let edges = edges(sources.path());
     let found: Vec<_> = edges
         .iter()
@@ -110,7 +116,7 @@ fn every_way_to_name_an_item_is_seen() {
             r#"first.rs folder/inner.rs {"Inner"}"#,
             r#"first.rs last.rs {"go"}"#,
             r#"folder/inner.rs folder/mod.rs {"Outer"}"#,
-            r#"last.rs first.rs {"First"}"#,
+            r#"last.rs first.rs {"First", "LIMIT"}"#,
             r#"last.rs folder/mod.rs {"Outer"}"#,
         ]
     );

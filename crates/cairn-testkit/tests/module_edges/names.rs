@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use syn::buffer::{Cursor, TokenBuffer};
 use syn::visit::{self, Visit};
 use syn::{ImplItem, Item};
 
@@ -78,15 +79,43 @@ struct Paths {
 
 impl Paths {
     /// The arguments of a macro need not be Rust: paths are found as names with `::` between them.
-    fn words(&mut self, tokens: &str) {
-        let joined = tokens.replace(" :: ", "::").replace(" ::", "::").replace(":: ", "::");
-        for word in joined.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
-            let path: Vec<_> = word.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
-            if path.iter().all(|part| part.starts_with(|c: char| c.is_alphabetic() || c == '_')) && !path.is_empty() {
-                self.paths.push(path);
+    fn tokens(&mut self, mut at: Cursor<'_>) {
+        let (mut path, mut joined) = (Vec::new(), false);
+        loop {
+            let name = at.ident();
+            if !joined || name.is_none() {
+                self.paths.extend(Some(std::mem::take(&mut path)).filter(|path| !path.is_empty()));
             }
+            joined = false;
+            at = if let Some((name, rest)) = name {
+                path.push(name.to_string());
+                let behind = colon(rest).and_then(colon);
+                joined = behind.is_some();
+                behind.unwrap_or(rest)
+            } else if let Some((inside, _, _, rest)) = at.any_group() {
+                self.tokens(inside);
+                rest
+            } else if let Some((text, rest)) = at.literal() {
+                self.placeholders(&text.to_string());
+                rest
+            } else if let Some((_, rest)) = at.token_tree() {
+                rest
+            } else {
+                return;
+            };
         }
     }
+
+    /// Of a text only `{NAME}` is code; a comment on what a macro defines is a text, too.
+    fn placeholders(&mut self, text: &str) {
+        let names =
+            text.split('{').skip(1).filter_map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next());
+        self.paths.extend(names.filter(|name| !name.is_empty()).map(|name| vec![name.to_owned()]));
+    }
+}
+
+fn colon(at: Cursor<'_>) -> Option<Cursor<'_>> {
+    at.punct().filter(|(sign, _)| sign.as_char() == ':').map(|(_, rest)| rest)
 }
 
 impl<'a> Visit<'a> for Paths {
@@ -96,7 +125,7 @@ impl<'a> Visit<'a> for Paths {
     }
 
     fn visit_macro(&mut self, call: &'a syn::Macro) {
-        self.words(&call.tokens.to_string());
+        self.tokens(TokenBuffer::new2(call.tokens.clone()).begin());
         visit::visit_macro(self, call);
     }
 
