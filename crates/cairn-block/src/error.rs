@@ -135,6 +135,11 @@ impl Error {
         Self { kind, operation: operation.into(), range: None, detail: detail.into(), source: None }
     }
 
+    /// A request of `len` bytes that breaks a rule of its zone.
+    pub(crate) fn zone_rule(violation: ZoneViolation, operation: impl Into<Operation>, len: u64) -> Self {
+        Self::new(ErrorKind::ZoneRule(violation), operation, violation.to_string()).at(violation.offset, len)
+    }
+
     /// Wraps a system error; the kind follows from it.
     #[must_use]
     pub fn from_io(operation: impl Into<Operation>, source: std::io::Error) -> Self {

@@ -21,6 +21,7 @@ use crate::{IoBuf, ioctl};
 
 mod direct;
 mod holder;
+mod kind;
 mod lock;
 mod loops;
 mod ofd;

@@ -10,12 +10,15 @@ mod host;
 mod image;
 mod order;
 mod rules;
+mod table;
+mod violation;
 
 pub use emulated::Emulated;
 pub use host::HostZoned;
 pub use image::{create_image, open_image};
 pub use order::{PendingReset, ZoneOrder};
-pub use rules::{ZoneLayout, ZoneRule, ZoneViolation};
+pub use rules::ZoneLayout;
+pub use violation::{ZoneRule, ZoneViolation};
 
 use crate::error::Result;
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::lock::{self, Share, Use};
-use super::{holder, open};
+use super::{holder, kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ioctl::{self, LoopStatus};
 
@@ -160,10 +160,10 @@ fn narrowed(outer: &Range<u64>, inner: &Range<u64>) -> Range<u64> {
 fn open_backing(device: &Loop, status: Option<&LoopStatus>, usage: Use) -> Option<File> {
     let opened = match usage {
         // Locks of parts need a descriptor that can write.
-        Use::Write => open::existing(&device.backing, true, OFlags::empty()).ok(),
+        Use::Write => kind::existing(&device.backing, true, OFlags::empty()).ok(),
         Use::Read => None,
     };
-    let file = opened.or_else(|| open::existing(&device.backing, false, OFlags::empty()).ok())?;
+    let file = opened.or_else(|| kind::existing(&device.backing, false, OFlags::empty()).ok())?;
     let found = Identity::of(&file.metadata().ok()?);
     status.is_none_or(|status| found.is(status)).then_some(file)
 }

@@ -2,13 +2,13 @@
 
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
+use rustix::fs::{OFlags, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 
 use super::holder;
+use super::kind::{existing, make};
 use super::lock::{self, Share, Use};
 use super::loops::{self, Beneath};
 use crate::device::Geometry;
@@ -99,59 +99,6 @@ fn lock(operation: &str, path: &Path, file: &File, metadata: &Metadata, write: b
 /// As [`super::FileDevice::open`].
 pub fn open_image(path: impl AsRef<Path>) -> Result<File> {
     existing(path.as_ref(), false, OFlags::empty())
-}
-
-/// Opens what is there if it is a file or a block device. Its type is known before it is opened: opening a FIFO would wait, and opening
-/// a terminal or a tape does something to it. On a block device, `claim` is added to the flags.
-pub(super) fn existing(path: &Path, write: bool, claim: OFlags) -> Result<File> {
-    let operation = format!("open {}", path.display());
-    let io = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::ResourceBusy => holder::claimed(&operation, path),
-        _ => Error::from_io(operation.as_str(), error),
-    };
-    let place =
-        rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| io(error.into()))?;
-    let place = File::from(place);
-    let found = place.metadata().map_err(io)?;
-    check_kind(&operation, &found)?;
-    let flags = if found.file_type().is_block_device() { claim } else { OFlags::empty() };
-    let open = |path: &Path, flags: OFlags| {
-        std::fs::OpenOptions::new().read(true).write(write).custom_flags(flags.bits().cast_signed()).open(path)
-    };
-    match open(Path::new(&format!("/proc/self/fd/{}", place.as_raw_fd())), flags) {
-        // Without /proc: by its name, which may lead elsewhere by now.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let file = open(path, flags | OFlags::NONBLOCK | OFlags::NOCTTY).map_err(io)?;
-            check_kind(&operation, &file.metadata().map_err(io)?)?;
-            Ok(file)
-        }
-        opened => opened.map_err(io),
-    }
-}
-
-/// Makes a file, where none was a moment ago.
-fn make(path: &Path) -> Result<File> {
-    let operation = format!("open {}", path.display());
-    let io = |error| Error::from_io(operation.as_str(), error);
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let mut options = std::fs::OpenOptions::new();
-    let file =
-        options.read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path).map_err(io)?;
-    check_kind(&operation, &file.metadata().map_err(io)?)?;
-    Ok(file)
-}
-
-fn check_kind(operation: &str, metadata: &Metadata) -> Result<()> {
-    let kind = metadata.file_type();
-    let what = match () {
-        () if kind.is_file() || kind.is_block_device() => return Ok(()),
-        () if kind.is_dir() => "a directory",
-        () if kind.is_fifo() => "a FIFO",
-        () if kind.is_socket() => "a socket",
-        () => "a character device",
-    };
-    let detail = format!("it is {what}, neither a regular file nor a block device: give the image itself");
-    Err(Error::new(ErrorKind::Unsupported, operation, detail))
 }
 
 /// The size in bytes, after growing the file to what was asked for.

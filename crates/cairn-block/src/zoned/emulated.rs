@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-use super::image::Table;
-use super::rules::{Health, State, ZoneLayout, ZoneViolation, Zones};
+use super::rules::{Health, State, ZoneLayout, Zones};
+use super::table::Table;
 use super::{Zone, ZoneCondition, ZoneLimits, ZonedDevice};
 use crate::bounds::{self, total_len};
 use crate::device::{Batch, BlockDevice, BlockDeviceExt, Completion, Durability, Geometry, Request};
@@ -137,7 +137,7 @@ impl Emulated {
                 Ok(moved) => before.extend(moved),
                 Err(violation) => {
                     before.into_iter().rev().for_each(|(zone, state)| zones.restore(zone, state));
-                    return Err(violation.error(operation, len));
+                    return Err(Error::zone_rule(violation, operation, len));
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Emulated {
     fn change(&self, operation: &str, start: u64, change: impl FnOnce(&mut Zones, u32)) -> Result<()> {
         let mut zones = self.zones.lock();
         let found = zones.sequential_at(start);
-        let zone = found.map_err(|violation: ZoneViolation| violation.error(operation, self.layout.zone_size))?;
+        let zone = found.map_err(|violation| Error::zone_rule(violation, operation, self.layout.zone_size))?;
         change(&mut zones, zone);
         let state = zones.state(zone);
         drop(zones);

@@ -41,9 +41,8 @@ fn describe(edges: &Edges, circle: &BTreeSet<PathBuf>, sources: &Path) -> String
 }
 
 /// The most files of a crate that may lie on circles: what is left to untie. A crate that is not here has none.
-const LEFT: [(&str, usize); 11] = [
+const LEFT: [(&str, usize); 10] = [
     ("cairn", 13),
-    ("cairn-block", 7),
     ("cairn-cache", 13),
     ("cairn-cli", 24),
     ("cairn-ext4", 39),
@@ -97,10 +96,9 @@ fn every_way_to_name_an_item_is_seen() {
     );
     write("folder/mod.rs", "mod inner; pub use inner::*; pub struct Outer;");
     write("folder/inner.rs", "use super::Outer; pub struct Inner; #[cfg(test)] mod tests { use crate::last::Last; }");
-    write(
-        "last.rs",
-        "use crate::{First, first::LIMIT}; pub struct Last; flags! { /// See [`crate::folder::Inner`].\n } pub fn go() { log!(at, crate::folder::Outer, \"go {LIMIT}\") }",
-    );
+    let flags = "flags! { /// See [`crate::folder::Inner`].\n }";
+    let go = "pub fn go() { log!(at, crate::folder::Outer, \"go {LIMIT}\") }";
+    write("last.rs", &format!("use crate::First; use crate::first::*; pub struct Last; {flags} {go}"));
     let edges = edges(sources.path());
     let found: Vec<_> = edges
         .iter()
