@@ -94,11 +94,15 @@ fn every_way_to_name_an_item_is_seen() {
         "first.rs",
         "use crate::folder::Inner; pub struct First; pub const LIMIT: u8 = 1; fn f() { crate::last::go() }",
     );
-    write("folder/mod.rs", "mod inner; pub use inner::*; pub struct Outer;");
-    write("folder/inner.rs", "use super::Outer; pub struct Inner; #[cfg(test)] mod tests { use crate::last::Last; }");
+    write("folder/mod.rs", "mod inner; pub use inner::*; pub struct Outer; pub fn inner() {}");
+    write(
+        "folder/inner.rs",
+        "use super::Outer; pub struct Inner; pub fn deep() {} #[cfg(test)] mod tests { use crate::last::Last; }",
+    );
     let flags = "flags! { /// See [`crate::folder::Inner`].\n }";
     let go = "pub fn go() { log!(at, crate::folder::Outer, \"go {LIMIT}\") }";
-    write("last.rs", &format!("use crate::First; use crate::first::*; pub struct Last; {flags} {go}"));
+    let module = "fn f() { crate::folder::inner::deep(); crate::folder::inner() }";
+    write("last.rs", &format!("use crate::First; use crate::first::*; pub struct Last; {flags} {go} {module}"));
     let edges = edges(sources.path());
     let found: Vec<_> = edges
         .iter()
@@ -115,7 +119,8 @@ fn every_way_to_name_an_item_is_seen() {
             r#"first.rs last.rs {"go"}"#,
             r#"folder/inner.rs folder/mod.rs {"Outer"}"#,
             r#"last.rs first.rs {"First", "LIMIT"}"#,
-            r#"last.rs folder/mod.rs {"Outer"}"#,
+            r#"last.rs folder/inner.rs {"deep"}"#,
+            r#"last.rs folder/mod.rs {"Outer", "inner"}"#,
         ]
     );
     let circles = circles(&edges);

@@ -49,11 +49,13 @@ impl Crate {
             return self.definition(module, path, depth);
         }
         let here = self.modules.get(module)?;
-        if here.defined.contains(first) {
+        let child = [module.clone(), vec![first.clone()]].concat();
+        let is_module = self.modules.contains_key(&child);
+        // A module may have the name of a function; only the module has something inside.
+        if here.defined.contains(first) && (rest.is_empty() || !is_module) {
             return Some((here.file.clone(), first.clone()));
         }
-        let child = [module.clone(), vec![first.clone()]].concat();
-        if self.modules.contains_key(&child) {
+        if is_module {
             return self.below(&child, rest, depth);
         }
         if let Some(stands_for) = here.imports.names.get(first) {
