@@ -14,14 +14,18 @@ use cairn_base::ranked_lock::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
 use crate::name::Name;
-use crate::types::{Caller, FileKind, InodeFlags, NewInode};
+use crate::types::{Caller, FileKind, InodeFlags};
 
+mod create;
 pub mod locks;
+mod remove;
 mod rename;
 #[cfg(test)]
 mod tests;
 
-pub use rename::{Side, rename};
+pub use create::{create, link};
+pub use remove::{rmdir, unlink};
+pub use rename::rename;
 
 /// An inode in memory, as far as names concern it.
 pub trait NamedInode {
@@ -106,6 +110,16 @@ pub trait Namespace {
     ) -> Result<(), Self::Error>;
 }
 
+/// One side of a rename.
+pub struct Side<'a, N: Namespace + ?Sized> {
+    /// The directory.
+    pub parent: &'a Arc<N::Inode>,
+    /// The name in it.
+    pub name: Name<'a>,
+    /// Its entry, if there is one.
+    pub entry: Option<N::Entry>,
+}
+
 /// Checks a name that is to be made or removed. Every system call has an answer of its own to `.` and `..`.
 ///
 /// # Errors
@@ -125,112 +139,4 @@ pub fn check_parent(parent: &impl NamedInode, removing: bool) -> Result<()> {
         return Err(Error::NotFound);
     }
     parent.flags().check_entries(removing)
-}
-
-/// Runs `make` with the names of `parent` locked, where `new` can be made under a name that is not there yet.
-///
-/// # Errors
-/// The name exists or cannot be, `parent` takes none; those of `make`.
-pub fn create<N: Namespace + ?Sized, R>(
-    names: &N,
-    parent: &Arc<N::Inode>,
-    name: &[u8],
-    new: &NewInode<'_>,
-    make: impl FnOnce(Name<'_>) -> Result<R, N::Error>,
-) -> Result<R, N::Error> {
-    parent.kind().check_directory()?;
-    let name = check_name(name, Error::Exists)?;
-    new.check()?;
-    let _names = parent.names().write();
-    check_parent(&**parent, false)?;
-    check_vacant(names, parent, &name)?;
-    make(name)
-}
-
-/// Runs `add` with the names of `parent` locked, where `inode` can have one more name.
-///
-/// # Errors
-/// The name exists or cannot be, `parent` takes none, `inode` can have no other; those of `add`.
-pub fn link<N: Namespace + ?Sized, R>(
-    names: &N,
-    inode: &Arc<N::Inode>,
-    parent: &Arc<N::Inode>,
-    name: &[u8],
-    add: impl FnOnce(Name<'_>) -> Result<R, N::Error>,
-) -> Result<R, N::Error> {
-    parent.kind().check_directory()?;
-    let name = check_name(name, Error::Exists)?;
-    if inode.kind() == FileKind::Directory {
-        return Err(Error::NotPermitted.into());
-    }
-    let _names = parent.names().write();
-    check_parent(&**parent, false)?;
-    inode.flags().check_links()?;
-    check_vacant(names, parent, &name)?;
-    if inode.links() >= N::LINK_MAX {
-        return Err(Error::TooManyLinks.into());
-    }
-    add(name)
-}
-
-/// Runs `remove` with the names of `parent` locked, where a name that is no directory's can be removed. Gives the inode that
-/// lost the name.
-///
-/// # Errors
-/// There is no such name, or it stays for its own or its directory's sake; those of `remove`.
-pub fn unlink<N: Namespace + ?Sized>(
-    names: &N,
-    parent: &Arc<N::Inode>,
-    name: &[u8],
-    remove: impl FnOnce(&N::Entry, &Arc<N::Inode>) -> Result<(), N::Error>,
-) -> Result<Arc<N::Inode>, N::Error> {
-    parent.kind().check_directory()?;
-    check_name(name, Error::IsDirectory)?;
-    let _names = parent.names().write();
-    check_parent(&**parent, true)?;
-    let entry = names.locate(parent, name)?.ok_or(Error::NotFound)?;
-    let inode = names.inode(entry.into())?;
-    if inode.kind() == FileKind::Directory {
-        return Err(Error::IsDirectory.into());
-    }
-    inode.flags().check_links()?;
-    remove(&entry, &inode)?;
-    Ok(inode)
-}
-
-/// Runs `remove` with the names of `parent` and of the directory locked, where an empty directory can be removed. Gives the
-/// directory.
-///
-/// # Errors
-/// As [`unlink`]; or it is no directory, or not empty.
-pub fn rmdir<N: Namespace + ?Sized>(
-    names: &N,
-    parent: &Arc<N::Inode>,
-    name: &[u8],
-    remove: impl FnOnce(&N::Entry, &Arc<N::Inode>) -> Result<(), N::Error>,
-) -> Result<Arc<N::Inode>, N::Error> {
-    parent.kind().check_directory()?;
-    let dots = if name == b".." { Error::NotEmpty } else { Error::Invalid("`.` cannot be removed") };
-    check_name(name, dots)?;
-    loop {
-        let inode = locks::peek(names, parent, name)?.ok_or(Error::NotFound)?;
-        let locks = locks::lock_names(&[parent, &inode]);
-        let Some(Some(entry)) = locks::still(names, parent, name, Some(&inode))? else { continue };
-        check_parent(&**parent, true)?;
-        inode.kind().check_directory()?;
-        inode.flags().check_links()?;
-        if !names.is_empty(&inode)? {
-            return Err(Error::NotEmpty.into());
-        }
-        remove(&entry, &inode)?;
-        drop(locks);
-        return Ok(inode);
-    }
-}
-
-fn check_vacant<N: Namespace + ?Sized>(names: &N, parent: &Arc<N::Inode>, name: &[u8]) -> Result<(), N::Error> {
-    match names.locate(parent, name)? {
-        Some(_) => Err(Error::Exists.into()),
-        None => Ok(()),
-    }
 }

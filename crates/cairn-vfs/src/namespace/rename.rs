@@ -3,20 +3,9 @@
 use std::sync::Arc;
 
 use super::locks::{lock_names, peek, still};
-use super::{NamedInode, Namespace, check_name, check_parent};
+use super::{NamedInode, Namespace, Side, check_name, check_parent};
 use crate::error::Error;
-use crate::name::Name;
 use crate::types::{FileKind, RenameMode};
-
-/// One side of a rename.
-pub struct Side<'a, N: Namespace + ?Sized> {
-    /// The directory.
-    pub parent: &'a Arc<N::Inode>,
-    /// The name in it.
-    pub name: Name<'a>,
-    /// Its entry, if there is one.
-    pub entry: Option<N::Entry>,
-}
 
 /// Renames; see [`RenameMode`]. Gives the inode that lost its name.
 ///

@@ -8,7 +8,7 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 
 use super::*;
-use crate::types::RenameMode;
+use crate::types::{NewInode, RenameMode};
 
 type Names = BTreeMap<Vec<u8>, Ino>;
 
