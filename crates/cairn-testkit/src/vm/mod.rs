@@ -11,6 +11,7 @@
 mod agent;
 mod archive;
 mod kernel;
+mod output;
 mod qemu;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use agent::{Job, serve};
+pub use output::Output;
 
 use archive::Archive;
 use kernel::Kernel;
@@ -33,17 +35,6 @@ pub struct Vm {
     agent: bool,
     memory_mib: u32,
     limit: Duration,
-}
-
-/// What a machine said.
-#[derive(Clone, Debug)]
-pub struct Output {
-    /// The script's exit status; `None` if it did not come to its end.
-    pub status: Option<i32>,
-    /// What the script printed, on both streams.
-    pub text: String,
-    /// What the kernel printed.
-    pub console: String,
 }
 
 impl Default for Vm {
@@ -164,15 +155,6 @@ impl Vm {
             memory_mib: self.memory_mib,
         };
         machine.run(marker, self.limit)
-    }
-}
-
-impl Output {
-    /// Everything, for a failed assertion.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        let status = self.status.map_or("did not end".to_owned(), |status| format!("exited with {status}"));
-        format!("the script {status}\n--- script ---\n{}\n--- kernel ---\n{}", self.text, self.console)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::Output;
+use super::output::Output;
 use crate::judge::command;
 
 pub(super) struct Machine<'a> {
