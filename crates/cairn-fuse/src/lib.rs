@@ -32,6 +32,7 @@ mod guard;
 mod handshake;
 mod ioctl;
 mod kernel;
+mod listing;
 mod mounts;
 mod operations;
 mod options;

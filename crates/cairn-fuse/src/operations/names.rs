@@ -12,6 +12,7 @@ use crate::counters::Operation;
 use crate::credentials::Credentials;
 use crate::directory;
 use crate::guard::{self, Ask, Intent};
+use crate::listing::Listing;
 use crate::wire::abi::{
     AttrOut, BatchForgetIn, CreateIn, CreateOut, EntryOut, FOPEN_KEEP_CACHE, ForgetIn, ForgetOne, GETATTR_FH,
     GetattrIn, LinkIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, StatxOut,
@@ -299,10 +300,10 @@ impl Operations {
         &self,
         what: Operation,
         request: &mut Request<'_>,
-        fill: fn(&Core, &dyn FileSystem, u64, u64, &mut directory::Listing) -> Result<()>,
+        fill: fn(&Core, &dyn FileSystem, u64, u64, &mut Listing) -> Result<()>,
     ) -> Result<Vec<u8>, Errno> {
         let asked: ReadIn = request.take()?;
-        let mut listing = directory::Listing::new(asked.size as usize);
+        let mut listing = Listing::new(asked.size as usize);
         let node = request.header.nodeid;
         self.core.run(what, |fs| {
             let filled = fill(&self.core, fs, node, asked.offset, &mut listing);

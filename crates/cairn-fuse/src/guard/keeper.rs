@@ -1,0 +1,198 @@
+//! The thread behind a guard: it follows the room on the volume, and answers the questions that have to wait for the kernel.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::bound::Bound;
+use super::{Ask, ORDINARY};
+use crate::core::Core;
+
+/// Beside twice what the kernel may hold, near full begins here: what it takes before it is told.
+const SLACK: u64 = 32 << 20;
+/// How long a write that was granted may take to reach the kernel's cache.
+const UNDER_WAY: Duration = Duration::from_millis(20);
+/// Inodes told to the kernel before those that are written are looked for again.
+const BATCH: usize = 256;
+
+/// Where the kernel's side of the mount is.
+pub(crate) struct Mounted {
+    pub(crate) point: PathBuf,
+    /// `major:minor`.
+    pub(crate) device: Option<String>,
+    pub(crate) root: bool,
+}
+
+/// The thread behind a guard. Ended when dropped.
+pub(crate) struct Keeper {
+    core: Arc<Core>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Begins to keep watch over a mount whose first request has not been served yet.
+    pub(crate) fn start(core: Arc<Core>, mounted: Mounted) -> Self {
+        let keeping =
+            Keeping { bound: Bound::new(mounted.device.as_deref(), mounted.root), mounted, core: core.clone() };
+        if !core.guard.on {
+            return Self { core, thread: None };
+        }
+        keeping.look(true);
+        let spawned = thread::Builder::new().name("cairn-fuse-room".into()).spawn(move || keeping.run());
+        if let Err(error) = &spawned {
+            // Nobody would answer.
+            core.counters.room.near_full.store(false, Ordering::Release);
+            tracing::warn!("no thread to watch the room on the volume: a full volume is told at fsync only: {error}");
+        }
+        Self { core, thread: spawned.ok() }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.core.guard.end();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread works with.
+struct Keeping {
+    core: Arc<Core>,
+    bound: Bound,
+    mounted: Mounted,
+}
+
+impl Keeping {
+    fn run(&self) {
+        let core = self.core.clone();
+        loop {
+            let (look, asked) = {
+                let mut state = core.guard.state.lock();
+                while !state.look && state.asked.is_empty() && !state.ended {
+                    core.guard.wake.wait(&mut state);
+                }
+                if state.ended {
+                    return;
+                }
+                (std::mem::take(&mut state.look), std::mem::take(&mut state.asked))
+            };
+            if look {
+                self.look(false);
+            }
+            self.answer(asked);
+        }
+    }
+
+    /// Sets the bound and the marks for the room that there is, and tells the kernel when it has become near full.
+    fn look(&self, first: bool) {
+        let guard = &self.core.guard;
+        let room = self.core.fs().room(&ORDINARY);
+        let bound = self.bound.follow(room);
+        let begins = bound.saturating_mul(2).saturating_add(SLACK);
+        let was = guard.is_near();
+        let near = room < if was { begins.saturating_mul(2) } else { begins };
+        let (low, high) = match near {
+            true => (0, begins.saturating_mul(2)),
+            false if self.bound.can_shrink(bound) => (begins.max(bound.saturating_mul(8)), bound.saturating_mul(32)),
+            false => (begins, u64::MAX),
+        };
+        guard.low.store(low, Ordering::Relaxed);
+        guard.high.store(high, Ordering::Relaxed);
+        guard.counters.room.near_full.store(near, Ordering::Release);
+        if near && !was && !first {
+            self.tell(bound);
+        }
+    }
+
+    /// Makes the attributes of all files stale that the kernel has. It may have taken as much as it holds at most.
+    fn tell(&self, bound: u64) {
+        let guard = &self.core.guard;
+        guard.telling.store(true, Ordering::Release);
+        guard.state.lock().grant_anywhere(bound);
+        // Once more, for what was answered while it was not near yet.
+        for _ in 0..2 {
+            for inodes in self.core.fs().referenced().chunks(BATCH) {
+                let written = std::mem::take(&mut guard.state.lock().written);
+                let nodes = written.into_iter().chain(inodes.iter().map(|ino| self.core.node(*ino)));
+                nodes.for_each(|node| self.core.kernel.attributes_changed(node));
+            }
+        }
+        guard.telling.store(false, Ordering::Release);
+        guard.state.lock().grant_anywhere(bound);
+    }
+
+    /// Answers what did not fit beside what was granted.
+    fn answer(&self, asked: Vec<Ask>) {
+        let (guard, fs) = (&self.core.guard, self.core.fs());
+        if asked.is_empty() {
+            return;
+        }
+        // What is promised to no data is free, and is given back for this.
+        let _ = fs.statfs();
+        for ask in asked {
+            if guard.admits(fs, &ask) {
+                ask.grant();
+                continue;
+            }
+            self.fetch();
+            let admitted = || if guard.admits(fs, &ask) { Ok(()) } else { Err(Errno::NOSPC) };
+            match self.core.removals.taking_space(admitted) {
+                Ok(()) => ask.grant(),
+                Err(error) => {
+                    guard.counters.room.refused.add(1);
+                    ask.reply.error(error);
+                }
+            }
+        }
+    }
+
+    /// Has the kernel hand over what it holds.
+    fn fetch(&self) {
+        let (guard, fs) = (&self.core.guard, self.core.fs());
+        let last = guard.state.lock().last;
+        // Whoever was just granted a write has yet to make it.
+        if let Some(left) = last.and_then(|last| UNDER_WAY.checked_sub(last.elapsed())) {
+            thread::sleep(left);
+        }
+        let (granted, places, anywhere) = {
+            let mut state = guard.state.lock();
+            (state.granted, std::mem::take(&mut state.places), std::mem::take(&mut state.anywhere))
+        };
+        if granted == 0 {
+            return;
+        }
+        guard.counters.room.fetched.add(1);
+        // This begins it, in large pieces; since Linux 6.16 it does not wait for what a FUSE server has to do.
+        if let Some(root) = self.open_root()
+            && let Err(error) = rustix::fs::syncfs(&root)
+        {
+            tracing::debug!("not everything that the kernel held was written: {error}");
+        }
+        if anywhere {
+            fs.referenced().iter().for_each(|ino| self.core.kernel.collect_dirty_pages(self.core.node(*ino)));
+        }
+        for (node, range) in places {
+            self.core.kernel.collect_dirty_range(node, range);
+        }
+        guard.state.lock().granted -= granted;
+        let _ = fs.statfs();
+    }
+
+    /// The root of the mount, seen as a process sees it.
+    fn open_root(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.mounted.point, flags, Mode::empty()).ok()?;
+        let device = rustix::fs::fstat(&root).ok()?.st_dev;
+        let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        (Some(device) == self.mounted.device).then_some(root)
+    }
+}
