@@ -4,12 +4,13 @@ use std::path::Path;
 
 use cairn_block::BlockDevice;
 
+use crate::bytes::read_bytes;
+use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
 use crate::partition;
 use crate::recognise::recognise;
-use crate::volume::open_one;
 
 /// Bytes that are looked at from the start and before the end: whatever a disk can hold has something there.
 const WINDOW: u64 = 1 << 20;
@@ -85,7 +86,7 @@ fn something(device: &dyn BlockDevice) -> Result<Option<Vec<u8>>, Cause> {
         let mut at = start;
         while at < end {
             let len = PIECE.min(end - at);
-            let bytes = partition::read_bytes(device, at, usize::try_from(len).unwrap_or(usize::MAX))?;
+            let bytes = read_bytes(device, at, usize::try_from(len).unwrap_or(usize::MAX))?;
             if let Some(bytes) = bytes.filter(|bytes| bytes.iter().any(|byte| *byte != 0)) {
                 return Ok(Some(bytes));
             }

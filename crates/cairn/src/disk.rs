@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::Partition as Narrowed;
 
+use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
 use crate::partition::{self, Partition};
 use crate::recognise::recognise;
-use crate::volume::open_one;
 
 /// A disk.
 #[derive(Clone, Debug, serde::Serialize)]

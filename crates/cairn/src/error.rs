@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::format::Format;
-use crate::recognise::Hint;
 
 /// Result of opening or making a volume.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -93,6 +92,21 @@ pub enum Cause {
         /// The typed error of the format.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+/// Something recognised: what it is, and how to get at a volume in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// What it looks like.
+    pub what: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
 }
 
 /// What a format's error means to the caller.

@@ -1,6 +1,5 @@
 //! The formats Cairn knows, and the one place that chooses between them.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,49 +9,24 @@ use cairn_f2fs::devices::Evidence;
 use cairn_vfs::FileSystem;
 
 use crate::error::Cause;
-use crate::mkfs::MkfsOptions;
+use crate::mkfs::options::{MkfsOptions, Named};
 use crate::volume::OpenOptions;
 
 mod ext4;
 mod f2fs;
+mod name;
 
-/// A filesystem format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub use name::Format;
+
+/// What a volume says about itself; serialises to the object that `cairn info --json` prints.
+#[derive(Clone, Debug, serde::Serialize)]
+#[serde(untagged)]
 #[non_exhaustive]
-pub enum Format {
-    /// ext2, ext3 and ext4: one format with different features.
-    Ext4,
-    /// F2FS.
-    F2fs,
-}
-
-impl Format {
-    /// All.
-    pub const ALL: [Self; 2] = [Self::Ext4, Self::F2fs];
-
-    /// The name used by `mkfs -t` and `mount -t`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::F2fs => "f2fs",
-        }
-    }
-
-    /// The program of its makers that checks and repairs a volume.
-    #[must_use]
-    pub fn checker(self) -> &'static str {
-        match self {
-            Self::Ext4 => "e2fsck",
-            Self::F2fs => "fsck.f2fs",
-        }
-    }
-
-    /// The format of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
-    }
+pub enum Info {
+    /// Of an ext4 volume.
+    Ext4(Box<cairn_ext4::Info>),
+    /// Of an F2FS volume.
+    F2fs(Box<cairn_f2fs::Info>),
 }
 
 impl Info {
@@ -64,23 +38,6 @@ impl Info {
             Self::F2fs(_) => Format::F2fs,
         }
     }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What a volume says about itself; serialises to the object that `cairn info --json` prints.
-#[derive(Clone, Debug, serde::Serialize)]
-#[serde(untagged)]
-#[non_exhaustive]
-pub enum Info {
-    /// Of an ext4 volume.
-    Ext4(Box<cairn_ext4::Info>),
-    /// Of an F2FS volume.
-    F2fs(Box<cairn_f2fs::Info>),
 }
 
 /// Which format the device holds, if any.
@@ -135,9 +92,6 @@ pub(crate) fn open(
         Format::F2fs => f2fs::open(device, runtime, options),
     }
 }
-
-/// A device and its path.
-pub(crate) type Named = (PathBuf, Arc<dyn BlockDevice>);
 
 /// Makes a volume on the devices: the image, and what else the options name.
 pub(crate) fn make(devices: Vec<Named>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<(), Cause> {

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_f2fs::devices::Evidence;
 
+use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
 use crate::format;
 use crate::image::ImageSpec;
 use crate::recognise::recognise;
-use crate::volume::open_one;
 
 /// The whole volume whose first device is open.
 pub(crate) fn open(

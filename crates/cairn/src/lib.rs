@@ -21,7 +21,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod bytes;
 pub mod contents;
+mod device;
 pub mod disk;
 pub mod error;
 pub mod format;

@@ -1,7 +1,7 @@
 //! Making a volume: creates the image file if absent, then lets the format write itself.
 
 use std::fs::{File, Metadata};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
@@ -10,108 +10,15 @@ use cairn_block::zoned::{self, ZoneLayout};
 use uuid::Uuid;
 
 use crate::contents::contents;
+use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
-use crate::format::{self, Format};
+use crate::format;
 use crate::image::{ImageSpec, Part};
-use crate::volume::{open_one, runtime};
+use crate::volume::runtime;
 
-/// Parameters of a new volume.
-#[derive(Clone, Debug)]
-pub struct MkfsOptions {
-    /// Format.
-    pub format: Format,
-    /// Label: at most 16 bytes on ext4, 511 UTF-16 units on F2FS.
-    pub label: Option<String>,
-    /// UUID; random if absent.
-    pub uuid: Option<Uuid>,
-    /// Features to add, or with `^` to leave out, relative to the defaults; in mke2fs's or mkfs.f2fs's words.
-    pub features: Vec<String>,
-    /// Bytes a block; chosen by size if absent.
-    pub block_size: Option<u32>,
-    /// Size of the image file in bytes: needed to create one, and resizes one that is there.
-    pub size: Option<u64>,
-    /// F2FS: per cent of the main area kept for cleaning; what leaves users most if absent.
-    pub overprovision: Option<f64>,
-    /// F2FS: segments a section; 1 if absent.
-    pub segments_per_section: Option<u32>,
-    /// F2FS: sections a zone; 1 if absent.
-    pub sections_per_zone: Option<u32>,
-    /// F2FS: more nodes on a large volume.
-    pub large_nat_bitmap: bool,
-    /// F2FS: for devices with zones that must be written in order.
-    pub zoned: bool,
-    /// F2FS on such devices: sections kept for cleaning.
-    pub reserved_sections: Option<u32>,
-    /// Make the image one with zones, all empty.
-    pub zones: Option<ImageZones>,
-    /// F2FS: devices behind the first one, as the next mount shall find them.
-    pub devices: Vec<PathBuf>,
-    /// Owner and group of the root directory; 0 and 0 if absent.
-    pub root_owner: Option<(u32, u32)>,
-    /// Time of all timestamps, in seconds since 1970; now if absent. If given, nothing is left to chance: the same options make the same
-    /// bytes, the UUID (if it is absent) following from time, label and size.
-    pub time: Option<i64>,
-    /// Replace what the devices hold; without it, whatever is found there is [`Cause::WouldOverwrite`].
-    pub overwrite: bool,
-}
+pub(crate) mod options;
 
-/// The zones of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageZones {
-    /// Bytes of each.
-    pub size: u64,
-    /// Bytes of a sequential one that can be written; all of them if absent.
-    pub capacity: Option<u64>,
-    /// Those that can be written anywhere; they come first.
-    pub conventional: u32,
-    /// Zones that can be open at once; 0: any number.
-    pub max_open: u32,
-    /// Zones that can be neither empty nor full at once; 0: any number.
-    pub max_active: u32,
-}
-
-impl MkfsOptions {
-    /// The defaults of `format`.
-    #[must_use]
-    pub fn new(format: Format) -> Self {
-        Self {
-            format,
-            label: None,
-            uuid: None,
-            features: Vec::new(),
-            block_size: None,
-            size: None,
-            overprovision: None,
-            segments_per_section: None,
-            sections_per_zone: None,
-            large_nat_bitmap: false,
-            zoned: false,
-            reserved_sections: None,
-            zones: None,
-            devices: Vec::new(),
-            root_owner: None,
-            time: None,
-            overwrite: false,
-        }
-    }
-
-    /// For a format that has no segments.
-    pub(crate) fn refuse_f2fs_options(&self) -> Result<(), Cause> {
-        let given = [
-            (self.overprovision.is_some(), "overprovision"),
-            (self.segments_per_section.is_some(), "segments per section"),
-            (self.sections_per_zone.is_some(), "sections per zone"),
-            (self.large_nat_bitmap, "large NAT bitmap"),
-            (self.zoned, "zones"),
-            (self.reserved_sections.is_some(), "reserved sections"),
-            (!self.devices.is_empty(), "further devices"),
-        ];
-        match given.into_iter().find(|(given, _)| *given) {
-            Some((_, what)) => Err(Cause::Option(format!("{} has no {what}: that is an option of f2fs", self.format))),
-            None => Ok(()),
-        }
-    }
-}
+pub use options::{ImageZones, MkfsOptions};
 
 /// Makes a volume in `image`. If that fails, a file that was created for it is removed, and one that was enlarged for it has its size again.
 ///

@@ -1,25 +1,10 @@
 //! What an image holds that is no volume of ours: by signatures, to say what to do about it. Nothing is written.
 
-use std::fmt;
-
 use cairn_block::BlockDevice;
 
+use crate::bytes::read_bytes;
+pub use crate::error::Hint;
 use crate::partition;
-
-/// Something recognised: what it is, and how to get at a volume in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hint {
-    /// What it looks like.
-    pub what: &'static str,
-    /// What to do.
-    pub advice: &'static str,
-}
-
-impl fmt::Display for Hint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)
-    }
-}
 
 /// Where a signature stands.
 #[derive(Clone, Copy)]
@@ -100,7 +85,7 @@ pub(crate) fn recognise(device: &dyn BlockDevice) -> Option<Hint> {
             Start(at) => *at,
             End(before) => size.checked_sub(*before)?,
         };
-        let found = partition::read_bytes(device, at, bytes.len()).ok()??;
+        let found = read_bytes(device, at, bytes.len()).ok()??;
         (found == *bytes).then_some(Hint { what, advice })
     })
 }

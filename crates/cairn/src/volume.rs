@@ -7,40 +7,19 @@ use cairn_base::runtime::Runtime;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
-use cairn_block::file::{FileDevice, OpenOptions as FileOptions};
-use cairn_block::wrap::Partition;
-use cairn_block::zoned::{self, HostZoned};
 use cairn_vfs::FileSystem;
 
+use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
-use crate::image::{ImageSpec, Part};
+use crate::further;
+use crate::image::ImageSpec;
 use crate::recognise::recognise;
 use crate::reopen::{self, Reopened};
-use crate::{further, partition};
 
-/// How to open.
-#[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
-    /// Write nothing at all; an unclean journal is replayed in memory. [`FileSystem::remount`] with `rw` opens it for writing.
-    pub read_only: bool,
-    /// Mount options with the kernel's names, separated by commas.
-    pub mount_options: String,
-    /// The devices behind the first one, in order, of an F2FS volume that lies on several. If there are none here, they are looked
-    /// for beside the image under the names that the volume has for them, and must be recognised by their contents.
-    pub devices: Vec<PathBuf>,
-    /// For images that can be made again bit by bit: the time of everything that is written, in seconds since 1970. Nothing is left
-    /// to chance then: the same calls on the same volume write the same bytes. Only the thread that opens the volume may use it.
-    pub fixed_time: Option<i64>,
-}
+mod options;
 
-impl OpenOptions {
-    /// Reading only.
-    #[must_use]
-    pub fn read_only() -> Self {
-        Self { read_only: true, ..Self::default() }
-    }
-}
+pub use options::OpenOptions;
 
 /// An open volume. [`FileSystem::unmount`] leaves it clean; dropping it without is a crash, from which the next open
 /// recovers.
@@ -152,32 +131,4 @@ pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
 pub fn open_device(image: &ImageSpec, devices: &[PathBuf], write: bool) -> Result<Arc<dyn BlockDevice>> {
     let first = open_one(image, write)?;
     further::open(image, first, devices, write)
-}
-
-/// Opens a single device; with its zones, if it has some.
-pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
-    let error = |cause| Error::new(image, cause);
-    if write && let Some(zoned) = HostZoned::open(&image.path).map_err(|source| error(Cause::Open(source)))? {
-        return narrow(Arc::new(zoned), image.part).map_err(error);
-    }
-    let options = FileOptions { write, lock: true, create_size: None };
-    let device: Arc<dyn BlockDevice> =
-        Arc::new(FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?);
-    let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;
-    let device = zoned.map_or(device, |zoned| Arc::new(zoned));
-    narrow(device, image.part).map_err(error)
-}
-
-fn narrow(device: Arc<dyn BlockDevice>, part: Part) -> Result<Arc<dyn BlockDevice>, Cause> {
-    let range = match part {
-        Part::Whole => return Ok(device),
-        Part::Partition(number) => partition::find(&*device, number)?,
-        Part::Offset(offset) => {
-            let size = device.geometry().size;
-            let len = size.checked_sub(offset).filter(|len| *len > 0);
-            partition::Range { offset, len: len.ok_or(Cause::OffsetBeyondEnd { offset, size })? }
-        }
-    };
-    let part = Partition::new(device, range.offset, range.len)?;
-    Ok(Arc::new(part))
 }

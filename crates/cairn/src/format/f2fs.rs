@@ -10,9 +10,9 @@ use cairn_f2fs::mkfs::NamedDevice;
 use cairn_f2fs::{Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
 
-use super::{Format, Named};
+use super::Format;
 use crate::error::{Cause, Class};
-use crate::mkfs::MkfsOptions;
+use crate::mkfs::options::{MkfsOptions, Named};
 use crate::volume::OpenOptions;
 
 /// The only size of a block.

@@ -7,7 +7,9 @@ use gpt::disk::LogicalBlockSize;
 use gpt::header::{Header, read_header_from_arbitrary_device};
 use gpt::partition::file_read_partitions;
 
-use super::{Partition, Range, Table, kinds, read_bytes};
+use super::kinds;
+use super::table::{Partition, Range, Table};
+use crate::bytes::read_bytes;
 use crate::error::Cause;
 
 /// The specification's minimum is 128 entries; larger tables exist, absurd ones are damage.

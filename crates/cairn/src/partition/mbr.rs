@@ -5,7 +5,9 @@ use std::io::Cursor;
 use cairn_block::BlockDevice;
 use mbrman::{MBRHeader, MBRPartitionEntry};
 
-use super::{Partition, Range, Table, kinds, read_bytes};
+use super::kinds;
+use super::table::{Partition, Range, Table};
+use crate::bytes::read_bytes;
 use crate::error::Cause;
 
 /// A longer chain is a loop or damage.

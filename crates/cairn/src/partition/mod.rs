@@ -4,41 +4,13 @@
 mod gpt;
 mod kinds;
 mod mbr;
+mod table;
 
-use cairn_block::{BlockDevice, BlockDeviceExt};
+pub use table::{Partition, Range, Table};
+
+use cairn_block::BlockDevice;
 
 use crate::error::Cause;
-
-/// A partition's place in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// First byte.
-    pub offset: u64,
-    /// Length in bytes.
-    pub len: u64,
-}
-
-/// One entry of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
-    /// From 1.
-    pub number: u32,
-    /// Its place.
-    pub range: Range,
-    /// Its type, in words if it is a known one.
-    pub kind: String,
-    /// Its name, where the table has names and this entry one.
-    pub name: Option<String>,
-}
-
-/// A table's partitions, in the table's order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
-    /// `GPT` or `MBR`.
-    pub kind: &'static str,
-    /// The entries in use.
-    pub partitions: Vec<Partition>,
-}
 
 /// Reads the partition table; `None` if there is none.
 ///
@@ -74,20 +46,6 @@ pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Range, Cause> {
             ),
         }),
     }
-}
-
-/// Reads bytes at any offset, or `None` if they lie beyond the end.
-pub(crate) fn read_bytes(device: &dyn BlockDevice, offset: u64, len: usize) -> Result<Option<Vec<u8>>, Cause> {
-    let geometry = device.geometry();
-    let unit = u64::from(geometry.logical_block.max(1));
-    let Some(end) = offset.checked_add(len as u64).filter(|end| *end <= geometry.size) else {
-        return Ok(None);
-    };
-    let start = offset / unit * unit;
-    let whole = end.div_ceil(unit).saturating_mul(unit).min(geometry.size) - start;
-    let buf = device.read_at(start, usize::try_from(whole).unwrap_or(usize::MAX))?;
-    let skip = usize::try_from(offset - start).unwrap_or(usize::MAX);
-    Ok(buf.get(skip..).and_then(|tail| tail.get(..len)).map(<[u8]>::to_vec))
 }
 
 #[cfg(test)]

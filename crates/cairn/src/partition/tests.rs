@@ -3,6 +3,7 @@
 use std::io::Cursor;
 
 use ::gpt::disk::LogicalBlockSize;
+use cairn_block::BlockDeviceExt;
 use cairn_block::memory::MemoryDevice;
 use mbrman::{CHS, MBR, MBRPartitionEntry};
 

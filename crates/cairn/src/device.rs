@@ -1,0 +1,40 @@
+//! Opening one device: the file or block device, its zones, the part of it that an image's name says.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDevice;
+use cairn_block::file::{FileDevice, OpenOptions};
+use cairn_block::wrap::Partition;
+use cairn_block::zoned::{self, HostZoned};
+
+use crate::error::{Cause, Error, Result};
+use crate::image::{ImageSpec, Part};
+use crate::partition;
+
+/// Opens a single device; with its zones, if it has some.
+pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    let error = |cause| Error::new(image, cause);
+    if write && let Some(zoned) = HostZoned::open(&image.path).map_err(|source| error(Cause::Open(source)))? {
+        return narrow(Arc::new(zoned), image.part).map_err(error);
+    }
+    let options = OpenOptions { write, lock: true, create_size: None };
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?);
+    let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;
+    let device = zoned.map_or(device, |zoned| Arc::new(zoned));
+    narrow(device, image.part).map_err(error)
+}
+
+fn narrow(device: Arc<dyn BlockDevice>, part: Part) -> Result<Arc<dyn BlockDevice>, Cause> {
+    let range = match part {
+        Part::Whole => return Ok(device),
+        Part::Partition(number) => partition::find(&*device, number)?,
+        Part::Offset(offset) => {
+            let size = device.geometry().size;
+            let len = size.checked_sub(offset).filter(|len| *len > 0);
+            partition::Range { offset, len: len.ok_or(Cause::OffsetBeyondEnd { offset, size })? }
+        }
+    };
+    let part = Partition::new(device, range.offset, range.len)?;
+    Ok(Arc::new(part))
+}
