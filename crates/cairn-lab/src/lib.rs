@@ -23,14 +23,16 @@ mod paced;
 pub mod progress;
 pub mod record;
 pub mod render;
+pub mod scale;
 pub mod section;
 pub mod statistics;
 mod volume;
 
 pub use error::{Error, Result};
-pub use experiment::{Context, Experiment, Findings, Scale, run};
+pub use experiment::{Context, Experiment, Findings, run};
 pub use experiments::{all, find};
 pub use goal::{Goal, Relation, Verdict};
 pub use record::Record;
+pub use scale::Scale;
 pub use section::{Better, Metric, Row, Section};
 pub use statistics::Spread;

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Scale;
 use crate::goal::Goal;
 use crate::machine::Machine;
+use crate::scale::Scale;
 use crate::section::Section;
 
 /// Version of the JSON form.

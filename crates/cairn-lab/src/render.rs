@@ -2,6 +2,7 @@
 
 mod chart;
 mod figure;
+mod markup;
 mod page;
 mod table;
 

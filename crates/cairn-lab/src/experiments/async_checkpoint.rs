@@ -6,6 +6,7 @@
 
 mod goals;
 mod mounted;
+mod subjects;
 
 use std::sync::Arc;
 
@@ -13,25 +14,14 @@ use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 
 use crate::error::Result;
-use crate::experiment::{Context, Experiment, Findings, Scale};
+use crate::experiment::{Context, Experiment, Findings};
 use crate::fs_mark::{self, Load, Marks, SyncMethod};
 use crate::paced::{Pace, Paced};
 use crate::section::{Builder, Metric};
 use crate::volume::{self, growth};
+use subjects::{JOURNALS, NEVER_FULL, OFF, ON, load, row, threads_row};
 
-const OFF: &str = "noasync_checkpoint";
-const ON: &str = "async_checkpoint";
-const MIB: u64 = 1 << 20;
-const DEVICE: u64 = 2048 * MIB;
-
-/// Journals: id of the table, its title, bytes.
-const JOURNALS: [(&str, &str, u64); 3] = [
-    ("journal-4m", "Journal of 1,024 blocks (4 MiB)", 4 * MIB),
-    ("journal-16m", "Journal of 16 MiB", 16 * MIB),
-    ("journal-1g", "Journal of 1 GiB, which never fills", 1024 * MIB),
-];
-/// The yardstick's place in [`JOURNALS`].
-const NEVER_FULL: usize = 2;
+const DEVICE: u64 = 2048 << 20;
 
 /// Registered in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -53,21 +43,6 @@ fn metrics() -> Vec<Metric> {
         Metric::lower("op_max_ms", "op max ms"),
         Metric::lower("fsync_p99_us", "fsync p99 µs"),
     ]
-}
-
-/// Name of a mode's row.
-fn row(sync: SyncMethod) -> String {
-    format!("-S {}", sync as usize)
-}
-
-fn load(scale: Scale, sync: SyncMethod) -> Load {
-    // Where each file is a wait, fewer do.
-    let files = match sync {
-        SyncMethod::BeforeClose | SyncMethod::Reverse | SyncMethod::InOrder => scale.pick(20, 300, 4000),
-        SyncMethod::SyncThenReverse | SyncMethod::SyncThenInOrder => scale.pick(20, 200, 4000),
-        SyncMethod::Never | SyncMethod::SyncThenOne => scale.pick(40, 500, 8000),
-    };
-    Load { threads: 32, files, size: 4096, directories: 16, per_directory: 256, sync }
 }
 
 fn run(context: &Context) -> Result<Findings> {
@@ -119,7 +94,7 @@ fn shared_commits(context: &Context, findings: &mut Findings) -> Result<()> {
             let load = Load { threads, ..load(context.scale, SyncMethod::BeforeClose) };
             let figures = one(JOURNALS[NEVER_FULL].2, OFF, &load)?.figures(f64::NAN);
             let figures: Vec<_> = figures.into_iter().filter(|(name, _)| *name != "efficiency").collect();
-            builder.add(&goals::threads(threads), OFF, &figures);
+            builder.add(&threads_row(threads), OFF, &figures);
         }
         context.progress.step();
     }

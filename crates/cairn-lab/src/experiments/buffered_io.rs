@@ -12,6 +12,7 @@ mod measure;
 mod memory;
 mod mounted;
 mod rows;
+mod subjects;
 
 use std::collections::BTreeMap;
 
@@ -20,13 +21,7 @@ use crate::experiment::{Context, Experiment, Findings};
 use crate::section::{Builder, Metric};
 use measure::{Bench, Figures, Sizes};
 use rows::Line;
-
-/// The baseline: 4 KiB page objects, a mapping call a block.
-const PER_BLOCK: &str = "nobuffered_iomap";
-/// The improvement.
-const LARGE: &str = "buffered_iomap";
-/// Copying into memory that is there already: what no page cache can exceed.
-const MEMCPY: &str = "memcpy";
+use subjects::{LARGE, MEMCPY, PER_BLOCK};
 
 /// Registered in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {

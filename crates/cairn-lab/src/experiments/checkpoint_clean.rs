@@ -4,15 +4,10 @@
 mod commit_cost;
 mod files;
 mod goals;
+mod subjects;
 
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
-
-const COUNTED: &str = "checkpoint_clean=counted";
-const BAIL_OUT: &str = "checkpoint_clean=bail_out";
-const SCAN: &str = "checkpoint_clean=scan";
-/// The baseline first.
-const MODES: [&str; 3] = [SCAN, BAIL_OUT, COUNTED];
 
 /// Registered in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -7,36 +7,17 @@
 
 mod clients;
 mod goals;
+mod load;
 mod mounted;
+mod subjects;
 mod threads;
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use cairn_base::Ino;
-use cairn_base::stats::Report;
-use cairn_vfs::FileSystem;
-use cairn_vfs::types::{Caller, NewInode};
-use hdrhistogram::Histogram;
 
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
-use crate::paced::Pace;
 use crate::section::{Builder, Metric};
-use crate::volume::growth;
-
-const OFF: &str = "nocheckpoint_merge";
-const ON: &str = "checkpoint_merge";
-const SUBJECTS: [&str; 2] = [OFF, ON];
-const DEVICE: u64 = 1 << 30;
-
-/// Rows of the three threads.
-const WITH_C: &str = "A, B and C";
-const WITHOUT_C: &str = "A and B";
-
-/// A phone's storage: 12,500 transfers a second, 400 MiB/s, 1.5 ms to flush.
-const PHONE: Pace =
-    Pace { request: Duration::from_micros(80), bandwidth: 400 << 20, flush: Duration::from_micros(1500) };
+use load::PHONE;
+use subjects::SUBJECTS;
+use threads::{WITH_C, WITHOUT_C};
 
 /// Registered in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -84,50 +65,6 @@ fn three_threads(context: &Context) -> Result<crate::Section> {
         }
     }
     Ok(builder.finish())
-}
-
-/// Makes a directory in the root.
-fn directory(volume: &dyn FileSystem, name: &str) -> Result<Ino> {
-    Ok(volume.create(volume.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino)
-}
-
-/// `touch` of a new file and `fsync` of its directory; the fsync's time goes to `times`, in nanoseconds.
-fn touch_and_fsync(volume: &dyn FileSystem, directory: Ino, name: &str, times: &mut Histogram<u64>) -> Result<()> {
-    let made = volume.create(directory, name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?;
-    let start = std::time::Instant::now();
-    volume.fsync(directory, 0, false)?;
-    times.saturating_record(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    volume.forget(made.ino, 1);
-    Ok(())
-}
-
-/// Times from a microsecond to a minute.
-fn times() -> Histogram<u64> {
-    Histogram::new_with_bounds(1_000, 60_000_000_000, 3).expect("the bounds are in order")
-}
-
-/// What the daemon and the checkpoints did meanwhile.
-fn counters(before: &Report, after: &Report) -> Vec<(&'static str, f64)> {
-    let mut figures = Vec::new();
-    let grown = |path: &str| growth(before, after, path);
-    figures.extend(grown("store.ckpt.written").map(|written| ("checkpoints", written)));
-    if let (Some(total), Some(issued)) = (grown("store.ckpt.total"), grown("store.ckpt.issued"))
-        && issued > 0.0
-    {
-        figures.push(("merged", total / issued));
-    }
-    figures
-}
-
-fn micros(report: &Report, path: &str) -> Option<f64> {
-    crate::volume::counter(report, path).map(|ns| ns / 1e3)
-}
-
-fn volume(option: &str, weights: &[u32]) -> Result<Arc<dyn FileSystem>> {
-    let memory: Arc<dyn cairn_block::BlockDevice> = Arc::new(cairn_block::memory::MemoryDevice::new(DEVICE));
-    crate::volume::make_f2fs(&memory)?;
-    let lanes: Arc<dyn cairn_block::BlockDevice> = Arc::new(crate::lanes::Lanes::new(memory, PHONE, weights));
-    crate::volume::open(&lanes, option)
 }
 
 fn notes(context: &Context) -> Vec<String> {

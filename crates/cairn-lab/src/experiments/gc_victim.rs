@@ -12,24 +12,20 @@ mod goals;
 mod load;
 mod run;
 mod setting;
+mod subjects;
 mod zipf;
 
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::experiment::{Context, Experiment, Findings, Scale};
+use crate::experiment::{Context, Experiment, Findings};
+use crate::scale::Scale;
 use crate::section::{Builder, Metric};
 
 use load::{Load, Pattern};
 use run::Figures;
 use setting::Setting;
-
-/// Values of `gc_victim`, the baseline first. What a build does not know is left out.
-const POLICIES: [&str; 3] = ["greedy", "data_first", "adaptive"];
-const PROPOSAL: &str = "proposal";
-const DIRECT: &str = "direct I/O, d = 0";
-const BUFFERED: &str = "buffered, d = 0.5 %";
-const OTHERS: &str = "others";
+use subjects::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
 
 /// Registered in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment =

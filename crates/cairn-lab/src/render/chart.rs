@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::figure::figure;
-use super::page::escape;
+use super::markup::escape;
 use crate::section::{Better, Section};
 use crate::statistics::Spread;
 

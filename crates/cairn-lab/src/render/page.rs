@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::markup::escape;
 use super::table::{cells, goal_cells};
 use super::{chart, table};
 use crate::goal::Verdict;
@@ -78,9 +79,4 @@ fn rows(page: &mut String, cells: &[Vec<String>], attributes: impl Fn(usize) -> 
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");
-}
-
-/// Text inside an element or attribute.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,9 +1,9 @@
 //! The forms hold what the record holds; the page is well-formed and needs nothing else.
 
-use crate::experiment::Scale;
 use crate::goal::{Goal, Relation};
 use crate::machine::Machine;
 use crate::record::{Record, SCHEMA};
+use crate::scale::Scale;
 use crate::section::{Builder, Metric};
 
 fn record() -> Record {

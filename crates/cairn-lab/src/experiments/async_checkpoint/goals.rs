@@ -1,14 +1,9 @@
 //! What was promised for checkpointing ahead of need, line by line.
 
-use super::{JOURNALS, NEVER_FULL, OFF, ON, row};
+use super::subjects::{JOURNALS, NEVER_FULL, OFF, ON, row, threads_row};
 use crate::fs_mark::SyncMethod;
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
-
-/// Row of the table of shared commits.
-pub(super) fn threads(count: usize) -> String {
-    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
-}
 
 /// All of them.
 pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
@@ -40,7 +35,7 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     }
     for count in [8, 32] {
         let shared =
-            find("shared-commits").and_then(|section| section.median(&threads(count), OFF, "files_per_commit"));
+            find("shared-commits").and_then(|section| section.median(&threads_row(count), OFF, "files_per_commit"));
         let text = format!("{count} threads that fsync: files a commit");
         goals.push(Goal::judge(text, Relation::AtLeast, count as f64 / 2.0, shared));
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{OFF, ON, load, row};
+use super::subjects::{OFF, ON, load, row};
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
 use crate::fs_mark::program;

@@ -1,6 +1,7 @@
 //! What was promised for buffered I/O, line by line.
 
-use super::{LARGE, MEMCPY, PER_BLOCK, journal, memory, mounted};
+use super::subjects::{LARGE, MEMCPY, PER_BLOCK};
+use super::{journal, memory, mounted};
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
 

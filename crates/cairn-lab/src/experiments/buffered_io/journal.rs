@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use super::measure::{Bench, MIB};
-use super::{LARGE, PER_BLOCK, mounted};
+use super::mounted;
+use super::subjects::{LARGE, PER_BLOCK};
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
 use crate::mounted::{Available, Mounted, Server};

@@ -9,7 +9,7 @@ use cairn_block::BlockDevice;
 
 use super::rows::{Durable, Line, Medium, Work};
 use crate::error::{Error, Result};
-use crate::experiment::Scale;
+use crate::scale::Scale;
 use crate::volume::{self, OpenFile, counter, growth};
 
 pub(super) const MIB: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! Does memory stay inside the budget while a file ten times its size is written?
 
 use super::measure::{Bench, MIB};
-use super::{LARGE, PER_BLOCK};
+use super::subjects::{LARGE, PER_BLOCK};
 use crate::error::Result;
 use crate::experiment::Context;
 use crate::section::{Builder, Metric, Section};

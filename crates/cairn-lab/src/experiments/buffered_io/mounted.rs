@@ -5,9 +5,10 @@ use std::path::Path;
 use super::measure::{MIB, Sizes};
 use super::rows::{self, Durable, Line, Medium, Work};
 use crate::error::{Error, Result};
-use crate::experiment::{Context, Findings, Scale};
+use crate::experiment::{Context, Findings};
 use crate::mounted::fio::{self, Job};
 use crate::mounted::{Available, Mounted, Server, is_installed};
+use crate::scale::Scale;
 use crate::section::{Builder, Metric};
 use crate::volume;
 
@@ -73,7 +74,7 @@ fn servers(available: &Available, sizes: Sizes) -> Vec<(&'static str, Server)> {
         servers.push((KERNEL, Server::Kernel));
     }
     if let Some(program) = &available.cairn {
-        servers.push((CAIRN, Server::Cairn { program: program.clone(), options: super::LARGE.into() }));
+        servers.push((CAIRN, Server::Cairn { program: program.clone(), options: super::subjects::LARGE.into() }));
         let files = vec![format!("data={}", sizes.data), format!("old={}", sizes.file), "hole=64G".to_owned()];
         servers.push((NOTHING, Server::Nothing { program: program.clone(), files }));
     }

@@ -1,7 +1,5 @@
 //! The rows of the proposal: 9 of reads, 6 of cached writes, 24 of writes to a device.
 
-use super::measure::MIB;
-
 /// Where the data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Medium {
@@ -49,7 +47,7 @@ pub(super) const SECTIONS: [(&str, &str); 4] = [
     ("writes-disk", "Writes to a disk"),
 ];
 
-const BLOCKS: [(usize, &str); 3] = [(4 << 10, "4K"), (64 << 10, "64K"), (MIB, "1M")];
+const BLOCKS: [(usize, &str); 3] = [(4 << 10, "4K"), (64 << 10, "64K"), (1 << 20, "1M")];
 
 impl Line {
     pub(super) fn is_cached_write(&self) -> bool {

@@ -12,7 +12,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_jbd2::{CheckpointClean, Journal, JournalArea, JournalOptions};
 
-use super::MODES;
+use super::subjects::MODES;
 use crate::error::{Error, Result};
 use crate::experiment::Context;
 use crate::section::{Builder, Metric, Section};
@@ -165,8 +165,8 @@ mod tests {
     fn only_a_scan_looks_at_everything() {
         let bench = Bench::new(200, 100).unwrap();
         let looks = |mode| bench.measure(mode, 10).unwrap()[1].1;
-        assert!(looks(super::super::SCAN) >= 200.0);
-        assert!(looks(super::super::BAIL_OUT) <= 2.0);
-        assert!(looks(super::super::COUNTED) <= 2.0);
+        assert!(looks(super::super::subjects::SCAN) >= 200.0);
+        assert!(looks(super::super::subjects::BAIL_OUT) <= 2.0);
+        assert!(looks(super::super::subjects::COUNTED) <= 2.0);
     }
 }

@@ -6,10 +6,11 @@ use std::time::Instant;
 use cairn_base::stats::Report;
 use cairn_block::memory::MemoryDevice;
 
-use super::MODES;
+use super::subjects::MODES;
 use crate::error::Result;
-use crate::experiment::{Context, Scale};
+use crate::experiment::Context;
 use crate::fs_mark::{self, Load, SyncMethod};
+use crate::scale::Scale;
 use crate::section::{Builder, Metric, Section};
 use crate::volume::{self, counter, growth};
 

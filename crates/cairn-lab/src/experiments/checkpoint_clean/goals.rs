@@ -1,6 +1,7 @@
 //! What was promised for cleaning without scans, line by line.
 
-use super::{BAIL_OUT, COUNTED, SCAN, commit_cost, files};
+use super::subjects::{BAIL_OUT, COUNTED, SCAN};
+use super::{commit_cost, files};
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
 

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::{SUBJECTS, counters, directory, times, touch_and_fsync, volume};
+use super::load::{counters, directory, times, touch_and_fsync, volume};
+use super::subjects::SUBJECTS;
 use crate::error::{Error, Result};
 use crate::experiment::Context;
 use crate::section::{Builder, Metric, Section};

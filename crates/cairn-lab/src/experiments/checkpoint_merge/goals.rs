@@ -1,7 +1,8 @@
 //! What was promised for merged checkpoints, line by line.
 
 use super::clients::{CLIENTS, row};
-use super::{OFF, ON, WITH_C, WITHOUT_C};
+use super::subjects::{OFF, ON};
+use super::threads::{WITH_C, WITHOUT_C};
 use crate::goal::{Goal, Relation};
 use crate::section::Section;
 

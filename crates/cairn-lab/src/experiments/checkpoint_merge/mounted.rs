@@ -7,7 +7,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::clients::{metrics, row};
-use super::{DEVICE, SUBJECTS, times};
+use super::load::{DEVICE, times};
+use super::subjects::SUBJECTS;
 use crate::error::{Error, Result};
 use crate::experiment::{Context, Findings};
 use crate::mounted::{Available, Mounted, Server, command, run};

@@ -1,14 +1,20 @@
-//! A, B and C.
+//! The proposal's threads: A, B and C.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use cairn_base::stats::Report;
 use cairn_vfs::FileSystem;
 use cairn_vfs::types::{Caller, IoFlags, NewInode};
 
-use super::{counters, directory, micros, times, touch_and_fsync, volume};
+use super::load::{counters, directory, times, touch_and_fsync, volume};
 use crate::error::{Error, Result};
 use crate::lanes::in_class;
+use crate::volume::counter;
+
+/// Rows of the three threads.
+pub(super) const WITH_C: &str = "A, B and C";
+pub(super) const WITHOUT_C: &str = "A and B";
 
 /// A with the daemons, B, C.
 const WEIGHTS: [u32; 3] = [50, 50, 20];
@@ -75,4 +81,8 @@ fn stream(volume: &dyn FileSystem, stop: &AtomicBool, streamed: &AtomicU64) -> R
         at = (at + PIECE as u64) % STREAM;
     }
     Ok(())
+}
+
+fn micros(report: &Report, path: &str) -> Option<f64> {
+    counter(report, path).map(|ns| ns / 1e3)
 }

@@ -1,6 +1,6 @@
 //! What was promised for the choice of victims, line by line.
 
-use super::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
+use super::subjects::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
 

@@ -12,7 +12,7 @@ use cairn_f2fs::mkfs::{self, MkfsOptions, NamedDevice};
 use cairn_f2fs::{F2fs, MountOptions};
 
 use crate::error::Result;
-use crate::experiment::Scale;
+use crate::scale::Scale;
 
 const MIB: u64 = 1 << 20;
 const SEGMENT: u64 = 2 * MIB;
