@@ -14,17 +14,17 @@ use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::inode::attributes;
 use crate::inode::{Inode, directory};
-use crate::txn::Handle;
 use crate::volume::Volume;
 
+mod links;
 mod make;
 mod names;
 mod rename;
 
+use links::{drop_directory, drop_link};
 use names::Names;
 
-/// Links a non-directory can have.
-const LINK_MAX: u32 = 65_000;
+pub(crate) use links::touch_parent;
 
 /// Finds a name; `.` and `..` too. Takes a reference.
 pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
@@ -149,36 +149,4 @@ pub fn rename(
     volume.check_writable()?;
     let replaced = namespace::rename(&Names(volume), (parent, name), (new_parent, new_name), mode)?;
     replaced.map_or(Ok(()), |inode| volume.reap(&inode))
-}
-
-/// One name fewer; without names the inode becomes an orphan.
-fn drop_link(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
-    let mut state = inode.state.write();
-    state.record.links = state.record.links.saturating_sub(1);
-    state.record.ctime = attributes::now(volume);
-    if state.record.links == 0 {
-        volume.orphans.add(volume, handle, inode.ino)?;
-    }
-    inode.store(volume, handle, &mut state)
-}
-
-/// The directory's last name is gone.
-fn drop_directory(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
-    let mut state = inode.state.write();
-    let now = attributes::now(volume);
-    state.record.links = 0;
-    state.record.ctime = now;
-    volume.orphans.add(volume, handle, inode.ino)?;
-    inode.store(volume, handle, &mut state)
-}
-
-/// A directory's entries changed: its times move, and its link count with its subdirectories.
-pub(crate) fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode, subdirectories: i32) -> Result<()> {
-    let mut state = parent.state.write();
-    let now = attributes::now(volume);
-    state.record.mtime = now;
-    state.record.ctime = now;
-    state.record.version = state.record.version.wrapping_add(1);
-    volume.count_subdirectories(&mut state, subdirectories);
-    parent.store(volume, handle, &mut state)
 }

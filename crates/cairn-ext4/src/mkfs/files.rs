@@ -5,9 +5,10 @@ use cairn_base::checksum::crc32c;
 use cairn_base::{Ino, Pba};
 use zerocopy::little_endian::U32;
 
+use super::block_map;
+use super::identity::Identity;
 use super::output::Output;
 use super::plan::Plan;
-use super::{Identity, block_map};
 use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::format::features::{Compat, Incompat};

@@ -4,9 +4,11 @@ use cairn_base::Pba;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
 
+use super::features;
+use super::identity::Identity;
+use super::options::MkfsOptions;
 use super::output::Output;
 use super::ranges::Ranges;
-use super::{Identity, MkfsOptions, features};
 use crate::error::{Error, Result};
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::group_desc::{GroupDesc, GroupFlags};

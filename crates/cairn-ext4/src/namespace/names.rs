@@ -7,7 +7,7 @@ use cairn_base::ranked_lock::{Mutex, RwLock};
 use cairn_vfs::namespace::{NamedInode, Namespace, Side};
 use cairn_vfs::{Caller, FileKind, InodeFlags};
 
-use super::{LINK_MAX, rename};
+use super::rename::{exchange, replace};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, directory};
 use crate::volume::Volume;
@@ -41,7 +41,8 @@ impl Namespace for Names<'_> {
     type Inode = Inode;
     type Entry = Ino;
     type Error = Error;
-    const LINK_MAX: u32 = LINK_MAX;
+    /// Ext4's `EXT4_LINK_MAX`.
+    const LINK_MAX: u32 = 65_000;
 
     fn locate(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<Option<Ino>> {
         Ok(directory::lookup(self.0, parent, name)?.map(|(ino, _)| ino))
@@ -75,7 +76,7 @@ impl Namespace for Names<'_> {
         target: Option<&Arc<Inode>>,
         whiteout: Option<&Caller>,
     ) -> Result<()> {
-        rename::replace(self.0, from, inode, to, target, whiteout)
+        replace(self.0, from, inode, to, target, whiteout)
     }
 
     fn exchange(
@@ -85,6 +86,6 @@ impl Namespace for Names<'_> {
         to: &Side<'_, Self>,
         other: &Arc<Inode>,
     ) -> Result<()> {
-        rename::exchange(self.0, from, inode, to, other)
+        exchange(self.0, from, inode, to, other)
     }
 }

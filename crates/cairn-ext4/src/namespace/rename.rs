@@ -3,24 +3,22 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode, namespace};
+use cairn_vfs::namespace::{Namespace, Side};
+use cairn_vfs::{Caller, Error as VfsError, FileKind, NewInode};
 
-use super::names::Names;
-use super::{drop_directory, drop_link, make, touch_parent};
+use super::links::{drop_directory, drop_link, touch_parent};
+use super::make;
 use crate::error::Result;
 use crate::inode::{Inode, attributes, directory};
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// One side of a rename.
-type Side<'a, 'v> = namespace::Side<'a, Names<'v>>;
-
 /// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout.
-pub fn replace(
+pub fn replace<N: Namespace<Inode = Inode>>(
     volume: &Arc<Volume>,
-    from: &Side<'_, '_>,
+    from: &Side<'_, N>,
     inode: &Arc<Inode>,
-    to: &Side<'_, '_>,
+    to: &Side<'_, N>,
     target: Option<&Arc<Inode>>,
     whiteout: Option<&Caller>,
 ) -> Result<()> {
@@ -75,11 +73,11 @@ pub fn replace(
 }
 
 /// Lets two names swap what they stand for.
-pub fn exchange(
+pub fn exchange<N: Namespace<Inode = Inode>>(
     volume: &Arc<Volume>,
-    from: &Side<'_, '_>,
+    from: &Side<'_, N>,
     inode: &Arc<Inode>,
-    to: &Side<'_, '_>,
+    to: &Side<'_, N>,
     other: &Arc<Inode>,
 ) -> Result<()> {
     let is_directory = |inode: &Inode| i32::from(inode.kind == FileKind::Directory);

@@ -44,7 +44,7 @@ fn describe(edges: &Edges, circle: &BTreeSet<PathBuf>, sources: &Path) -> String
 const LEFT: [(&str, usize); 5] = [
     ("cairn-cache", 13),
     ("cairn-cli", 24),
-    ("cairn-ext4", 39),
+    ("cairn-ext4", 32),
     ("cairn-f2fs", 52),
     ("cairn-jbd2", 7),
 ];

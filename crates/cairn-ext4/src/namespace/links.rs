@@ -1,0 +1,40 @@
+//! What an inode's record says about names: link counts, and the times that change with them.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::inode::{Inode, attributes};
+use crate::txn::Handle;
+use crate::volume::Volume;
+
+/// One name fewer; without names the inode becomes an orphan.
+pub(super) fn drop_link(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
+    let mut state = inode.state.write();
+    state.record.links = state.record.links.saturating_sub(1);
+    state.record.ctime = attributes::now(volume);
+    if state.record.links == 0 {
+        volume.orphans.add(volume, handle, inode.ino)?;
+    }
+    inode.store(volume, handle, &mut state)
+}
+
+/// The directory's last name is gone.
+pub(super) fn drop_directory(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
+    let mut state = inode.state.write();
+    let now = attributes::now(volume);
+    state.record.links = 0;
+    state.record.ctime = now;
+    volume.orphans.add(volume, handle, inode.ino)?;
+    inode.store(volume, handle, &mut state)
+}
+
+/// A directory's entries changed: its times move, and its link count with its subdirectories.
+pub(crate) fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode, subdirectories: i32) -> Result<()> {
+    let mut state = parent.state.write();
+    let now = attributes::now(volume);
+    state.record.mtime = now;
+    state.record.ctime = now;
+    state.record.version = state.record.version.wrapping_add(1);
+    volume.count_subdirectories(&mut state, subdirectories);
+    parent.store(volume, handle, &mut state)
+}
