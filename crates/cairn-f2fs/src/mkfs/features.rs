@@ -1,6 +1,6 @@
 //! From the words behind `-O` to feature bits.
 
-use super::Error;
+use super::error::Error;
 use crate::format::Features;
 
 /// What mkfs.f2fs knows and Cairn does not make, and why.
@@ -53,6 +53,19 @@ fn known(name: &str) -> Result<Features, Error> {
         return Err(Error::Option(format!("F2FS has no feature {name} to choose; there are {names}")));
     }
     Ok(feature)
+}
+
+/// Bytes of extra attributes that the features ask for.
+pub(super) fn extra_size(features: Features) -> u16 {
+    if !features.contains(Features::EXTRA_ATTR) {
+        0
+    } else if features.contains(Features::INODE_CRTIME) {
+        24
+    } else if features.contains(Features::INODE_CHECKSUM) {
+        12
+    } else {
+        4
+    }
 }
 
 #[cfg(test)]

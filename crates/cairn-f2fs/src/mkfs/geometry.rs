@@ -3,8 +3,9 @@
 //! Pure arithmetic: from the size and three wishes to the counts and addresses of the superblock, the place of the six
 //! logs, and the space that users never get.
 
+use super::error::Error;
 use super::medium::{Medium, MediumZones};
-use super::{Error, MkfsOptions};
+use super::options::MkfsOptions;
 use crate::format::checkpoint::{CHECKSUM_AT, LARGE_CHECKSUM_AT};
 use crate::format::log::Log;
 use crate::format::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, SEGMENT_BYTES, SegNo};
@@ -78,6 +79,14 @@ impl Geometry {
                 _ => Error::Option("the devices are too small for F2FS with these options".into()),
             }),
         }
+    }
+
+    /// Bytes that the volume uses of each device.
+    pub(super) fn device_bytes(&self) -> Vec<u64> {
+        let mut bytes: Vec<u64> =
+            self.device_segments.iter().map(|segments| u64::from(*segments) * SEGMENT_BYTES).collect();
+        bytes[0] += u64::from(self.segment0) * BLOCK_BYTES;
+        bytes
     }
 }
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use cairn_block::BlockDevice;
 use cairn_block::wrap::Concat;
 
-use super::Error;
-use super::geometry::Geometry;
-use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
+use super::error::Error;
+use crate::format::units::SEGMENT_BYTES;
 use crate::zones::too_few_active;
 
 /// Bytes of a path in the superblock, with the zero behind it.
@@ -103,14 +102,10 @@ fn zones_of(index: usize, device: &dyn BlockDevice) -> Result<Option<MediumZones
     Ok(Some(MediumZones { size: first.len, capacity: first.capacity, conventional: first.start, device: index }))
 }
 
-/// One device of all, each with the bytes that the volume uses; the last one whole.
-pub(super) fn whole(devices: &[NamedDevice], geometry: &Geometry) -> Result<Arc<dyn BlockDevice>, Error> {
+/// One device of all, each with the bytes `used` of it; the only one whole.
+pub(super) fn whole(devices: &[NamedDevice], used: &[u64]) -> Result<Arc<dyn BlockDevice>, Error> {
     let [one] = devices else {
-        let used = |index: usize| {
-            let before = if index == 0 { u64::from(geometry.segment0) * BLOCK_BYTES } else { 0 };
-            before + u64::from(geometry.device_segments[index]) * SEGMENT_BYTES
-        };
-        let parts = devices.iter().enumerate().map(|(index, named)| (named.device.clone(), used(index)));
+        let parts = devices.iter().zip(used).map(|(named, used)| (named.device.clone(), *used));
         return Ok(Arc::new(Concat::new(parts.collect())?));
     };
     Ok(one.device.clone())

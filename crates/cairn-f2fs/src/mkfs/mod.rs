@@ -10,79 +10,33 @@
 //! A reproducible volume cannot have a random version; it gets a main area of zeros instead.
 
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_vfs::Timestamp;
 use uuid::Uuid;
 
-use crate::format::checksum::crc32;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE, BLOCKS_PER_SEGMENT, SEGMENT_BYTES};
 use crate::format::{Features, Layout, Log, superblock};
 
+mod error;
 mod extensions;
 mod features;
 mod geometry;
+mod identity;
 mod medium;
+mod options;
 mod packs;
 mod super_block;
 mod tree;
 
 use geometry::Geometry;
+use identity::Identity;
 use medium::Medium;
 use tree::Tree;
 
+pub use error::Error;
 pub use medium::NamedDevice;
-
-/// What to make. The defaults are mkfs.f2fs's.
-#[derive(Clone, Debug)]
-pub struct MkfsOptions {
-    /// Label, at most 511 UTF-16 units.
-    pub label: Option<String>,
-    /// UUID; random if absent.
-    pub uuid: Option<Uuid>,
-    /// Features, in mkfs.f2fs's words; there are none by default.
-    pub features: Vec<String>,
-    /// Per cent of the main area kept for cleaning; what leaves users most if absent.
-    pub overprovision: Option<f64>,
-    /// Segments a section.
-    pub segments_per_section: u32,
-    /// Sections a zone.
-    pub sections_per_zone: u32,
-    /// For devices with zones that must be written in order: a section is a zone then.
-    pub zoned: bool,
-    /// Sections kept for cleaning, instead of a number that follows from the overprovision; on zoned devices.
-    pub reserved_sections: Option<u32>,
-    /// Room for the NAT's bitmap beyond the checkpoint block: more nodes on large volumes.
-    pub large_nat_bitmap: bool,
-    /// Bytes of the volume; the whole device if absent.
-    pub size: Option<u64>,
-    /// Time of all timestamps, in seconds since the epoch; `SOURCE_DATE_EPOCH` or now if absent. With the UUID given, the
-    /// image is reproducible where this or `SOURCE_DATE_EPOCH` is.
-    pub time: Option<i64>,
-    /// Owner and group of the root directory; 0 and 0 if absent.
-    pub root_owner: Option<(u32, u32)>,
-}
-
-impl Default for MkfsOptions {
-    fn default() -> Self {
-        Self {
-            label: None,
-            uuid: None,
-            features: Vec::new(),
-            overprovision: None,
-            segments_per_section: 1,
-            sections_per_zone: 1,
-            zoned: false,
-            reserved_sections: None,
-            large_nat_bitmap: false,
-            size: None,
-            time: None,
-            root_owner: None,
-        }
-    }
-}
+pub use options::MkfsOptions;
 
 /// What was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,26 +49,6 @@ pub struct Made {
     pub user_blocks: u64,
     /// Feature names.
     pub features: Vec<String>,
-}
-
-/// Why no volume was made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The options do not fit each other, the device, or what Cairn can maintain.
-    #[error("{0}")]
-    Option(String),
-    /// The device has too few bytes for these options.
-    #[error("{bytes} bytes are too few for F2FS with these options: it needs {smallest} ({} MiB)", smallest >> 20)]
-    TooSmall {
-        /// Bytes there are.
-        bytes: u64,
-        /// Bytes that would do.
-        smallest: u64,
-    },
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] cairn_block::Error),
 }
 
 /// Makes an F2FS volume on `device`, replacing what is there.
@@ -142,7 +76,7 @@ pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Run
     }
     let medium = Medium::of(devices, options.size)?;
     let geometry = Geometry::new(medium, options)?;
-    let device = medium::whole(devices, &geometry)?;
+    let device = medium::whole(devices, &geometry.device_bytes())?;
     let bytes = options.size.unwrap_or(device.geometry().size);
     let identity = Identity::new(options, runtime);
     let sectors = device.geometry().logical_block;
@@ -189,42 +123,6 @@ fn check(options: &MkfsOptions) -> Result<(), Error> {
         return Err(Error::Option("the overprovision is a percentage between 0 and 100".into()));
     }
     Ok(())
-}
-
-/// What makes two volumes of the same size different.
-struct Identity {
-    uuid: Uuid,
-    now: Timestamp,
-    owner: (u32, u32),
-    /// Version of the first checkpoint.
-    version: u64,
-    /// Two runs give the same bytes.
-    reproducible: bool,
-}
-
-impl Identity {
-    fn new(options: &MkfsOptions, runtime: &dyn Runtime) -> Self {
-        let from_environment = || std::env::var("SOURCE_DATE_EPOCH").ok()?.trim().parse().ok();
-        let given = options.time.or_else(from_environment);
-        let uuid = options.uuid.unwrap_or_else(|| {
-            let bits = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
-            uuid::Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
-        });
-        let seconds = given.unwrap_or_else(|| {
-            let since = runtime.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            i64::try_from(since.as_secs()).unwrap_or(0)
-        });
-        let reproducible = options.uuid.is_some() && given.is_some();
-        // The upper half of the version in footers is a checksum: versions must stay far below 2^32.
-        let version = if reproducible { crc32(!0, uuid.as_bytes()) } else { runtime.random() as u32 };
-        Self {
-            uuid,
-            now: Timestamp { seconds, nanoseconds: 0 },
-            owner: options.root_owner.unwrap_or((0, 0)),
-            version: u64::from(version >> 1 | 1),
-            reproducible,
-        }
-    }
 }
 
 /// An interrupted run leaves nothing that looks like a filesystem.
@@ -299,19 +197,6 @@ impl Maker<'_> {
             self.write_blocks(at.get(), bytes)?;
         }
         Ok(())
-    }
-}
-
-/// Bytes of extra attributes that the features ask for.
-fn extra_size(features: Features) -> u16 {
-    if !features.contains(Features::EXTRA_ATTR) {
-        0
-    } else if features.contains(Features::INODE_CRTIME) {
-        24
-    } else if features.contains(Features::INODE_CHECKSUM) {
-        12
-    } else {
-        4
     }
 }
 

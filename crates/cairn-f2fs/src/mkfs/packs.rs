@@ -2,8 +2,8 @@
 
 use cairn_base::Pba;
 
-use super::Identity;
 use super::geometry::Geometry;
+use super::identity::Identity;
 use super::tree::Tree;
 use crate::format::bits;
 use crate::format::checkpoint::{Checkpoint, CheckpointFlags, LogPosition};

@@ -1,8 +1,10 @@
 //! The superblock of a new volume.
 
+use super::error::Error;
+use super::extensions;
 use super::geometry::Geometry;
+use super::identity::Identity;
 use super::medium::stored_path;
-use super::{Error, Identity, extensions};
 use crate::format::superblock::{CHECKSUM_OFFSET, DevicePart};
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, BlockAddr};
 use crate::format::{Features, Superblock};

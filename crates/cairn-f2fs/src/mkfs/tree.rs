@@ -2,8 +2,9 @@
 
 use cairn_vfs::FileKind;
 
+use super::features::extra_size;
 use super::geometry::Geometry;
-use super::{Identity, extra_size};
+use super::identity::Identity;
 use crate::format::dentry::DentriesMut;
 use crate::format::hash::name_hash;
 use crate::format::nat::{self, NatEntry};

@@ -1,0 +1,52 @@
+//! What a new volume is to be.
+
+use uuid::Uuid;
+
+/// What to make. The defaults are mkfs.f2fs's.
+#[derive(Clone, Debug)]
+pub struct MkfsOptions {
+    /// Label, at most 511 UTF-16 units.
+    pub label: Option<String>,
+    /// UUID; random if absent.
+    pub uuid: Option<Uuid>,
+    /// Features, in mkfs.f2fs's words; there are none by default.
+    pub features: Vec<String>,
+    /// Per cent of the main area kept for cleaning; what leaves users most if absent.
+    pub overprovision: Option<f64>,
+    /// Segments a section.
+    pub segments_per_section: u32,
+    /// Sections a zone.
+    pub sections_per_zone: u32,
+    /// For devices with zones that must be written in order: a section is a zone then.
+    pub zoned: bool,
+    /// Sections kept for cleaning, instead of a number that follows from the overprovision; on zoned devices.
+    pub reserved_sections: Option<u32>,
+    /// Room for the NAT's bitmap beyond the checkpoint block: more nodes on large volumes.
+    pub large_nat_bitmap: bool,
+    /// Bytes of the volume; the whole device if absent.
+    pub size: Option<u64>,
+    /// Time of all timestamps, in seconds since the epoch; `SOURCE_DATE_EPOCH` or now if absent. With the UUID given, the
+    /// image is reproducible where this or `SOURCE_DATE_EPOCH` is.
+    pub time: Option<i64>,
+    /// Owner and group of the root directory; 0 and 0 if absent.
+    pub root_owner: Option<(u32, u32)>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        Self {
+            label: None,
+            uuid: None,
+            features: Vec::new(),
+            overprovision: None,
+            segments_per_section: 1,
+            sections_per_zone: 1,
+            zoned: false,
+            reserved_sections: None,
+            large_nat_bitmap: false,
+            size: None,
+            time: None,
+            root_owner: None,
+        }
+    }
+}
