@@ -4,17 +4,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use cairn_base::{Pba, Tid};
+use cairn_base::checksum::crc32c;
 use cairn_block::file::{FileDevice, OpenOptions};
 use cairn_block::wrap::Stats;
-use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
-use cairn_jbd2::format::Incompat;
-use cairn_jbd2::format::blocks::BlockLayout;
-use cairn_jbd2::format::superblock::Superblock;
-use cairn_jbd2::format::tags::Tag;
+use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_jbd2::{JournalArea, read_superblock, recover};
 
 use crate::judges::{self, Volume, run};
@@ -30,48 +24,87 @@ fn open(image: &Path) -> Arc<dyn BlockDevice> {
     Arc::new(FileDevice::open(image, OpenOptions::write()).expect("the image opens"))
 }
 
-/// Blocks of a log, one after the other.
+/// Blocks of a log with 64-bit addresses and checksums of version 3, laid out by hand.
 struct Writer {
-    layout: BlockLayout,
-    blocks: Vec<Bytes>,
-    tid: Tid,
+    uuid: Vec<u8>,
+    blocks: Vec<Vec<u8>>,
+    tid: u32,
 }
 
 impl Writer {
-    fn put(&mut self, block: Vec<u8>) {
-        self.blocks.push(Bytes::from(block));
+    fn seed(&self) -> u32 {
+        crc32c(!0, &self.uuid)
+    }
+
+    fn header(&self, kind: u32) -> Vec<u8> {
+        [0xc03b_3998, kind, self.tid].iter().flat_map(|word: &u32| word.to_be_bytes()).collect()
+    }
+
+    /// Pads the block and writes its checksum where it belongs.
+    fn put(&mut self, mut block: Vec<u8>, checksum_at: usize) {
+        block.resize(BLOCK as usize, 0);
+        let sum = crc32c(self.seed(), &block);
+        block[checksum_at..checksum_at + 4].copy_from_slice(&sum.to_be_bytes());
+        self.blocks.push(block);
     }
 
     /// Copies of these blocks, each full of a byte.
     fn copies(&mut self, homes: impl Iterator<Item = u64>, byte: u8) {
         let copy = vec![byte; BLOCK as usize];
-        let checksum = self.layout.tags.data_checksum(self.layout.seed, self.tid, &copy);
-        let tags: Vec<Tag> = homes.map(|home| Tag { pba: Pba(home), flags: 0, checksum }).collect();
-        self.put(self.layout.descriptor(self.tid, &tags));
-        for _ in tags {
-            self.put(copy.clone());
+        let checksum = crc32c(crc32c(self.seed(), &self.tid.to_be_bytes()), &copy);
+        let homes: Vec<u64> = homes.collect();
+        let mut block = self.header(1);
+        for (index, home) in homes.iter().enumerate() {
+            let (same_uuid, last) = (index > 0, index + 1 == homes.len());
+            let flags = if same_uuid { 2 } else { 0 } + if last { 8 } else { 0 };
+            let home = u32::try_from(*home).expect("a small volume");
+            [home, flags, 0, checksum].iter().for_each(|word: &u32| block.extend(word.to_be_bytes()));
+            if !same_uuid {
+                block.extend(&self.uuid);
+            }
         }
+        self.put(block, BLOCK as usize - 4);
+        self.blocks.extend(homes.iter().map(|_| copy.clone()));
     }
 
     fn revokes(&mut self, blocks: impl Iterator<Item = u64>) {
-        let blocks: Vec<Pba> = blocks.map(Pba).collect();
-        for records in blocks.chunks(self.layout.revokes_per_block()) {
-            self.put(self.layout.revoke(self.tid, records));
+        let blocks: Vec<u64> = blocks.collect();
+        for records in blocks.chunks((BLOCK as usize - 16 - 4) / 8) {
+            let mut block = self.header(5);
+            block.extend(u32::try_from(16 + records.len() * 8).expect("a block").to_be_bytes());
+            records.iter().for_each(|record| block.extend(record.to_be_bytes()));
+            self.put(block, BLOCK as usize - 4);
         }
     }
 
     fn commit(&mut self) {
-        let commit = self.layout.commit(self.tid, Duration::from_secs(1_700_000_000), None);
-        self.put(commit);
-        self.tid = self.tid.next();
+        let mut block = self.header(2);
+        block.resize(48, 0);
+        block.extend(1_700_000_000_u64.to_be_bytes());
+        self.put(block, 16);
+        self.tid += 1;
     }
+}
+
+/// Makes the superblock say that the log begins at its first block, and that it has revokes.
+fn start_log(device: &dyn BlockDevice, area: &JournalArea, first: u32) {
+    let at = area.extents[0].1.get() * u64::from(BLOCK);
+    let mut block = device.read_at(at, BLOCK as usize).expect("the device works").to_vec();
+    block[0x1c..0x20].copy_from_slice(&first.to_be_bytes());
+    block[0x2b] |= 1;
+    block[0xfc..0x100].fill(0);
+    let sum = crc32c(!0, &block);
+    block[0xfc..0x100].copy_from_slice(&sum.to_be_bytes());
+    device.write_at(at, block).expect("the device works");
 }
 
 /// Copies of forty blocks; revokes, theirs among them; copies of every fourth again, after their revokes. Gives the log's
 /// length.
 fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) -> u32 {
-    let mut superblock: Superblock = read_superblock(area).expect("a good superblock");
-    let mut writer = Writer { layout: BlockLayout::of(&superblock), blocks: Vec::new(), tid: superblock.sequence };
+    let superblock = read_superblock(area).expect("a good superblock");
+    let at = area.extents[0].1.get() * u64::from(BLOCK);
+    let uuid = device.read_at(at + 0x30, 16).expect("the device works").to_vec();
+    let mut writer = Writer { uuid, blocks: Vec::new(), tid: superblock.sequence.0 };
     writer.copies(COPIES..COPIES + COUNT, 1);
     writer.commit();
     // Spread as a table of few buckets likes them least: multiples of its size first.
@@ -80,11 +113,20 @@ fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) ->
     writer.commit();
     writer.copies((COPIES..COPIES + COUNT).step_by(4), 3);
     writer.commit();
-    superblock.start = superblock.first;
-    superblock.incompat |= Incompat::REVOKE;
     let used = u32::try_from(writer.blocks.len()).expect("a log");
-    area.write(superblock.first, writer.blocks, Durability::default()).expect("the journal is long enough");
-    area.write(0, vec![Bytes::from(superblock.encode())], Durability::default()).expect("the device works");
+    let mut blocks = writer.blocks.into_iter();
+    // The first block of the journal is its superblock.
+    let mut skip = u64::from(superblock.first);
+    for (_, start, len) in &area.extents {
+        let here = len.saturating_sub(skip);
+        let bytes: Vec<u8> = blocks.by_ref().take(usize::try_from(here).expect("a log")).flatten().collect();
+        if !bytes.is_empty() {
+            device.write_at((start.get() + skip) * u64::from(BLOCK), bytes).expect("the device works");
+        }
+        skip = skip.saturating_sub(*len);
+    }
+    assert!(blocks.next().is_none(), "the journal is too short");
+    start_log(&**device, area, superblock.first);
     device.flush().expect("the device works");
     used
 }
