@@ -107,7 +107,7 @@ fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
 
 fn commit_all(volume: &Arc<Volume>) -> Result<()> {
     match &volume.txn() {
-        Txn::Journaled(journal) => journal.commit_running()?,
+        Txn::Journaled(journal) => journal.force_commit()?,
         Txn::Direct(buffers) => buffers.write_back()?,
     }
     volume.flushes.cover(volume.flushes.mark())?;

@@ -77,7 +77,7 @@ impl Volume {
     /// Stops as a power cut would, because of a fault.
     pub(crate) fn abandon(&self, reason: &str) {
         if let Some(journal) = self.journal() {
-            journal.freeze(reason);
+            journal.abort_hard(reason);
         }
         self.stop_for(StopCause::Failed, reason);
     }
@@ -86,12 +86,12 @@ impl Volume {
     pub fn shutdown(&self, flush_log: bool) -> Result<()> {
         let journal = self.journal();
         if let Some(journal) = journal.as_ref().filter(|_| flush_log) {
-            journal.commit_running()?;
+            journal.force_commit()?;
         }
         // First: whoever finds the journal stopped is to know that it was asked for.
         self.stop("shut down on request");
         if let Some(journal) = &journal {
-            journal.freeze("shut down on request");
+            journal.abort_hard("shut down on request");
         }
         Ok(())
     }

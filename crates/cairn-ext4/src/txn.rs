@@ -39,7 +39,7 @@ impl Txn {
     /// Starts an operation that will change at most `credits` metadata blocks.
     pub fn begin(&self, credits: u32) -> Result<Handle> {
         let kind = match self {
-            Self::Journaled(journal) => Kind::Journaled(journal.begin(credits)?),
+            Self::Journaled(journal) => Kind::Journaled(journal.start(credits)?),
             Self::Direct(buffers) => Kind::Direct(DirectHandle {
                 buffers: buffers.clone(),
                 hooks: Mutex::default(),
@@ -112,7 +112,7 @@ impl Handle {
     pub fn write<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
         self.note_change();
         match &self.kind {
-            Kind::Journaled(handle) => Ok(handle.write(buffer)?),
+            Kind::Journaled(handle) => Ok(handle.get_write_access(buffer)?),
             Kind::Direct(_) => Ok(buffer.modify_direct()),
         }
     }
@@ -121,7 +121,7 @@ impl Handle {
     pub fn create(&self, pba: Pba) -> Result<Arc<Buffer>> {
         self.note_change();
         match &self.kind {
-            Kind::Journaled(handle) => Ok(handle.create(pba)?),
+            Kind::Journaled(handle) => Ok(handle.get_create_access(pba)?),
             Kind::Direct(handle) => Ok(handle.buffers.create(pba)),
         }
     }

@@ -311,7 +311,7 @@ impl Volume {
             return Ok(given_back);
         }
         if let Some(journal) = self.journal() {
-            journal.commit_running()?;
+            journal.force_commit()?;
         }
         Ok(true)
     }
@@ -412,7 +412,7 @@ impl Volume {
         drop(handle);
         // Whoever looks at the image (blkid, udev) finds it there.
         if let Some(journal) = self.journal() {
-            journal.commit_running()?;
+            journal.force_commit()?;
             journal.checkpoint_all()?;
         } else {
             self.buffers.write_back()?;

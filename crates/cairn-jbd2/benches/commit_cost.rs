@@ -48,9 +48,9 @@ fn journal(log_blocks: u32, latency: LatencyProfile) -> (Arc<BufferCache>, Arc<J
 }
 
 fn commit(buffers: &BufferCache, journal: &Arc<Journal>, pba: u64) {
-    let handle = journal.begin(1).expect("there is room");
+    let handle = journal.start(1).expect("there is room");
     let buffer = buffers.get(Pba(pba)).expect("memory");
-    handle.write(&buffer).expect("memory")[0] ^= 1;
+    handle.get_write_access(&buffer).expect("memory")[0] ^= 1;
     let tid = handle.tid();
     drop(handle);
     journal.commit_and_wait(tid).expect("memory");

@@ -35,7 +35,7 @@ impl Journal {
     ///
     /// # Errors
     /// The journal has stopped, or no transaction can hold that much.
-    pub fn begin(self: &Arc<Self>, credits: u32) -> Result<Handle> {
+    pub fn start(self: &Arc<Self>, credits: u32) -> Result<Handle> {
         let tid = self.begin_unguarded(credits)?;
         Ok(Handle::new(self.clone(), tid, credits))
     }
@@ -140,7 +140,7 @@ impl Journal {
             Some(tid) => self.commit_urgently(tid),
             None => {
                 self.stats().forced_to_close.add(1);
-                self.commit_running()
+                self.force_commit()
             }
         }
     }

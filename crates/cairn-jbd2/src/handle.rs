@@ -61,7 +61,7 @@ impl Handle {
     ///
     /// # Panics
     /// In debug builds, if the credits are used up: the operation's estimate is wrong.
-    pub fn write<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
+    pub fn get_write_access<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
         self.join(buffer)?;
         Ok(buffer.modify())
     }
@@ -105,7 +105,7 @@ impl Handle {
     ///
     /// # Errors
     /// The journal has stopped.
-    pub fn create(&self, pba: Pba) -> Result<Arc<Buffer>> {
+    pub fn get_create_access(&self, pba: Pba) -> Result<Arc<Buffer>> {
         let buffer = self.journal.buffers.create(pba);
         self.join(&buffer)?;
         Ok(buffer)

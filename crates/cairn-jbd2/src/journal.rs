@@ -241,7 +241,7 @@ impl Journal {
     }
 
     /// Stops without writing anything more, as if power failed now.
-    pub fn freeze(&self, reason: &str) {
+    pub fn abort_hard(&self, reason: &str) {
         {
             let mut state = self.state.lock();
             state.aborted.get_or_insert_with(|| reason.into());
@@ -257,7 +257,7 @@ impl Journal {
     /// # Errors
     /// The journal has stopped, or the device failed.
     pub fn shutdown(&self) -> Result<()> {
-        self.commit_running()?;
+        self.force_commit()?;
         self.stop_checkpointer();
         self.checkpoint_all()?;
         let daemon = self.daemon.lock().take();

@@ -179,7 +179,7 @@ impl Journal {
     ///
     /// # Errors
     /// The journal has stopped.
-    pub fn commit_running(&self) -> Result<()> {
+    pub fn force_commit(&self) -> Result<()> {
         let tid = {
             let state = self.state.lock();
             if let Some(reason) = &state.aborted {

@@ -179,9 +179,9 @@ fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
     let mut sim = sim(JournalOptions::default());
     sim.fill(70);
     // The oldest transaction's block 1 changes again, and the handle stays open: no commit can happen.
-    let handle = sim.journal.begin(1).expect("the device works");
+    let handle = sim.journal.start(1).expect("the device works");
     let buffer = sim.buffers.get(Pba(HOME + 1)).expect("the device works");
-    handle.write(&buffer).expect("the device works").copy_from_slice(&stamp(7777));
+    handle.get_write_access(&buffer).expect("the device works").copy_from_slice(&stamp(7777));
     let before = sim.journal.stats().transactions.get();
     // 70 % are more than half of 99 %: patience.
     sim.journal.set_async_checkpoint(Some(99)).expect("1 to 99");
@@ -192,7 +192,7 @@ fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
     assert_eq!(read_home(&*sim.memory, 1), [0; BLOCK as usize], "it is about to be superseded");
     drop(handle);
     // Its commit supersedes the block and wakes the daemon.
-    sim.journal.commit_running().expect("the device works");
+    sim.journal.force_commit().expect("the device works");
     sim.runtime.run_until_idle();
     assert!(stats.dropped_superseded.get() == 0 && stats.superseded.get() == 1);
     assert!(percent_free(&sim.journal) >= 99);
@@ -203,9 +203,9 @@ fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
 fn under_pressure_a_busy_block_goes_home_as_it_was_committed() {
     let mut sim = sim(JournalOptions::default());
     sim.fill(40);
-    let handle = sim.journal.begin(1).expect("the device works");
+    let handle = sim.journal.start(1).expect("the device works");
     let buffer = sim.buffers.get(Pba(HOME + 1)).expect("the device works");
-    handle.write(&buffer).expect("the device works").copy_from_slice(&stamp(7777));
+    handle.get_write_access(&buffer).expect("the device works").copy_from_slice(&stamp(7777));
     sim.journal.set_async_checkpoint(Some(90)).expect("1 to 99");
     sim.runtime.run_until_idle();
     assert!(percent_free(&sim.journal) >= 90, "{} % free", percent_free(&sim.journal));
@@ -231,7 +231,7 @@ fn a_failed_write_keeps_the_transactions_and_stops_the_journal() {
         runtime.run_until_idle();
         let reason = journal.aborted().expect("the error stops the journal");
         assert!(reason.contains("injected fault"), "{reason}");
-        assert!(matches!(journal.begin(1), Err(Error::Aborted(_))));
+        assert!(matches!(journal.start(1), Err(Error::Aborted(_))));
         // Sequence and start of the log, in the superblock as it was.
         assert_eq!(memory.read_at(64 * u64::from(BLOCK), 32).expect("memory").to_vec(), tail, "the tail moved");
         if nth == 1 {

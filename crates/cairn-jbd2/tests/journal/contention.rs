@@ -17,10 +17,10 @@ const ROUNDS: u64 = 400;
 /// Counts up in a block of its own and in one that all share, in one handle.
 fn count(buffers: &cairn_cache::block::BufferCache, journal: &Arc<cairn_jbd2::Journal>, thread: u64) {
     for round in 1..=ROUNDS {
-        let handle = journal.begin(2).expect("the device works");
+        let handle = journal.start(2).expect("the device works");
         for block in [0, 1 + thread] {
             let buffer = buffers.get(Pba(HOME + block)).expect("the device works");
-            let mut guard = handle.write(&buffer).expect("the device works");
+            let mut guard = handle.get_write_access(&buffer).expect("the device works");
             let value = u64::from_le_bytes(*guard.first_chunk().expect("a block")) + 1;
             guard[..8].copy_from_slice(&value.to_le_bytes());
         }
@@ -45,7 +45,7 @@ fn threads_share_transactions_and_commits_and_lose_nothing() {
             scope.spawn(move || count(buffers, journal, thread));
         }
     });
-    journal.commit_running().expect("the device works");
+    journal.force_commit().expect("the device works");
     let crashed = memory.fork();
     let commits = journal.stats().transactions.get();
     let waits = THREADS * ROUNDS / 4;
@@ -74,17 +74,17 @@ fn an_empty_transaction_writes_nothing_and_a_commit_flushes_once() {
     let device: Arc<dyn BlockDevice> = stats.clone();
     let (buffers, journal) = fixture::open(&device, Threads::new()).expect("an empty journal opens");
     let write = |value: u8| {
-        let handle = journal.begin(1).expect("the device works");
+        let handle = journal.start(1).expect("the device works");
         let buffer = buffers.get(Pba(HOME)).expect("the device works");
-        handle.write(&buffer).expect("the device works").fill(value);
+        handle.get_write_access(&buffer).expect("the device works").fill(value);
         let tid = handle.tid();
         drop(handle);
         journal.commit_and_wait(tid).expect("the device works");
     };
     write(1);
     let before = stats.snapshot();
-    drop(journal.begin(1).expect("the device works"));
-    journal.commit_running().expect("the device works");
+    drop(journal.start(1).expect("the device works"));
+    journal.force_commit().expect("the device works");
     let before = {
         let after = stats.snapshot();
         assert_eq!(after.write_bytes, before.write_bytes, "an empty transaction was written");
@@ -105,8 +105,8 @@ fn an_empty_transaction_writes_nothing_and_a_commit_flushes_once() {
 fn an_operation_larger_than_a_transaction_is_refused() {
     let device: Arc<dyn BlockDevice> = Arc::new(format(INCOMPAT, 0, 1));
     let (_, journal) = fixture::open(&device, Threads::new()).expect("an empty journal opens");
-    assert!(matches!(journal.begin(fixture::LOG_BLOCKS / 4), Err(cairn_jbd2::Error::TooLarge { .. })));
-    let largest = journal.begin(fixture::LOG_BLOCKS / 4 - 32).expect("nearly a quarter fits");
+    assert!(matches!(journal.start(fixture::LOG_BLOCKS / 4), Err(cairn_jbd2::Error::TooLarge { .. })));
+    let largest = journal.start(fixture::LOG_BLOCKS / 4 - 32).expect("nearly a quarter fits");
     drop(largest);
     journal.shutdown().expect("the device works");
 }
@@ -117,9 +117,9 @@ fn hooks_run_once_each_and_only_when_durable() {
     let (buffers, journal) = fixture::open(&device, Threads::new()).expect("an empty journal opens");
     let (durable, lost) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let operate = || {
-        let handle = journal.begin(1)?;
+        let handle = journal.start(1)?;
         let buffer = buffers.get(Pba(HOME))?;
-        handle.write(&buffer)?.fill(1);
+        handle.get_write_access(&buffer)?.fill(1);
         let (durable, lost) = (durable.clone(), lost.clone());
         handle.on_commit(Box::new(move |committed| {
             let counter = if committed { &durable } else { &lost };
@@ -133,7 +133,7 @@ fn hooks_run_once_each_and_only_when_durable() {
     assert_eq!(durable.load(Ordering::SeqCst), 1);
     operate().expect("the device works");
     journal.abort("told to");
-    assert!(journal.commit_running().is_err());
+    assert!(journal.force_commit().is_err());
     let _ = journal.shutdown();
     drop(journal);
     assert_eq!((durable.load(Ordering::SeqCst), lost.load(Ordering::SeqCst)), (1, 1));

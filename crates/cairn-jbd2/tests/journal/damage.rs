@@ -25,10 +25,10 @@ fn three_transactions(incompat: u32) -> MemoryDevice {
     let device: Arc<dyn BlockDevice> = memory.clone();
     let (buffers, journal) = fixture::open(&device, Simulated::new(0)).expect("an empty log");
     for number in 1..=3 {
-        let handle = journal.begin(2).expect("memory does not fail");
+        let handle = journal.start(2).expect("memory does not fail");
         for block in [0, number] {
             let buffer = buffers.get(Pba(HOME + block)).expect("memory does not fail");
-            handle.write(&buffer).expect("no error").copy_from_slice(&stamp(number));
+            handle.get_write_access(&buffer).expect("no error").copy_from_slice(&stamp(number));
         }
         let tid = handle.tid();
         drop(handle);
@@ -152,9 +152,9 @@ fn thousands_of_revokes_in_one_operation_never_overrun_the_log() {
     let (buffers, journal) = fixture::open(&device, Simulated::new(0)).expect("an empty log");
     let mut refused = 0;
     for round in 0..20_u64 {
-        let handle = journal.begin(120).expect("half a transaction");
+        let handle = journal.start(120).expect("half a transaction");
         let buffer = buffers.get(Pba(HOME)).expect("memory does not fail");
-        handle.write(&buffer).expect("there are credits").copy_from_slice(&stamp(round));
+        handle.get_write_access(&buffer).expect("there are credits").copy_from_slice(&stamp(round));
         // The records alone would fill several times the log.
         for record in 0..200_000_u64 {
             match handle.forget(Pba(HOME + 1 + (round << 32) + record)) {

@@ -49,8 +49,8 @@ fn fails_at(operation: Operation, nth: u64, lasting: Lasting, options: JournalOp
     let stopped = operate(&mut model, &buffers, &journal, &fault, &runtime);
     if stopped {
         assert!(journal.aborted().is_some(), "{operation:?} {nth} failed, and the journal goes on");
-        assert!(journal.begin(1).is_err(), "{operation:?} {nth}: an operation was let in after the abort");
-        assert!(journal.commit_running().is_err(), "{operation:?} {nth}: a commit after the abort");
+        assert!(journal.start(1).is_err(), "{operation:?} {nth}: an operation was let in after the abort");
+        assert!(journal.force_commit().is_err(), "{operation:?} {nth}: a commit after the abort");
         assert!(journal.shutdown().is_err(), "{operation:?} {nth}: the journal was closed as if nothing had happened");
     }
     drop(journal);

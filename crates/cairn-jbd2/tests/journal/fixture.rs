@@ -107,10 +107,10 @@ pub fn toggle(journal: &Arc<Journal>, random: &mut fastrand::Rng) {
 /// Commits one transaction that fills the given blocks with `value`.
 pub fn commit_blocks(buffers: &BufferCache, journal: &Arc<Journal>, blocks: impl Iterator<Item = u64>, value: u64) {
     let blocks: Vec<u64> = blocks.collect();
-    let handle = journal.begin(u32::try_from(blocks.len()).expect("few")).expect("the device works");
+    let handle = journal.start(u32::try_from(blocks.len()).expect("few")).expect("the device works");
     for block in blocks {
         let buffer = buffers.get(Pba(HOME + block)).expect("the device works");
-        handle.write(&buffer).expect("the device works").copy_from_slice(&stamp(value));
+        handle.get_write_access(&buffer).expect("the device works").copy_from_slice(&stamp(value));
     }
     let tid = handle.tid();
     drop(handle);

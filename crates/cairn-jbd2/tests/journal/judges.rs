@@ -205,7 +205,7 @@ fn write_log(volume: &Volume, device: Arc<dyn BlockDevice>) {
     let mut random = fastrand::Rng::with_seed(5);
     let mut number = 0_u64;
     while journal.stats().log_blocks.get() < 4500 {
-        let handle = journal.begin(24).expect("memory does not fail");
+        let handle = journal.start(24).expect("memory does not fail");
         for _ in 0..16 {
             let pba = Pba(random.u64(HOMES));
             number += 1;
@@ -213,8 +213,8 @@ fn write_log(volume: &Volume, device: Arc<dyn BlockDevice>) {
                 handle.forget(pba).expect("no error");
                 continue;
             }
-            let buffer = handle.create(pba).expect("memory does not fail");
-            let mut guard = handle.write(&buffer).expect("no error");
+            let buffer = handle.get_create_access(pba).expect("memory does not fail");
+            let mut guard = handle.get_write_access(&buffer).expect("no error");
             guard.fill(number as u8);
             if random.bool() {
                 guard[..4].copy_from_slice(&0xc03b_3998_u32.to_be_bytes());

@@ -71,10 +71,10 @@ impl Model {
     /// One operation in one handle.
     pub fn operate(&mut self, buffers: &BufferCache, journal: &Arc<Journal>) -> Result<Tid> {
         let number = self.last() + 1;
-        let handle = journal.begin(12)?;
+        let handle = journal.start(12)?;
         let mut next = self.now.clone();
         let counter = buffers.get(Pba(HOME))?;
-        handle.write(&counter)?.copy_from_slice(&stamp(number));
+        handle.get_write_access(&counter)?.copy_from_slice(&stamp(number));
         next.insert(0, Use::Metadata(number));
         for _ in 0..self.random.u64(1..8) {
             let block = self.random.u64(1..BLOCKS);
@@ -89,13 +89,13 @@ impl Model {
                 }
                 Use::Metadata(_) => {
                     let buffer = buffers.get(pba)?;
-                    handle.write(&buffer)?.copy_from_slice(&stamp(number));
+                    handle.get_write_access(&buffer)?.copy_from_slice(&stamp(number));
                     next.insert(block, Use::Metadata(number));
                 }
                 Use::Freed if self.random.u8(..3) == 0 => {
                     // Also in the very transaction that freed it: the revoke must be taken back.
-                    let buffer = handle.create(pba)?;
-                    handle.write(&buffer)?.copy_from_slice(&stamp(number));
+                    let buffer = handle.get_create_access(pba)?;
+                    handle.get_write_access(&buffer)?.copy_from_slice(&stamp(number));
                     next.insert(block, Use::Metadata(number));
                     self.leaving.retain(|(leaving, _, _)| *leaving != block);
                     for data in self.data.iter_mut().filter(|data| data.block == block) {

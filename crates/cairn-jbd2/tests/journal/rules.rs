@@ -31,7 +31,7 @@ fn a_freed_block_is_not_given_away_while_an_old_version_is_on_its_way_home() {
     std::thread::scope(|scope| {
         scope.spawn(|| journal.checkpoint_all().expect("the device works"));
         Watch::wait_for(|| watch.held.load(SeqCst) > 0);
-        let handle = journal.begin(1).expect("the device works");
+        let handle = journal.start(1).expect("the device works");
         handle.forget(Pba(HOME + 3)).expect("the device works");
         let free = Arc::new(AtomicBool::new(false));
         let told = free.clone();
@@ -67,10 +67,10 @@ fn a_tail_that_cannot_be_moved_ends_the_search_for_room() {
         fault.fail_range(Operation::Write, 64 * u64::from(BLOCK)..65 * u64::from(BLOCK));
         let mut value = 2;
         let error = loop {
-            let Ok(handle) = journal.begin(200) else { break journal.begin(200).map(drop) };
+            let Ok(handle) = journal.start(200) else { break journal.start(200).map(drop) };
             for block in 1..100 {
                 let buffer = buffers.get(Pba(HOME + block)).expect("memory");
-                handle.write(&buffer).expect("it is running").copy_from_slice(&stamp(value + 1));
+                handle.get_write_access(&buffer).expect("it is running").copy_from_slice(&stamp(value + 1));
             }
             let tid = handle.tid();
             drop(handle);

@@ -109,9 +109,9 @@ impl Bench {
     }
 
     fn commit(&self, block: u64) -> Result<()> {
-        let handle = self.journal.begin(1).map_err(failed)?;
+        let handle = self.journal.start(1).map_err(failed)?;
         let buffer = self.buffers.get(Pba(block)).map_err(failed)?;
-        handle.write(&buffer).map_err(failed)?[0] ^= 1;
+        handle.get_write_access(&buffer).map_err(failed)?[0] ^= 1;
         let tid = handle.tid();
         drop(handle);
         self.journal.commit_and_wait(tid).map_err(failed)
