@@ -1,4 +1,12 @@
-//! Where the journal's blocks are: a file's extents, or a whole device.
+//! The blocks of the journal on its device: the extents of a file, or a whole device.
+
+#![deny(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
 
 use std::sync::Arc;
 
@@ -7,82 +15,96 @@ use cairn_base::{FileBlock, Pba};
 use cairn_block::{Batch, BlockDevice, BlockDeviceExt, Durability, IoBuf, Request};
 
 use crate::error::{Error, Result};
+use crate::format::superblock::Superblock;
 
 /// The journal's place on a device.
 #[derive(Clone)]
 pub struct JournalArea {
-    /// Device that holds it.
+    /// Device that holds the journal.
     pub device: Arc<dyn BlockDevice>,
-    /// Bytes a block.
+    /// Bytes of a block.
     pub block_size: u32,
-    /// Consecutive runs, in file order: first block in the file, address, length.
+    /// Extents in file order: first block in the file, address on the device, length.
     pub extents: Vec<(FileBlock, Pba, u64)>,
 }
 
+/// A journal block on the device.
+struct Place {
+    /// Offset on the device.
+    offset: u64,
+    /// Journal blocks from this one on that are contiguous on the device.
+    contiguous: u64,
+}
+
 impl JournalArea {
-    /// Blocks of the area.
+    /// Blocks of the journal.
     #[must_use]
     pub fn blocks(&self) -> u64 {
-        self.extents.iter().map(|(_, _, len)| len).sum()
+        self.extents.iter().fold(0, |sum, (_, _, len)| sum.saturating_add(*len))
     }
 
-    /// Device offset of a journal block, and how many blocks follow it there without a gap (itself included).
-    fn place(&self, block: u32) -> Result<(u64, u64)> {
-        let wanted = u64::from(block);
-        let after = self.extents.partition_point(|(start, _, _)| start.get() <= wanted);
-        let found = after.checked_sub(1).and_then(|index| self.extents.get(index));
-        match found {
-            Some((start, pba, len)) if wanted < start.get() + len => {
-                let into = wanted - start.get();
-                Ok(((pba.get() + into) * u64::from(self.block_size), len - into))
-            }
-            _ => Err(Error::Corrupt { block, what: "mapping", value: wanted, expected: "a block of the journal file" }),
-        }
+    fn place(&self, block: u32) -> Result<Place> {
+        let number = u64::from(block);
+        let (what, expected) = ("mapping", "a block of the journal file");
+        self.find(number).ok_or(Error::Corrupt { block, what, value: number, expected })
+    }
+
+    fn find(&self, number: u64) -> Option<Place> {
+        let after = self.extents.partition_point(|(start, _, _)| start.get() <= number);
+        let (start, pba, len) = self.extents.get(after.checked_sub(1)?)?;
+        let within = number.checked_sub(start.get())?;
+        let contiguous = len.checked_sub(within).filter(|blocks| *blocks > 0)?;
+        let offset = pba.get().checked_add(within)?.checked_mul(u64::from(self.block_size))?;
+        Some(Place { offset, contiguous })
     }
 
     /// Reads one block.
-    ///
-    /// # Errors
-    /// The block is outside of the area, or the device failed.
-    pub fn read(&self, block: u32) -> Result<IoBuf> {
-        let (offset, _) = self.place(block)?;
-        Ok(self.device.read_at(offset, self.block_size as usize)?)
+    pub(crate) fn read(&self, block: u32) -> Result<IoBuf> {
+        self.read_run(block, 1)
     }
 
-    /// Reads up to `count` blocks that lie together on the device; gives at least one.
-    ///
-    /// # Errors
-    /// As [`JournalArea::read`].
-    pub fn read_run(&self, block: u32, count: u32) -> Result<IoBuf> {
-        let (offset, together) = self.place(block)?;
-        let count = together.min(u64::from(count)).max(1);
-        Ok(self.device.read_at(offset, usize::try_from(count).unwrap_or(1) * self.block_size as usize)?)
+    /// Reads at least one block and at most `count` blocks: those that are contiguous.
+    pub(crate) fn read_run(&self, block: u32, count: u32) -> Result<IoBuf> {
+        let Place { offset, contiguous } = self.place(block)?;
+        let count = contiguous.min(u64::from(count)).max(1);
+        let length = count.saturating_mul(u64::from(self.block_size));
+        Ok(self.device.read_at(offset, usize::try_from(length).unwrap_or(usize::MAX))?)
     }
 
     /// Requests that write consecutive journal blocks.
-    ///
-    /// # Errors
-    /// A block is outside of the area.
-    pub fn write_requests(&self, start: u32, blocks: Vec<Bytes>) -> Result<Vec<Request>> {
+    pub(crate) fn write_requests(&self, start: u32, blocks: Vec<Bytes>) -> Result<Vec<Request>> {
         let mut requests = Vec::new();
-        let mut at = start;
+        let mut next = start;
         let mut blocks = blocks.into_iter().peekable();
         while blocks.peek().is_some() {
-            let (offset, together) = self.place(at)?;
-            let bufs: Vec<Bytes> = blocks.by_ref().take(usize::try_from(together).unwrap_or(usize::MAX)).collect();
-            at += u32::try_from(bufs.len()).unwrap_or(u32::MAX);
+            let Place { offset, contiguous } = self.place(next)?;
+            let most = usize::try_from(contiguous).unwrap_or(usize::MAX);
+            let bufs: Vec<Bytes> = blocks.by_ref().take(most).collect();
+            next = next.saturating_add(u32::try_from(bufs.len()).unwrap_or(u32::MAX));
             requests.push(Request::Write { offset, bufs });
         }
         Ok(requests)
     }
 
-    /// Writes consecutive journal blocks between the given barriers.
-    ///
-    /// # Errors
-    /// A block is outside of the area, or the device failed.
-    pub fn write(&self, start: u32, blocks: Vec<Bytes>, durability: Durability) -> Result<()> {
+    /// Writes consecutive journal blocks.
+    pub(crate) fn write(&self, start: u32, blocks: Vec<Bytes>, durability: Durability) -> Result<()> {
         let requests = self.write_requests(start, blocks)?;
         self.device.submit(Batch { requests, durability }).wait()?;
         Ok(())
     }
+}
+
+/// Reads and validates the journal superblock.
+///
+/// # Errors
+/// The device failed, or the superblock is damaged.
+pub fn read_superblock(area: &JournalArea) -> Result<Superblock> {
+    Superblock::decode(&area.read(0)?, area.block_size, area.blocks())
+}
+
+/// Writes the journal superblock. It is durable on return.
+pub(crate) fn write_superblock(area: &JournalArea, superblock: &Superblock) -> Result<()> {
+    let mut block = superblock.encode();
+    block.resize(usize::try_from(area.block_size).unwrap_or(usize::MAX), 0);
+    area.write(0, vec![Bytes::from(block)], Durability { preflush: false, fua: true })
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a journal.
+//! Errors of a journal.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
-    /// The journal superblock or a log block is impossible.
+    /// The journal superblock or a log block holds an impossible value.
     #[error("journal block {block}: {what} is {value}, {expected}")]
     Corrupt {
         /// Journal block (not a device address).
@@ -21,42 +21,42 @@ pub enum Error {
         what: &'static str,
         /// Stored value.
         value: u64,
-        /// What would be right.
+        /// What would be possible.
         expected: &'static str,
     },
-    /// A checksum of the log does not match.
+    /// A checksum of the journal does not match.
     #[error("journal block {block}: {what} checksum {stored:#x} stored, {computed:#x} computed")]
     Checksum {
         /// Journal block.
         block: u32,
         /// Structure.
         what: &'static str,
-        /// Value on disk.
+        /// The checksum on disk.
         stored: u32,
-        /// Value over the bytes found.
+        /// The checksum of the bytes on disk.
         computed: u32,
     },
-    /// Features this crate does not know.
+    /// The journal has features that this crate does not know.
     #[error("the journal has unknown features {bits:#x}; run e2fsck to empty it")]
     UnknownFeatures {
         /// The unknown incompatible feature bits.
         bits: u32,
     },
-    /// An operation asked for more than a transaction can hold.
+    /// A handle asked for more credits than a transaction has.
     #[error("an operation of {credits} blocks does not fit a transaction of this journal (at most {largest})")]
     TooLarge {
         /// Blocks asked for.
         credits: u32,
-        /// Most that fit.
+        /// Most that a transaction has.
         largest: u32,
     },
-    /// A share of the log that cannot be kept free.
+    /// The checkpoint daemon cannot keep this percentage of the log free.
     #[error("async_checkpoint={percent}: give the share of the journal to be kept free in percent, 1 to 99")]
     Threshold {
-        /// What was asked for.
+        /// The percentage.
         percent: u8,
     },
-    /// The journal stopped after an earlier error.
+    /// The journal was aborted after an earlier error.
     #[error("the journal has stopped: {0}")]
     Aborted(Arc<str>),
 }

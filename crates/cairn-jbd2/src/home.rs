@@ -1,4 +1,4 @@
-//! Writing blocks to their home addresses in large sorted batches.
+//! Writes blocks to their home locations, in large sorted batches.
 
 use std::sync::Arc;
 
@@ -6,11 +6,15 @@ use bytes::Bytes;
 use cairn_base::Pba;
 use cairn_block::{Batch, BlockDevice, Durability, Request, Result};
 
-/// Most blocks in one batch.
+/// Most blocks of a batch.
 const BATCH: usize = 1024;
 
-/// Writes blocks that come in order of address; neighbours go in one request. Does not flush.
-pub fn write(device: &dyn BlockDevice, block_size: u32, blocks: impl Iterator<Item = (Pba, Arc<[u8]>)>) -> Result<()> {
+/// Writes blocks that come in order of address. Contiguous blocks share a request. Does not flush.
+pub(crate) fn write(
+    device: &dyn BlockDevice,
+    block_size: u32,
+    blocks: impl Iterator<Item = (Pba, Arc<[u8]>)>,
+) -> Result<()> {
     let mut requests: Vec<Request> = Vec::new();
     let mut in_batch = 0;
     let mut next = None;

@@ -1,49 +1,64 @@
-//! The jbd2 journal: it knows buffers and a device, not ext4.
+//! The jbd2 journal. It knows buffers and devices, and nothing of ext4.
 //!
-//! **A transaction's life.** *Running*: handles join it and change buffers. *Locked*: no handle may join; the committer waits
-//! for the open ones. *Pinned*: the images of all its buffers are held; the next transaction opens at once. *Logged*:
-//! revokes, descriptors and images are in the log. *Committed*: the commit block is durable (preflush + FUA); waiters and
-//! hooks run. *Checkpointed*: its images are at home and flushed; the tail of the log moves past it.
+//! # The stages of a transaction
 //!
-//! **Invariants.** A block goes home only after its commit is durable. The tail moves only after the home writes are
-//! flushed, by a superblock written with FUA. A block freed in a transaction is never written home again once that
-//! transaction has committed. The first write error stops everything, and the tail never moves after it.
+//! | stage | in Linux | what happens | where |
+//! |---|---|---|---|
+//! | running | `T_RUNNING` | handles join and change buffers | `start_handle`, [`Handle`] |
+//! | locked | `T_LOCKED` | no handle joins; the leader waits for the open ones | `commit::leader` |
+//! | freezing | `T_SWITCH` | the leader takes the contents of all buffers; then the next transaction may start | `commit::transaction` |
+//! | writing | `T_COMMIT` | revoke, descriptor and metadata blocks, then the commit block behind a flush | `commit::transaction` |
+//! | committed | `T_FINISHED` | the transaction is durable; callbacks run; it is on the checkpoint list | `checkpoint::list` |
+//! | checkpointed | | its blocks are at their home locations and flushed | `checkpoint` |
+//! | reclaimed | | the log tail has moved past it | `log_tail` |
 //!
-//! **Locking.** One lock over the lists (rank JOURNAL), never held across device I/O. Whoever waits for a commit leads it if nobody
-//! else does. A handle is the GATE of the lock order.
+//! [`recover`] replays the log after a crash.
+//!
+//! # Invariants
+//!
+//! - A block is written to its home location only after its commit is durable.
+//! - The log tail moves only after the checkpoint writes are flushed. The superblock with the new tail
+//!   is written with FUA.
+//! - A block that a transaction frees is not written to its home location after the commit of that
+//!   transaction.
+//! - The first write error aborts the journal, and the log tail never moves after it.
+//!
+//! # Locking
+//!
+//! One lock (rank `JOURNAL`) protects all that changes. It is never held while a device works. A
+//! handle has the rank `GATE` in the lock order.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod admission;
 mod area;
 mod checkpoint;
 mod commit;
 mod error;
 pub mod fast_commit;
-pub mod format;
+mod format;
 mod handle;
 mod home;
 mod journal;
-mod lead;
-mod log_space;
-pub mod recovery;
+mod log_tail;
+mod open;
+mod recovery;
 mod report;
+mod start_handle;
+mod state;
 mod stats;
 mod transaction;
 
-pub use area::JournalArea;
+pub use area::{JournalArea, read_superblock};
 pub use checkpoint::daemon::DEFAULT_ASYNC_CHECKPOINT;
 pub use checkpoint::list::CheckpointClean;
 pub use error::{Error, Result};
 pub use fast_commit::{FastCommit, fast_commits};
+pub use format::superblock::{MIN_JOURNAL_BLOCKS, Superblock};
+pub use format::{Compat, Incompat};
 pub use handle::Handle;
-pub use journal::{Journal, JournalOptions};
-pub use recovery::{
-    Recovered, note_damage, read_superblock, recover, recover_with, replay_in_memory, salvage_in_memory,
-};
+pub use journal::Journal;
+pub use open::JournalOptions;
+pub use recovery::{Images, Recovered, note_damage, recover, recover_with, replay_in_memory, salvage_in_memory};
 pub use stats::JournalStats;
-
-/// The least blocks of a log that Linux takes (`JBD2_MIN_JOURNAL_BLOCKS`). The largest operations of ext4 need some hundred in one
-/// transaction, and a transaction may have a quarter of the log.
-pub const MIN_JOURNAL_BLOCKS: u32 = 1024;
+pub use transaction::CommitCallback;

@@ -1,6 +1,6 @@
 //! The journal's counters by name: the section `journal` of a volume's report.
 //!
-//! `average` and `checkpoint` have the figures of jbd2's `info` file, with its names and units.
+//! `average` and `checkpoint` hold the figures of jbd2's `info` file, with its names and units.
 
 use cairn_base::stats::{Counter, Report};
 
@@ -8,8 +8,8 @@ use crate::checkpoint::list::CheckpointClean;
 use crate::journal::Journal;
 use crate::stats::JournalStats;
 
-/// What changes under the journal's lock, taken at one moment.
-struct Now {
+/// What the report needs of the state, read under one lock.
+struct Snapshot {
     blocks: u32,
     free: u32,
     low_water: u32,
@@ -23,47 +23,48 @@ struct Now {
 }
 
 impl Journal {
-    fn now(&self) -> Now {
+    fn snapshot(&self) -> Snapshot {
         let state = self.state.lock();
-        Now {
+        let checkpointing = &state.checkpointing;
+        Snapshot {
             blocks: state.log.blocks(),
             free: state.log.free(),
             low_water: state.log.low_water(),
-            threshold: state.threshold().unwrap_or(0),
-            percent: state.async_checkpoint.unwrap_or(0),
-            clean: state.clean,
-            pending: state.checkpoint.pending(),
-            pending_mean: state.pending_mean,
-            listed: state.checkpoint.listed(),
-            reclaimable: state.checkpoint.reclaimable(),
+            threshold: checkpointing.threshold(state.log.blocks()).unwrap_or(0),
+            percent: checkpointing.async_percent.unwrap_or(0),
+            clean: checkpointing.clean_mode,
+            pending: checkpointing.list.len(),
+            pending_mean: checkpointing.mean_length(),
+            listed: checkpointing.list.listed(),
+            reclaimable: checkpointing.list.reclaimable(),
         }
     }
 
-    /// Its counters, for the section `journal` of a volume's report.
+    /// The counters, for the section `journal` of a volume's report.
     #[must_use]
     pub fn report(&self) -> Report {
-        let (stats, now) = (self.stats(), self.now());
+        let (stats, snapshot) = (&self.stats, self.snapshot());
         let mut report = commits(stats);
-        report.set("max_blocks", self.largest);
+        report.set("max_blocks", self.max_transaction_buffers);
         report.set("average", averages(stats));
-        report.set("checkpoint", checkpoint(stats, &now));
+        report.set("checkpoint", checkpoint(stats, &snapshot));
         report.set("stalls", stalls(stats));
         report
             .with("checkpointed", &stats.checkpointed)
             .with("forced_checkpoints", &stats.forced_checkpoints)
             .with("superseded", &stats.superseded)
             .with("dropped_superseded", &stats.dropped_superseded)
-            .with("checkpoint_clean", now.clean.name())
+            .with("checkpoint_clean", snapshot.clean.name())
             .with("clean_calls", &stats.clean_calls)
             .with("clean_steps", &stats.clean_steps)
             .with("freed", &stats.freed)
-            .with("list_len", now.listed)
-            .with("pending_transactions", now.pending)
-            .with("pending_transactions_mean", now.pending_mean)
-            .with("blocks", now.blocks)
-            .with("free_blocks", now.free)
-            .with("free_blocks_low_water", now.low_water)
-            .with("reclaimable_blocks", now.reclaimable)
+            .with("list_len", snapshot.listed)
+            .with("pending_transactions", snapshot.pending)
+            .with("pending_transactions_mean", snapshot.pending_mean)
+            .with("blocks", snapshot.blocks)
+            .with("free_blocks", snapshot.free)
+            .with("free_blocks_low_water", snapshot.low_water)
+            .with("reclaimable_blocks", snapshot.reclaimable)
     }
 }
 
@@ -80,7 +81,7 @@ fn commits(stats: &JournalStats) -> Report {
         .with("commit_ns", &stats.commit_ns)
 }
 
-/// Means over all transactions: milliseconds, the commit in microseconds, as jbd2 has them.
+/// Means over all transactions, in the units of jbd2.
 fn averages(stats: &JournalStats) -> Report {
     let transactions = stats.transactions.get();
     let per = |total: u64, unit: f64| if transactions == 0 { 0.0 } else { ratio(total, transactions) / unit };
@@ -98,14 +99,14 @@ fn averages(stats: &JournalStats) -> Report {
         .with("logged_blocks_per_transaction", per(stats.log_blocks.get(), 1.0))
 }
 
-fn checkpoint(stats: &JournalStats, now: &Now) -> Report {
+fn checkpoint(stats: &JournalStats, snapshot: &Snapshot) -> Report {
     Report::new()
         .with("chp_time_ms", ratio(stats.checkpoint_ns.get(), 1_000_000))
         .with("forced_to_close", &stats.forced_to_close)
         .with("written", &stats.checkpoint_blocks)
         .with("dropped", &stats.superseded)
-        .with("async_percent", u64::from(now.percent))
-        .with("async_threshold_blocks", now.threshold)
+        .with("async_percent", u64::from(snapshot.percent))
+        .with("async_threshold_blocks", snapshot.threshold)
         .with("async_runs", &stats.async_runs)
         .with("async_buffers_written", &stats.async_blocks)
         .with("sync_buffers_written", &stats.sync_blocks)
@@ -113,13 +114,13 @@ fn checkpoint(stats: &JournalStats, now: &Now) -> Report {
         .with("tail_moves", &stats.tail_moves)
 }
 
-/// Waits of handles for room in the log.
+/// Waits of handles for log space.
 fn stalls(stats: &JournalStats) -> Report {
     let all = stats.stall_ns.summary();
     Report::new().with("count", all.count).with("total_ns", all.total).with("max_ns", all.max).with("p99_ns", all.p99)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a mean to be shown")]
+#[expect(clippy::cast_precision_loss, reason = "a mean for the report")]
 fn ratio(total: u64, by: u64) -> f64 {
     total as f64 / by as f64
 }

@@ -1,76 +1,75 @@
-//! Counters of a journal: what jbd2 shows in `/proc/fs/jbd2/*/info`, and what it should show as well.
+//! Counters of a journal: those of jbd2's `/proc/fs/jbd2/*/info`, and more.
 
 use std::time::Duration;
 
 use cairn_base::stats::{Counter, Histogram};
 
-use crate::checkpoint::Behalf;
 use crate::checkpoint::list::Cleaned;
 
-/// What the journal has done since it was opened. Times are nanoseconds.
+/// Counters since the journal was opened. Times are in nanoseconds, summed over all transactions.
 #[derive(Default)]
 pub struct JournalStats {
-    /// Transactions committed.
+    /// Committed transactions.
     pub transactions: Counter,
-    /// Of these, asked for by somebody who waits (fsync).
+    /// Of these, requested by a caller.
     pub requested: Counter,
     /// Handles started.
     pub handles: Counter,
-    /// Blocks changed beyond what their handle had asked for.
+    /// Blocks that handles changed without a credit.
     pub overdrafts: Counter,
-    /// Copies of blocks logged.
+    /// Metadata blocks logged.
     pub blocks_logged: Counter,
-    /// Log blocks written in all: copies, descriptors, revokes, commit records.
+    /// Log blocks written: metadata, descriptor, revoke and commit blocks.
     pub log_blocks: Counter,
-    /// Revoke records written.
+    /// Revoke records logged.
     pub revokes: Counter,
-    /// Callers for whom a commit was made durable: they share commits.
+    /// Callers that waited for a commit. Several may share one commit.
     pub commit_waits: Counter,
-    /// Longest wait of a handle for each transaction, in all.
+    /// Longest wait of a handle for each transaction.
     pub waiting_ns: Counter,
-    /// From the request to the start of the commit, of each transaction, in all.
+    /// From the first request to the start of the commit.
     pub request_delay_ns: Counter,
-    /// Open to handles, in all.
+    /// From the first handle to the lock.
     pub running_ns: Counter,
-    /// Closed, with handles still at work, in all.
+    /// From the lock to the end of the last handle.
     pub locked_ns: Counter,
-    /// Flushing file data that lies on another device than the log, in all.
+    /// Flushes of file data on another device than the log.
     pub flushing_ns: Counter,
-    /// Writing the log up to the durable commit record, in all.
+    /// From the end of the last handle to the durable commit block.
     pub logging_ns: Counter,
-    /// Each transaction's time from being closed to its durable commit record.
+    /// From the lock to the durable commit block, for each transaction.
     pub commit_ns: Histogram,
-    /// Times a handle waited because the log was full.
+    /// Handles that found the log full.
     pub forced_checkpoints: Counter,
-    /// Of these, times the only way to room was to commit what was running.
+    /// Commits of the running transaction because nothing else could free log blocks.
     pub forced_to_close: Counter,
-    /// Each wait for room in the log.
+    /// Waits of handles for log space.
     pub stall_ns: Histogram,
     /// Time spent checkpointing.
     pub checkpoint_ns: Counter,
-    /// Blocks written home.
+    /// Blocks written by checkpoints.
     pub checkpoint_blocks: Counter,
     /// Of these, by the daemon.
     pub async_blocks: Counter,
-    /// Of these, while somebody waited.
+    /// Of these, while a caller waited.
     pub sync_blocks: Counter,
-    /// Rounds of the daemon.
+    /// Rounds of the checkpoint daemon.
     pub async_runs: Counter,
-    /// Blocks that the daemon left alone because a newer transaction was about to supersede them.
+    /// Blocks that the daemon left out because a newer transaction would supersede them.
     pub left_out: Counter,
-    /// Transactions whose log space was given up.
+    /// Transactions checkpointed.
     pub checkpointed: Counter,
-    /// Of these, superseded entirely: dropped with no I/O.
+    /// Of these, superseded before any block was written.
     pub dropped_superseded: Counter,
-    /// Blocks that a newer transaction superseded before they were written home.
+    /// Blocks that a newer transaction superseded before they were written.
     pub superseded: Counter,
-    /// Times the checkpoint list was cleaned.
+    /// Searches for checkpointed transactions.
     pub clean_calls: Counter,
-    /// What the cleanings looked at: listed blocks, or transactions' counters.
+    /// Blocks that the searches looked at; with `counted`, transactions.
     pub clean_steps: Counter,
-    /// What the cleanings took off: listed blocks, or counted transactions.
+    /// Blocks that the searches took off their lists; with `counted`, transactions.
     pub freed: Counter,
-    /// Superblock writes that moved the tail of the log.
+    /// Updates of the log tail.
     pub tail_moves: Counter,
 }
 
@@ -82,17 +81,9 @@ impl JournalStats {
         self.checkpointed.add(cleaned.transactions);
         self.dropped_superseded.add(cleaned.superseded);
     }
-
-    pub(crate) fn count_home_writes(&self, blocks: u64, behalf: Behalf) {
-        self.checkpoint_blocks.add(blocks);
-        match behalf {
-            Behalf::Handle => self.sync_blocks.add(blocks),
-            Behalf::Daemon { .. } => self.async_blocks.add(blocks),
-        }
-    }
 }
 
-/// A duration as the counters hold it.
+/// A duration in the unit of the counters.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

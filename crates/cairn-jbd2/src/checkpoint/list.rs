@@ -1,14 +1,19 @@
-//! Committed transactions, oldest first, and which of them holds each block's newest version.
+//! Committed transactions, oldest first, and the one that holds each block's newest version (jbd2's
+//! `j_checkpoint_transactions`, with a `t_checkpoint_list` each).
 //!
-//! **Ring.** Numbers are consecutive, so a transaction's place follows from its number. It leaves the ring at the front once none of
-//! its blocks is left to be written; what it took of the log is then [reclaimable](CheckpointList::reclaimable) by a tail move.
-//! **Chain.** Those that still list blocks are linked, as in jbd2: walks pass over what was superseded entirely.
+//! **Ring.** Transactions have consecutive numbers, so a transaction's index follows from its number.
+//! The oldest leaves the ring when none of its blocks is left to be checkpointed. Its log blocks are
+//! then [reclaimable](CheckpointList::reclaimable): the next update of the log tail frees them.
 //!
-//! **A block's way.** Pending → written (the device has taken it) → at home (a flush has covered it). A newer committed version takes
-//! it off the list at any time: it needs no write, for the newer one stays in the log until it is at home itself.
+//! **Chain.** The transactions that still list blocks are linked, as in jbd2. A walk along the chain
+//! passes over transactions that newer ones have superseded.
 //!
-//! **Completions.** Whoever writes blocks home queues them here; whoever flushes next (a commit's own flush, as a rule) drains
-//! what was queued before. Only then does a block count as clean.
+//! **A block's states.** Pending, written (the device has taken it), clean (a flush has covered the
+//! write). A block also leaves its list when a newer version commits: the older one need not be
+//! written, because the newer one stays in the log until it is clean itself.
+//!
+//! **Completions.** A checkpointer queues a completion for each block that it has written. A flush
+//! covers the completions queued before it, and only then are their blocks clean.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,23 +21,23 @@ use std::sync::Arc;
 use cairn_base::{Pba, Tid};
 use cairn_cache::block::{Buffer, Image};
 
-/// How finished transactions are found.
+/// How checkpointed transactions are found (mount option `checkpoint_clean`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CheckpointClean {
-    /// Each transaction counts its unwritten blocks; only the counter of the oldest is looked at.
+    /// Each transaction counts its blocks that are not clean. Only the oldest count is read.
     #[default]
     Counted,
-    /// Walks from the oldest transaction on and stops at the first block that is not at home.
+    /// Walks from the oldest transaction to the first block that is not clean.
     BailOut,
     /// Walks all blocks of all transactions.
     Scan,
 }
 
 impl CheckpointClean {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Self; 3] = [Self::Counted, Self::BailOut, Self::Scan];
 
-    /// Its name as a mount option's value.
+    /// The mount option's value.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,274 +47,284 @@ impl CheckpointClean {
         }
     }
 
-    /// The one of that name.
+    /// The way with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 
-/// How far a block is on its way home.
+/// A block's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum BlockState {
     Pending,
     Written,
-    AtHome,
+    Clean,
 }
 
-/// A committed block that is listed. Holding the buffer keeps it in memory.
-pub struct Entry {
-    image: Image,
-    way: Way,
+/// A committed block on its transaction's list (`struct journal_head`).
+pub(crate) struct JournalHead {
+    /// The version that was committed (`b_frozen_data`).
+    frozen_data: Image,
+    state: BlockState,
+    /// Keeps the buffer in memory.
     _buffer: Arc<Buffer>,
 }
 
-impl Entry {
-    /// The version of a buffer that a commit logged.
-    pub fn new(image: Image, buffer: Arc<Buffer>) -> Self {
-        Self { image, way: Way::Pending, _buffer: buffer }
+impl JournalHead {
+    /// The version of a buffer that was committed.
+    pub(crate) fn new(frozen_data: Image, buffer: Arc<Buffer>) -> Self {
+        Self { frozen_data, state: BlockState::Pending, _buffer: buffer }
     }
 }
 
-/// A committed transaction whose log space is still needed.
-pub struct Logged {
+/// A committed transaction whose log blocks recovery needs.
+pub(crate) struct CheckpointTransaction {
     tid: Tid,
-    start: u32,
-    blocks: u32,
-    /// Blocks listed, in order of address.
-    entries: BTreeMap<Pba, Entry>,
-    /// Of these, not at home.
-    unwritten: usize,
-    /// It had blocks to write, and none of them was written.
+    /// First log block (`t_log_start`).
+    log_start: u32,
+    log_blocks: u32,
+    /// Listed blocks, in order of address (`t_checkpoint_list`).
+    heads: BTreeMap<Pba, JournalHead>,
+    /// Listed blocks that are not clean.
+    unclean: usize,
+    /// It had blocks, and none of them was written.
     untouched: bool,
+    /// Neighbours in the chain.
     older: Option<Tid>,
     newer: Option<Tid>,
 }
 
-impl Logged {
-    /// A transaction that takes `blocks` log blocks from `start` on.
-    pub fn new(tid: Tid, start: u32, blocks: u32, entries: BTreeMap<Pba, Entry>) -> Self {
-        let (unwritten, untouched) = (entries.len(), !entries.is_empty());
-        Self { tid, start, blocks, entries, unwritten, untouched, older: None, newer: None }
+impl CheckpointTransaction {
+    /// A transaction of `log_blocks` blocks from `log_start` on.
+    pub(crate) fn new(tid: Tid, log_start: u32, log_blocks: u32, heads: BTreeMap<Pba, JournalHead>) -> Self {
+        let (unclean, untouched) = (heads.len(), !heads.is_empty());
+        Self { tid, log_start, log_blocks, heads, unclean, untouched, older: None, newer: None }
     }
 }
 
-/// What a cleaning did.
+/// What a search for checkpointed transactions did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Cleaned {
-    /// Looks at a listed block, or (counted) at a transaction's counter.
-    pub steps: u64,
-    /// Blocks taken off by a walk; transactions, where they are counted.
-    pub freed: u64,
+pub(crate) struct Cleaned {
+    /// Blocks looked at; with `Counted`, transactions.
+    pub(crate) steps: u64,
+    /// Blocks taken off their lists; with `Counted`, transactions.
+    pub(crate) freed: u64,
     /// Transactions that left the ring.
-    pub transactions: u64,
+    pub(crate) transactions: u64,
     /// Of these, superseded before any of their blocks was written.
-    pub superseded: u64,
+    pub(crate) superseded: u64,
 }
 
-/// Blocks chosen to be written.
+/// Blocks to be written.
 #[derive(Default)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     /// In the order of their transactions.
-    pub blocks: Vec<(Pba, Tid)>,
-    /// Left out: a transaction that is not durable yet will supersede them.
-    pub left_out: usize,
+    pub(crate) blocks: Vec<(Pba, Tid)>,
+    /// Blocks left out because a newer transaction will supersede them.
+    pub(crate) left_out: usize,
 }
 
 /// The list.
 #[derive(Default)]
-pub struct CheckpointList {
-    ring: VecDeque<Logged>,
+pub(crate) struct CheckpointList {
+    ring: VecDeque<CheckpointTransaction>,
+    /// The transaction that holds the newest version of each listed block.
     newest: HashMap<Pba, Tid>,
+    /// Ends of the chain, and its length.
     oldest_listed: Option<Tid>,
     newest_listed: Option<Tid>,
     listed: usize,
-    /// Written home; what flushed them is yet to come.
+    /// Blocks written and not known to be flushed.
     completions: VecDeque<(Pba, Tid)>,
-    /// Completions queued so far, and drained so far.
+    /// Completions ever queued.
     queued: u64,
+    /// Completions ever drained.
     drained: u64,
     reclaimable: u32,
 }
 
 impl CheckpointList {
-    /// Adds a transaction that has just committed; what it holds supersedes older versions. Returns the number superseded.
-    pub fn push(&mut self, mut logged: Logged) -> u64 {
-        let tid = logged.tid;
+    /// Adds a transaction that has just committed. Its blocks supersede older versions. Returns the
+    /// number of these.
+    pub(crate) fn push(&mut self, mut transaction: CheckpointTransaction) -> u64 {
+        let tid = transaction.tid;
         let mut superseded = 0;
-        for pba in logged.entries.keys() {
+        for pba in transaction.heads.keys() {
             if let Some(older) = self.newest.insert(*pba, tid) {
-                superseded += u64::from(self.unlist(*pba, older));
+                superseded += u64::from(self.remove_head(*pba, older));
             }
         }
-        if !logged.entries.is_empty() {
-            logged.older = self.newest_listed.replace(tid);
-            match logged.older.and_then(|older| self.get(older)) {
+        if !transaction.heads.is_empty() {
+            transaction.older = self.newest_listed.replace(tid);
+            match transaction.older.and_then(|older| self.get(older)) {
                 Some(older) => older.newer = Some(tid),
                 None => self.oldest_listed = Some(tid),
             }
             self.listed += 1;
         }
-        self.ring.push_back(logged);
+        self.ring.push_back(transaction);
         superseded
     }
 
-    fn get(&mut self, tid: Tid) -> Option<&mut Logged> {
+    fn get(&mut self, tid: Tid) -> Option<&mut CheckpointTransaction> {
         let index = usize::try_from(tid.0.wrapping_sub(self.ring.front()?.tid.0)).ok()?;
-        self.ring.get_mut(index).filter(|logged| logged.tid == tid)
+        self.ring.get_mut(index).filter(|transaction| transaction.tid == tid)
     }
 
-    /// Takes a block off its transaction's list. True if it was there.
-    fn unlist(&mut self, pba: Pba, tid: Tid) -> bool {
-        let Some(logged) = self.get(tid) else { return false };
-        let Some(entry) = logged.entries.remove(&pba) else { return false };
-        logged.unwritten -= usize::from(entry.way != Way::AtHome);
-        if logged.entries.is_empty() {
+    /// Takes a block off its transaction's list. False if it is not listed.
+    fn remove_head(&mut self, pba: Pba, tid: Tid) -> bool {
+        let Some(transaction) = self.get(tid) else { return false };
+        let Some(head) = transaction.heads.remove(&pba) else { return false };
+        transaction.unclean -= usize::from(head.state != BlockState::Clean);
+        if transaction.heads.is_empty() {
             self.unlink(tid);
         }
         true
     }
 
-    /// Takes a transaction that lists nothing any more out of the chain.
+    /// Takes a transaction without listed blocks out of the chain.
     fn unlink(&mut self, tid: Tid) {
-        let Some(logged) = self.get(tid) else { return };
-        let (older, newer) = (logged.older.take(), logged.newer.take());
+        let Some(transaction) = self.get(tid) else { return };
+        let (older, newer) = (transaction.older.take(), transaction.newer.take());
         match older.and_then(|older| self.get(older)) {
-            Some(logged) => logged.newer = newer,
+            Some(transaction) => transaction.newer = newer,
             None => self.oldest_listed = newer,
         }
         match newer.and_then(|newer| self.get(newer)) {
-            Some(logged) => logged.older = older,
+            Some(transaction) => transaction.older = older,
             None => self.newest_listed = older,
         }
         self.listed -= 1;
     }
 
-    /// The block was freed: no version of it may go home.
-    pub fn cancel(&mut self, pba: Pba) {
+    /// Takes a freed block off the list. No version of it will be written.
+    pub(crate) fn forget(&mut self, pba: Pba) {
         if let Some(tid) = self.newest.remove(&pba) {
-            self.unlist(pba, tid);
+            self.remove_head(pba, tid);
         }
     }
 
-    /// Blocks that are still to be written, of the oldest transactions that together hold `log_blocks` of the log. Those that
-    /// `busy` names are left out.
-    pub fn choose(&self, log_blocks: u32, busy: impl Fn(Pba) -> bool) -> Chosen {
+    /// Pending blocks of the oldest transactions that together hold `log_blocks` of the log. Leaves
+    /// out those for which `busy` is true.
+    pub(crate) fn choose(&self, log_blocks: u32, busy: impl Fn(Pba) -> bool) -> Chosen {
         let mut chosen = Chosen::default();
         let mut seen = 0_u32;
-        for logged in &self.ring {
+        for transaction in &self.ring {
             if seen >= log_blocks {
                 break;
             }
-            seen = seen.saturating_add(logged.blocks);
-            for pba in logged.entries.iter().filter(|(_, entry)| entry.way == Way::Pending).map(|(pba, _)| *pba) {
+            seen = seen.saturating_add(transaction.log_blocks);
+            for pba in
+                transaction.heads.iter().filter(|(_, head)| head.state == BlockState::Pending).map(|(pba, _)| *pba)
+            {
                 if busy(pba) {
                     chosen.left_out += 1;
                 } else {
-                    chosen.blocks.push((pba, logged.tid));
+                    chosen.blocks.push((pba, transaction.tid));
                 }
             }
         }
         chosen
     }
 
-    /// A chosen block's contents, if it is still to be written.
-    pub fn image(&mut self, pba: Pba, tid: Tid) -> Option<Image> {
-        let entry = self.get(tid)?.entries.get(&pba)?;
-        (entry.way == Way::Pending).then(|| entry.image.clone())
+    /// The contents of a chosen block. `None` if it is not pending any more.
+    pub(crate) fn frozen_data(&mut self, pba: Pba, tid: Tid) -> Option<Image> {
+        let head = self.get(tid)?.heads.get(&pba)?;
+        (head.state == BlockState::Pending).then(|| head.frozen_data.clone())
     }
 
-    /// The device has taken these blocks; a flush is to follow.
-    pub fn queue_completions(&mut self, blocks: impl Iterator<Item = (Pba, Tid)>) {
+    /// The device has taken these blocks. They are clean after the next flush.
+    pub(crate) fn queue_completions(&mut self, blocks: impl Iterator<Item = (Pba, Tid)>) {
         for (pba, tid) in blocks {
-            if let Some(logged) = self.get(tid)
-                && let Some(entry) = logged.entries.get_mut(&pba)
+            if let Some(transaction) = self.get(tid)
+                && let Some(head) = transaction.heads.get_mut(&pba)
             {
-                entry.way = Way::Written;
-                logged.untouched = false;
+                head.state = BlockState::Written;
+                transaction.untouched = false;
                 self.completions.push_back((pba, tid));
                 self.queued += 1;
             }
         }
     }
 
-    /// Completions queued so far: a flush that starts now covers these.
-    pub fn queued(&self) -> u64 {
+    /// Completions ever queued. A flush that starts now covers these.
+    pub(crate) fn queued(&self) -> u64 {
         self.queued
     }
 
-    /// True if some completions still need a flush.
-    pub fn needs_flush(&self) -> bool {
+    /// True if a completion is queued.
+    pub(crate) fn needs_flush(&self) -> bool {
         self.drained < self.queued
     }
 
-    /// A flush has covered what was queued up to `upto`: those blocks are at home. Returns how many.
-    pub fn drain_completions(&mut self, upto: u64, mode: CheckpointClean) -> u64 {
-        let before = self.drained;
-        while self.drained < upto
+    /// A flush has covered the first `flushed` completions ever queued: their blocks are clean.
+    pub(crate) fn drain_completions(&mut self, flushed: u64, mode: CheckpointClean) {
+        while self.drained < flushed
             && let Some((pba, tid)) = self.completions.pop_front()
         {
             self.drained += 1;
-            self.at_home(pba, tid, mode);
+            self.mark_clean(pba, tid, mode);
         }
-        self.drained - before
     }
 
-    fn at_home(&mut self, pba: Pba, tid: Tid, mode: CheckpointClean) {
-        let Some(logged) = self.get(tid) else { return };
-        let Some(entry) = logged.entries.get_mut(&pba).filter(|entry| entry.way == Way::Written) else { return };
-        entry.way = Way::AtHome;
-        logged.unwritten -= 1;
+    fn mark_clean(&mut self, pba: Pba, tid: Tid, mode: CheckpointClean) {
+        let Some(transaction) = self.get(tid) else { return };
+        let is_written = |head: &&mut JournalHead| head.state == BlockState::Written;
+        let Some(head) = transaction.heads.get_mut(&pba).filter(is_written) else { return };
+        head.state = BlockState::Clean;
+        transaction.unclean -= 1;
         self.newest.remove(&pba);
-        // A walk is to find it itself.
+        // The other ways find the block by themselves.
         if mode == CheckpointClean::Counted {
-            self.unlist(pba, tid);
+            self.remove_head(pba, tid);
         }
     }
 
-    /// Takes transactions off whose blocks are all at home or superseded.
-    pub fn clean(&mut self, mode: CheckpointClean) -> Cleaned {
+    /// Drops the oldest transactions of which no block is left to be checkpointed
+    /// (`__jbd2_journal_clean_checkpoint_list`).
+    pub(crate) fn clean(&mut self, mode: CheckpointClean) -> Cleaned {
         let mut cleaned = Cleaned::default();
         match mode {
             CheckpointClean::Counted => {}
-            CheckpointClean::BailOut => self.walk_until_busy(&mut cleaned),
+            CheckpointClean::BailOut => self.walk_to_first_unclean(&mut cleaned),
             CheckpointClean::Scan => self.walk_all(&mut cleaned),
         }
         while let Some(front) = self.ring.front() {
             let done = match mode {
                 CheckpointClean::Counted => {
                     cleaned.steps += 1;
-                    front.unwritten == 0
+                    front.unclean == 0
                 }
-                CheckpointClean::BailOut | CheckpointClean::Scan => front.entries.is_empty(),
+                CheckpointClean::BailOut | CheckpointClean::Scan => front.heads.is_empty(),
             };
             if !done {
                 break;
             }
             cleaned.freed += u64::from(mode == CheckpointClean::Counted);
-            self.retire(&mut cleaned);
+            self.drop_oldest(&mut cleaned);
         }
         cleaned
     }
 
-    fn retire(&mut self, cleaned: &mut Cleaned) {
+    fn drop_oldest(&mut self, cleaned: &mut Cleaned) {
         let Some(front) = self.ring.front() else { return };
-        // Left by a walk that had not come to it when the mode was changed.
-        if !front.entries.is_empty() {
+        // The way was changed while clean blocks were listed.
+        if !front.heads.is_empty() {
             self.unlink(front.tid);
         }
         let Some(done) = self.ring.pop_front() else { return };
         cleaned.transactions += 1;
         cleaned.superseded += u64::from(done.untouched);
-        self.reclaimable += done.blocks;
+        self.reclaimable += done.log_blocks;
     }
 
-    fn walk_until_busy(&mut self, cleaned: &mut Cleaned) {
+    fn walk_to_first_unclean(&mut self, cleaned: &mut Cleaned) {
         while let Some(tid) = self.oldest_listed {
-            let Some(logged) = self.get(tid) else { return };
-            while let Some(first) = logged.entries.first_entry() {
+            let Some(transaction) = self.get(tid) else { return };
+            while let Some(first) = transaction.heads.first_entry() {
                 cleaned.steps += 1;
-                if first.get().way != Way::AtHome {
+                if first.get().state != BlockState::Clean {
                     return;
                 }
                 first.remove();
@@ -322,45 +337,45 @@ impl CheckpointList {
     fn walk_all(&mut self, cleaned: &mut Cleaned) {
         let mut next = self.oldest_listed;
         while let Some(tid) = next {
-            let Some(logged) = self.get(tid) else { return };
-            next = logged.newer;
-            let before = logged.entries.len();
-            logged.entries.retain(|_, entry| entry.way != Way::AtHome);
+            let Some(transaction) = self.get(tid) else { return };
+            next = transaction.newer;
+            let before = transaction.heads.len();
+            transaction.heads.retain(|_, head| head.state != BlockState::Clean);
             cleaned.steps += before as u64;
-            cleaned.freed += (before - logged.entries.len()) as u64;
-            if logged.entries.is_empty() {
+            cleaned.freed += (before - transaction.heads.len()) as u64;
+            if transaction.heads.is_empty() {
                 self.unlink(tid);
             }
         }
     }
 
-    /// Log blocks that a tail move would give back.
-    pub fn reclaimable(&self) -> u32 {
+    /// Log blocks that an update of the log tail would free.
+    pub(crate) fn reclaimable(&self) -> u32 {
         self.reclaimable
     }
 
-    /// Takes them, for a tail move.
-    pub fn take_reclaimable(&mut self) -> u32 {
+    /// Takes the reclaimable blocks for an update of the log tail.
+    pub(crate) fn take_reclaimable(&mut self) -> u32 {
         std::mem::take(&mut self.reclaimable)
     }
 
-    /// The oldest transaction that recovery still needs: its number and first block.
-    pub fn front(&self) -> Option<(Tid, u32)> {
-        self.ring.front().map(|logged| (logged.tid, logged.start))
+    /// The oldest transaction on the list, and its first log block.
+    pub(crate) fn oldest(&self) -> Option<(Tid, u32)> {
+        self.ring.front().map(|transaction| (transaction.tid, transaction.log_start))
     }
 
-    /// Transactions whose log space is still needed.
-    pub fn pending(&self) -> usize {
+    /// Transactions on the list.
+    pub(crate) fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Of these, those that still list blocks.
-    pub fn listed(&self) -> usize {
+    /// Transactions that list blocks.
+    pub(crate) fn listed(&self) -> usize {
         self.listed
     }
 
-    /// True if nothing is left to be checkpointed.
-    pub fn is_empty(&self) -> bool {
+    /// True if every committed transaction is checkpointed.
+    pub(crate) fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 }

@@ -6,7 +6,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 
-use super::list::{CheckpointClean, CheckpointList, Entry, Logged};
+use super::list::{CheckpointClean, CheckpointList, CheckpointTransaction, JournalHead};
 
 /// The list as it is meant, without any cleverness.
 #[derive(Default)]
@@ -65,13 +65,13 @@ impl Both {
         let blocks: HashSet<Pba> = (0..self.random.u64(0..6)).map(|_| Pba(self.random.u64(0..60))).collect();
         let entry = |pba: &Pba| {
             let buffer = self.buffers.get(*pba).expect("memory");
-            (*pba, Entry::new(buffer.image(), buffer))
+            (*pba, JournalHead::new(buffer.image(), buffer))
         };
-        let entries: BTreeMap<Pba, Entry> = blocks.iter().map(entry).collect();
+        let entries: BTreeMap<Pba, JournalHead> = blocks.iter().map(entry).collect();
         let tid = self.next;
         self.next = tid.next();
         let log_blocks = u32::try_from(blocks.len()).expect("few") + 2;
-        self.list.push(Logged::new(tid, tid.0, log_blocks, entries));
+        self.list.push(CheckpointTransaction::new(tid, tid.0, log_blocks, entries));
         blocks.iter().for_each(|pba| self.plain.remove(*pba));
         self.plain.transactions.push((tid, blocks));
         self.logged.insert(tid, log_blocks);
@@ -84,7 +84,7 @@ impl Both {
         some.retain(|_| self.random.bool());
         for (pba, tid) in &some {
             assert_ne!(*pba, left_out);
-            assert!(self.list.image(*pba, *tid).is_some(), "it is chosen and still to be written");
+            assert!(self.list.frozen_data(*pba, *tid).is_some(), "it is chosen and still to be written");
         }
         self.list.queue_completions(some.iter().copied());
         self.plain.written.extend(some);
@@ -114,8 +114,8 @@ impl Both {
             self.reclaimed -= self.logged.remove(&tid).expect("it was listed");
         }
         assert_eq!(self.reclaimed, 0, "other log blocks were given up than those of the finished transactions");
-        assert_eq!(self.list.front().map(|(tid, _)| tid), self.plain.front(), "{:?}", self.mode);
-        assert_eq!(self.list.pending(), self.plain.transactions.len());
+        assert_eq!(self.list.oldest().map(|(tid, _)| tid), self.plain.front(), "{:?}", self.mode);
+        assert_eq!(self.list.len(), self.plain.transactions.len());
         if self.mode == CheckpointClean::Scan {
             assert_eq!(self.list.listed(), self.plain.listed());
         }
@@ -135,7 +135,7 @@ fn all_ways_of_cleaning_let_go_of_the_same_transactions() {
                 11..=13 => both.flush(),
                 14 => {
                     let pba = Pba(both.random.u64(0..60));
-                    both.list.cancel(pba);
+                    both.list.forget(pba);
                     both.plain.remove(pba);
                 }
                 15 if seed % 2 == 1 => both.mode = CheckpointClean::ALL[both.random.usize(..3)],
@@ -159,7 +159,7 @@ fn what_was_written_is_not_at_home_before_a_flush() {
         }
         let chosen = both.list.choose(u32::MAX, |_| false).blocks;
         both.list.queue_completions(chosen.iter().copied());
-        let before = both.list.front();
+        let before = both.list.oldest();
         both.list.clean(mode);
         assert!(both.list.listed() > 0 && both.list.needs_flush(), "{mode:?}: let go without a flush");
         assert!(both.list.choose(u32::MAX, |_| false).blocks.is_empty(), "{mode:?}: it would be written twice");
@@ -175,8 +175,8 @@ fn a_walk_costs_what_its_mode_says() {
         let mut both = Both::new(1, mode);
         for number in 0..100_u32 {
             let buffer = both.buffers.get(Pba(u64::from(number))).expect("memory");
-            let entries = BTreeMap::from([(buffer.pba(), Entry::new(buffer.image(), buffer.clone()))]);
-            both.list.push(Logged::new(Tid(number), number * 3, 3, entries));
+            let entries = BTreeMap::from([(buffer.pba(), JournalHead::new(buffer.image(), buffer.clone()))]);
+            both.list.push(CheckpointTransaction::new(Tid(number), number * 3, 3, entries));
         }
         let cleaned = both.list.clean(mode);
         assert_eq!((cleaned.steps, cleaned.freed, both.list.listed()), (most, 0, 100), "{mode:?}");

@@ -1,3 +1,5 @@
+use cairn_base::{FileBlock, Ino, Pba};
+
 use super::*;
 
 const BLOCK: usize = 1024;

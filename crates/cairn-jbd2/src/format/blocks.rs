@@ -4,67 +4,88 @@ use std::time::Duration;
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{Pba, Tid};
-use zerocopy::IntoBytes;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::superblock::Superblock;
-use super::tags::{Tag, TagLayout, flag};
+use super::tags::{Tag, TagLayout, UUID, flag, split};
 use super::{HEADER, Incompat, RawHeader, kind};
 
-/// Offsets in a commit block, after the header.
-mod commit {
-    /// `h_chksum_type`.
-    pub const CHECKSUM_TYPE: usize = 12;
-    /// `h_chksum_size`.
-    pub const CHECKSUM_SIZE: usize = 13;
-    /// `h_chksum[0]`.
-    pub const CHECKSUM: usize = 16;
-    /// `h_commit_sec`.
-    pub const SECONDS: usize = 48;
-    /// `h_commit_nsec`.
-    pub const NANOSECONDS: usize = 56;
-    /// Bytes of the structure.
-    pub const END: usize = 60;
+/// `jbd2_journal_revoke_header_t`. The records follow.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawRevokeHeader {
+    header: RawHeader,
+    /// Bytes used, with this header.
+    r_count: U32,
+}
+const REVOKE_HEADER: usize = size_of::<RawRevokeHeader>();
+const _: () = assert!(REVOKE_HEADER == 16);
+
+/// `struct commit_header`.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawCommit {
+    header: RawHeader,
+    h_chksum_type: u8,
+    h_chksum_size: u8,
+    h_padding: [u8; 2],
+    h_chksum: [U32; 8],
+    h_commit_sec: U64,
+    h_commit_nsec: U32,
+}
+const _: () = assert!(size_of::<RawCommit>() == 60);
+/// Bytes of `h_chksum[0]` in a commit block.
+const COMMIT_CHECKSUM: std::ops::Range<usize> = 16..20;
+
+/// `h_chksum_type` of the checksum that `Compat::CHECKSUM` asks for.
+const CRC32: u8 = 1;
+
+/// When a transaction was committed: seconds and nanoseconds since 1970.
+pub(crate) type CommitTime = (u64, u32);
+
+/// What a commit block says about the CRC-32 of its transaction (`Compat::CHECKSUM`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransactionCrc32 {
+    /// The block says that it has none.
+    Absent,
+    /// This value.
+    Stored(u32),
+    /// The checksum's type or size is impossible.
+    Malformed,
 }
 
-/// `h_chksum_type` of the legacy checksum.
-const LEGACY_CRC32: u8 = 1;
-
-/// Writes the block's checksum into its last four bytes.
-fn seal_tail(block: &mut [u8], seed: u32) {
-    let tail = block.len() - 4;
-    block[tail..].fill(0);
-    let sum = crc32c(seed, block);
-    block[tail..].copy_from_slice(&sum.to_be_bytes());
+/// Checksum of a descriptor or revoke block without its last four bytes.
+fn body_checksum(body: &[u8], seed: u32) -> u32 {
+    crc32c(crc32c(seed, body), &[0; 4])
 }
 
 /// Stored and computed checksum of a descriptor or revoke block.
-#[must_use]
-pub fn tail_checksum(block: &[u8], seed: u32) -> Option<(u32, u32)> {
+pub(crate) fn tail_checksum(block: &[u8], seed: u32) -> Option<(u32, u32)> {
     let (body, stored) = block.split_last_chunk::<4>()?;
-    Some((u32::from_be_bytes(*stored), crc32c(crc32c(seed, body), &[0; 4])))
+    Some((u32::from_be_bytes(*stored), body_checksum(body, seed)))
 }
 
-/// How the blocks of one journal look.
+/// The form of the blocks in one journal.
 #[derive(Clone, Copy, Debug)]
-pub struct BlockLayout {
-    /// Bytes a block.
-    pub block_size: usize,
-    /// Tags.
-    pub tags: TagLayout,
+pub(crate) struct BlockLayout {
+    /// Bytes of a block.
+    pub(crate) block_size: usize,
+    /// Form of the tags.
+    pub(crate) tags: TagLayout,
     /// Features.
-    pub incompat: Incompat,
-    /// Checksum seed.
-    pub seed: u32,
-    /// UUID in the first tag.
-    pub uuid: [u8; 16],
+    pub(crate) incompat: Incompat,
+    /// Seed of the checksums.
+    pub(crate) seed: u32,
+    /// UUID after the first tag.
+    uuid: [u8; UUID],
 }
 
 impl BlockLayout {
-    /// As a journal's superblock says.
-    #[must_use]
-    pub fn of(superblock: &Superblock) -> Self {
+    /// The form that a journal's superblock asks for.
+    pub(crate) fn of(superblock: &Superblock) -> Self {
         Self {
-            block_size: superblock.block_size as usize,
+            block_size: usize::try_from(superblock.block_size).unwrap_or(usize::MAX),
             tags: TagLayout::new(superblock.incompat),
             incompat: superblock.incompat,
             seed: superblock.seed(),
@@ -72,156 +93,162 @@ impl BlockLayout {
         }
     }
 
+    /// Items of `each` bytes that fit a block with a header of `header` bytes.
+    fn capacity(&self, header: usize, each: usize) -> usize {
+        let free = self.block_size.saturating_sub(header).saturating_sub(self.tags.tail());
+        free.checked_div(each).unwrap_or(0)
+    }
+
     /// Tags that fit a descriptor block.
-    #[must_use]
-    pub fn tags_per_block(&self) -> usize {
-        (self.block_size - HEADER - 16 - self.tags.tail()) / self.tags.size()
+    pub(crate) fn tags_per_block(&self) -> usize {
+        self.capacity(HEADER.saturating_add(UUID), self.tags.size())
     }
 
-    /// Bytes of a revoke record.
-    #[must_use]
-    pub fn revoke_size(&self) -> usize {
-        if self.incompat.contains(Incompat::BITS_64) { 8 } else { 4 }
+    /// Revoke records that fit a revoke block.
+    pub(crate) fn revokes_per_block(&self) -> usize {
+        self.capacity(REVOKE_HEADER, self.revoke_size())
     }
 
-    /// Revoke records that fit a block.
-    #[must_use]
-    pub fn revokes_per_block(&self) -> usize {
-        (self.block_size - HEADER - 4 - self.tags.tail()) / self.revoke_size()
+    fn has_wide_addresses(&self) -> bool {
+        self.incompat.contains(Incompat::BITS_64)
     }
 
-    /// A descriptor block of these tags; the last one gets its mark here.
+    fn revoke_size(&self) -> usize {
+        if self.has_wide_addresses() { 8 } else { 4 }
+    }
+
+    /// A descriptor block with these tags. Sets `SAME_UUID` and `LAST`.
     ///
     /// # Panics
-    /// If there are none, or more than fit.
-    #[must_use]
-    pub fn descriptor(&self, tid: Tid, tags: &[Tag]) -> Vec<u8> {
-        assert!(!tags.is_empty() && tags.len() <= self.tags_per_block(), "{} tags in a descriptor", tags.len());
+    /// If there are no tags, or more than fit.
+    pub(crate) fn descriptor(&self, tid: Tid, tags: &[Tag]) -> Vec<u8> {
+        let fits = (1..=self.tags_per_block()).contains(&tags.len());
+        assert!(fits, "{} tags in a descriptor block", tags.len());
         let mut block = Vec::with_capacity(self.block_size);
         block.extend_from_slice(RawHeader::new(kind::DESCRIPTOR, tid).as_bytes());
+        let last = tags.len().saturating_sub(1);
         for (index, tag) in tags.iter().enumerate() {
-            let mut flags = tag.flags;
-            if index > 0 {
-                flags |= flag::SAME_UUID;
-            }
-            if index + 1 == tags.len() {
-                flags |= flag::LAST;
-            }
-            self.tags.encode(&Tag { flags, ..*tag }, &self.uuid, &mut block);
+            let same_uuid = if index > 0 { flag::SAME_UUID } else { 0 };
+            let end = if index == last { flag::LAST } else { 0 };
+            let tag = Tag { flags: tag.flags | same_uuid | end, ..*tag };
+            self.tags.encode(&tag, &self.uuid, &mut block);
         }
         self.finish(block)
     }
 
-    /// A revoke block.
+    /// A revoke block with these records.
     ///
     /// # Panics
-    /// If there are more records than fit, or an address does not fit.
-    #[must_use]
-    pub fn revoke(&self, tid: Tid, records: &[Pba]) -> Vec<u8> {
-        assert!(records.len() <= self.revokes_per_block(), "{} records in a revoke block", records.len());
+    /// If there are more records than fit, or an address has more than 32 bits and the journal
+    /// lacks `BITS_64`.
+    pub(crate) fn revoke(&self, tid: Tid, records: &[Pba]) -> Vec<u8> {
+        let fits = records.len() <= self.revokes_per_block();
+        assert!(fits, "{} records in a revoke block", records.len());
+        let used = records.len().saturating_mul(self.revoke_size()).saturating_add(REVOKE_HEADER);
+        let r_count = u32::try_from(used).unwrap_or(u32::MAX).into();
+        let raw = RawRevokeHeader { header: RawHeader::new(kind::REVOKE, tid), r_count };
         let mut block = Vec::with_capacity(self.block_size);
-        block.extend_from_slice(RawHeader::new(kind::REVOKE, tid).as_bytes());
-        let bytes = HEADER + 4 + records.len() * self.revoke_size();
-        block.extend_from_slice(&u32::try_from(bytes).expect("a block is smaller than 4 GiB").to_be_bytes());
+        block.extend_from_slice(raw.as_bytes());
         for pba in records {
-            if self.revoke_size() == 8 {
-                block.extend_from_slice(&pba.get().to_be_bytes());
+            let (high, low) = split(*pba);
+            if self.has_wide_addresses() {
+                block.extend_from_slice(high.as_bytes());
             } else {
-                block.extend_from_slice(&u32::try_from(pba.get()).expect("address in a 32-bit journal").to_be_bytes());
+                assert!(high == U32::ZERO, "block {pba} in a 32-bit journal");
             }
+            block.extend_from_slice(low.as_bytes());
         }
         self.finish(block)
     }
 
+    /// Pads a descriptor or revoke block and writes its checksum.
     fn finish(&self, mut block: Vec<u8>) -> Vec<u8> {
         block.resize(self.block_size, 0);
-        if self.tags.tail() != 0 {
-            seal_tail(&mut block, self.seed);
+        if self.tags.has_checksums()
+            && let Some((body, tail)) = block.split_last_chunk_mut::<4>()
+        {
+            *tail = body_checksum(body, self.seed).to_be_bytes();
         }
         block
     }
 
-    /// The records of a revoke block, or the offending length.
-    ///
-    /// # Errors
-    /// `r_count` beyond the block.
-    pub fn revoked(&self, block: &[u8]) -> Result<Vec<Pba>, u64> {
-        let count =
-            block.get(HEADER..).and_then(|rest| rest.first_chunk::<4>()).map_or(0, |raw| u32::from_be_bytes(*raw));
-        let end = usize::try_from(count).map_err(|_| u64::from(count))?;
-        if end > self.block_size - self.tags.tail() || end < HEADER + 4 {
-            return Err(u64::from(count));
+    /// The records of a revoke block. `None` if `r_count` is impossible.
+    pub(crate) fn revoked(&self, block: &[u8]) -> Option<Vec<Pba>> {
+        let (raw, _) = RawRevokeHeader::read_from_prefix(block).ok()?;
+        let end = usize::try_from(raw.r_count.get()).ok()?;
+        if end > self.block_size.saturating_sub(self.tags.tail()) {
+            return None;
         }
-        let records = block.get(HEADER + 4..end).unwrap_or_default();
-        Ok(if self.revoke_size() == 8 {
-            records.as_chunks::<8>().0.iter().map(|raw| Pba(u64::from_be_bytes(*raw))).collect()
+        let records = block.get(REVOKE_HEADER..end)?;
+        Some(if self.has_wide_addresses() {
+            records.as_chunks().0.iter().map(|raw| Pba(u64::from_be_bytes(*raw))).collect()
         } else {
-            records.as_chunks::<4>().0.iter().map(|raw| Pba(u64::from(u32::from_be_bytes(*raw)))).collect()
+            records.as_chunks().0.iter().map(|raw| Pba(u32::from_be_bytes(*raw).into())).collect()
         })
     }
 
-    /// A commit block. `legacy` is the checksum over the transaction's blocks for journals of the first checksum kind.
-    #[must_use]
-    pub fn commit(&self, tid: Tid, now: Duration, legacy: Option<u32>) -> Vec<u8> {
-        let mut block = vec![0; self.block_size];
-        block[..HEADER].copy_from_slice(RawHeader::new(kind::COMMIT, tid).as_bytes());
-        block[commit::SECONDS..commit::SECONDS + 8].copy_from_slice(&now.as_secs().to_be_bytes());
-        block[commit::NANOSECONDS..commit::NANOSECONDS + 4].copy_from_slice(&now.subsec_nanos().to_be_bytes());
-        if self.tags.tail() != 0 {
-            let sum = crc32c(self.seed, &block);
-            block[commit::CHECKSUM..commit::CHECKSUM + 4].copy_from_slice(&sum.to_be_bytes());
-        } else if let Some(sum) = legacy {
-            block[commit::CHECKSUM_TYPE] = LEGACY_CRC32;
-            block[commit::CHECKSUM_SIZE] = 4;
-            block[commit::CHECKSUM..commit::CHECKSUM + 4].copy_from_slice(&sum.to_be_bytes());
+    /// A commit block. `crc32` is the checksum of the transaction's blocks (`Compat::CHECKSUM`).
+    pub(crate) fn commit(&self, tid: Tid, now: Duration, crc32: Option<u32>) -> Vec<u8> {
+        let mut raw = RawCommit {
+            header: RawHeader::new(kind::COMMIT, tid),
+            h_chksum_type: 0,
+            h_chksum_size: 0,
+            h_padding: [0; 2],
+            h_chksum: [U32::ZERO; 8],
+            h_commit_sec: now.as_secs().into(),
+            h_commit_nsec: now.subsec_nanos().into(),
+        };
+        if self.tags.has_checksums() {
+            raw.h_chksum[0] = self.commit_sum(raw.as_bytes()).into();
+        } else if let Some(sum) = crc32 {
+            (raw.h_chksum_type, raw.h_chksum_size) = (CRC32, 4);
+            raw.h_chksum[0] = sum.into();
         }
+        let mut block = raw.as_bytes().to_vec();
+        block.resize(self.block_size, 0);
         block
     }
 
-    /// True if a commit block has its checksum, over the whole block or over its first sector (the rest being what was there
-    /// before: a device with small sectors had not come further).
-    #[must_use]
-    pub fn commit_is_whole(&self, block: &[u8]) -> bool {
+    /// True if the checksum of a commit block covers the whole block, or its structure followed by
+    /// zeros. A device with small sectors may have kept what stood in the rest of the block.
+    pub(crate) fn is_commit_intact(&self, block: &[u8]) -> bool {
         let (stored, computed) = self.commit_checksum(block);
-        stored == computed || stored == self.commit_sum(block, commit::END)
+        let structure = block.get(..size_of::<RawCommit>()).unwrap_or(block);
+        stored == computed || stored == self.commit_sum(structure)
     }
 
     /// Stored and computed checksum of a commit block.
-    #[must_use]
-    pub fn commit_checksum(&self, block: &[u8]) -> (u32, u32) {
-        let stored = block.get(commit::CHECKSUM..).and_then(<[u8]>::first_chunk::<4>);
-        (stored.map_or(0, |raw| u32::from_be_bytes(*raw)), self.commit_sum(block, self.block_size))
+    pub(crate) fn commit_checksum(&self, block: &[u8]) -> (u32, u32) {
+        let stored = read_commit(block).map_or(0, |raw| raw.h_chksum[0].get());
+        (stored, self.commit_sum(block))
     }
 
-    /// The checksum of a commit block of which only the first bytes are known, the rest being zeros.
-    fn commit_sum(&self, block: &[u8], known: usize) -> u32 {
-        let mut whole = vec![0; self.block_size];
-        for (to, from) in whole.iter_mut().zip(block.iter().take(known)) {
-            *to = *from;
+    /// Checksum of a commit block that begins with `bytes` and has zeros behind them.
+    fn commit_sum(&self, bytes: &[u8]) -> u32 {
+        let mut block = bytes.to_vec();
+        block.resize(self.block_size, 0);
+        if let Some(stored) = block.get_mut(COMMIT_CHECKSUM) {
+            stored.fill(0);
         }
-        whole[commit::CHECKSUM..commit::CHECKSUM + 4].fill(0);
-        crc32c(self.seed, &whole)
+        crc32c(self.seed, &block)
     }
+}
 
-    /// When the transaction was committed, in nanoseconds.
-    #[must_use]
-    pub fn commit_time(&self, block: &[u8]) -> u128 {
-        let seconds = block.get(commit::SECONDS..).and_then(<[u8]>::first_chunk::<8>);
-        let nanoseconds = block.get(commit::NANOSECONDS..).and_then(<[u8]>::first_chunk::<4>);
-        u128::from(seconds.map_or(0, |raw| u64::from_be_bytes(*raw))) * 1_000_000_000
-            + u128::from(nanoseconds.map_or(0, |raw| u32::from_be_bytes(*raw)))
-    }
+fn read_commit(block: &[u8]) -> Option<RawCommit> {
+    RawCommit::read_from_prefix(block).ok().map(|(raw, _)| raw)
+}
 
-    /// The legacy checksum in a commit block: `None` if the block says that it has none, `Some(None)` if what it says is
-    /// neither.
-    #[must_use]
-    pub fn legacy_checksum(&self, block: &[u8]) -> Option<Option<u32>> {
-        let stored = block.get(commit::CHECKSUM..).and_then(<[u8]>::first_chunk::<4>);
-        let kind = (block.get(commit::CHECKSUM_TYPE).copied(), block.get(commit::CHECKSUM_SIZE).copied());
-        match (kind, stored.map(|raw| u32::from_be_bytes(*raw))) {
-            ((Some(0), Some(0)), Some(0)) => None,
-            ((Some(LEGACY_CRC32), Some(4)), stored) => Some(stored),
-            _ => Some(None),
-        }
+/// When a commit block was written.
+pub(crate) fn commit_time(block: &[u8]) -> CommitTime {
+    read_commit(block).map_or((0, 0), |raw| (raw.h_commit_sec.get(), raw.h_commit_nsec.get()))
+}
+
+/// The CRC-32 in a commit block.
+pub(crate) fn transaction_crc32(block: &[u8]) -> TransactionCrc32 {
+    let Some(raw) = read_commit(block) else { return TransactionCrc32::Malformed };
+    match (raw.h_chksum_type, raw.h_chksum_size, raw.h_chksum[0].get()) {
+        (0, 0, 0) => TransactionCrc32::Absent,
+        (CRC32, 4, stored) => TransactionCrc32::Stored(stored),
+        _ => TransactionCrc32::Malformed,
     }
 }

@@ -1,65 +1,71 @@
 //! The journal's structures on disk. All integers are big-endian.
 //!
-//! Source: "Journal (jbd2)" in the kernel's ext4 documentation.
+//! Each `Raw*` struct has the field names of the specification. The other types hold validated
+//! values. Source: "Journal (jbd2)" in the kernel's ext4 documentation.
 
-pub mod blocks;
-pub mod superblock;
-pub mod tags;
+#![deny(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+
+pub(crate) mod blocks;
+pub(crate) mod superblock;
+pub(crate) mod tags;
 
 use cairn_base::Tid;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `h_magic` of every journal block that is not a copy of a metadata block.
-pub const MAGIC: u32 = 0xc03b_3998;
+pub(crate) const MAGIC: u32 = 0xc03b_3998;
 
 /// Kinds of journal blocks (`h_blocktype`).
-pub mod kind {
-    /// Descriptor: tags of the copies that follow.
-    pub const DESCRIPTOR: u32 = 1;
-    /// Commit record.
-    pub const COMMIT: u32 = 2;
+pub(crate) mod kind {
+    /// Descriptor block: holds the tags of the metadata blocks that follow.
+    pub(crate) const DESCRIPTOR: u32 = 1;
+    /// Commit block.
+    pub(crate) const COMMIT: u32 = 2;
     /// Superblock, version 1.
-    pub const SUPERBLOCK_V1: u32 = 3;
+    pub(crate) const SUPERBLOCK_V1: u32 = 3;
     /// Superblock, version 2.
-    pub const SUPERBLOCK_V2: u32 = 4;
-    /// Revoke records.
-    pub const REVOKE: u32 = 5;
+    pub(crate) const SUPERBLOCK_V2: u32 = 4;
+    /// Revoke block.
+    pub(crate) const REVOKE: u32 = 5;
 }
 
 /// `journal_header_t`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawHeader {
+pub(crate) struct RawHeader {
     /// [`MAGIC`].
-    pub h_magic: U32,
+    pub(crate) h_magic: U32,
     /// One of [`kind`].
-    pub h_blocktype: U32,
-    /// Transaction.
-    pub h_sequence: U32,
+    pub(crate) h_blocktype: U32,
+    /// Transaction that the block belongs to.
+    pub(crate) h_sequence: U32,
 }
 
 /// Bytes of a header.
-pub const HEADER: usize = size_of::<RawHeader>();
+pub(crate) const HEADER: usize = size_of::<RawHeader>();
 const _: () = assert!(HEADER == 12);
 
 impl RawHeader {
     /// A header of this kind.
-    #[must_use]
-    pub fn new(kind: u32, tid: Tid) -> Self {
+    pub(crate) fn new(kind: u32, tid: Tid) -> Self {
         Self { h_magic: MAGIC.into(), h_blocktype: kind.into(), h_sequence: tid.0.into() }
     }
 
-    /// The header of a block, if it starts with one.
-    #[must_use]
-    pub fn read(block: &[u8]) -> Option<Self> {
+    /// The header of a block. `None` if the block does not begin with [`MAGIC`].
+    pub(crate) fn read(block: &[u8]) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(block).ok()?;
         (header.h_magic.get() == MAGIC).then_some(header)
     }
 
-    /// Transaction number.
-    #[must_use]
-    pub fn tid(&self) -> Tid {
+    /// Transaction that the block belongs to.
+    pub(crate) fn tid(&self) -> Tid {
         Tid(self.h_sequence.get())
     }
 }
@@ -68,24 +74,24 @@ bitflags::bitflags! {
     /// `s_feature_incompat`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Incompat: u32 {
-        /// Revoke blocks may occur.
+        /// Revoke blocks may occur in the log.
         const REVOKE = 0x1;
         /// Tags and revoke records hold 64-bit addresses.
         const BITS_64 = 0x2;
-        /// The commit record may be written together with its transaction.
+        /// The commit block may be written together with the rest of its transaction.
         const ASYNC_COMMIT = 0x4;
-        /// Checksums, second layout.
+        /// Checksums, version 2.
         const CSUM_V2 = 0x8;
-        /// Checksums, third layout: larger tags with a whole checksum.
+        /// Checksums, version 3: the tag is larger and holds all 32 bits of the checksum.
         const CSUM_V3 = 0x10;
-        /// Fast-commit blocks may follow the log.
+        /// The journal has a fast-commit area behind the log.
         const FAST_COMMIT = 0x20;
     }
 
     /// `s_feature_compat`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Compat: u32 {
-        /// Commit records hold a checksum over the transaction's blocks.
+        /// Commit blocks hold a CRC-32 of the transaction's blocks.
         const CHECKSUM = 0x1;
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// `journal_superblock_t`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct RawSuperblock {
+struct RawSuperblock {
     header: RawHeader,
     s_blocksize: U32,
     s_maxlen: U32,
@@ -38,33 +38,36 @@ pub struct RawSuperblock {
 
 const SIZE: usize = size_of::<RawSuperblock>();
 const _: () = assert!(SIZE == 1024);
-const CHECKSUM_OFFSET: usize = 0xfc;
 /// `s_checksum_type` of crc32c.
 const CRC32C: u8 = 4;
 /// Fast-commit blocks when `s_num_fc_blks` is zero.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
-/// A log shorter than this is not taken (as Linux does).
-pub const MIN_BLOCKS: u32 = 1024;
+
+/// Fewest blocks of a log that Linux accepts (`JBD2_MIN_JOURNAL_BLOCKS`).
+///
+/// A transaction may take a quarter of the log, and the largest operations of ext4 change some
+/// hundred blocks in one transaction.
+pub const MIN_JOURNAL_BLOCKS: u32 = 1024;
 
 /// A validated journal superblock.
 #[derive(Clone, Debug)]
 pub struct Superblock {
     raw: RawSuperblock,
-    /// Bytes a block.
+    /// Bytes of a block (`s_blocksize`).
     pub block_size: u32,
-    /// Blocks of the whole journal.
+    /// Blocks of the whole journal (`s_maxlen`).
     pub blocks: u32,
-    /// First log block.
+    /// First block of the log (`s_first`).
     pub first: u32,
-    /// Transaction expected at `start`, or the next one to be written if the log is empty.
+    /// Transaction at `start`; if the log is empty, the next transaction (`s_sequence`).
     pub sequence: Tid,
-    /// Oldest block of the log still needed; 0: the log is empty.
+    /// Tail of the log, which recovery starts from; 0 if the log is empty (`s_start`).
     pub start: u32,
-    /// Error the journal was aborted with.
+    /// Error that the journal was aborted with (`s_errno`).
     pub errno: u32,
-    /// Features one must know to replay.
+    /// Features that a program must know to replay the log (`s_feature_incompat`).
     pub incompat: Incompat,
-    /// Features that can be ignored.
+    /// Features that a program may ignore (`s_feature_compat`).
     pub compat: Compat,
 }
 
@@ -72,11 +75,11 @@ impl Superblock {
     /// Decodes and validates. `area_blocks` is the length of the journal file.
     ///
     /// # Errors
-    /// Impossible values, a wrong checksum, unknown features.
-    pub fn decode(block: &[u8], block_size: u32, area_blocks: u64) -> Result<Self> {
+    /// A value is impossible, the checksum is wrong, or a feature is unknown.
+    pub(crate) fn decode(block: &[u8], block_size: u32, area_blocks: u64) -> Result<Self> {
         let bad = |what, value: u64, expected| Error::Corrupt { block: 0, what, value, expected };
-        let (raw, _) =
-            RawSuperblock::read_from_prefix(block).map_err(|_| bad("length", block.len() as u64, "1024 bytes"))?;
+        let length = u64::try_from(block.len()).unwrap_or(u64::MAX);
+        let (raw, _) = RawSuperblock::read_from_prefix(block).map_err(|_| bad("length", length, "1024 bytes"))?;
         let header =
             RawHeader::read(block).ok_or_else(|| bad("h_magic", u64::from(raw.header.h_magic.get()), "0xc03b3998"))?;
         let version2 = match header.h_blocktype.get() {
@@ -116,7 +119,7 @@ impl Superblock {
         if self.first == 0 || self.first >= self.blocks {
             return bad("s_first", u64::from(self.first), "a block of the journal");
         }
-        if self.fast_commit_blocks() >= self.blocks - self.first {
+        if self.fast_commit_blocks() >= self.blocks.saturating_sub(self.first) {
             return bad("s_num_fc_blks", u64::from(self.fast_commit_blocks()), "less than the log");
         }
         if self.start != 0 && !(self.first..self.end()).contains(&self.start) {
@@ -137,9 +140,8 @@ impl Superblock {
         Ok(())
     }
 
-    /// The bytes, with checksum.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    /// The structure's bytes, with their checksum.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut raw = self.raw;
         raw.s_sequence = self.sequence.0.into();
         raw.s_start = self.start.into();
@@ -148,33 +150,28 @@ impl Superblock {
         raw.s_feature_incompat = self.incompat.bits().into();
         if self.has_checksums() {
             raw.s_checksum_type = CRC32C;
-            raw.s_checksum = 0.into();
             raw.s_checksum = checksum(&raw).into();
         }
         raw.as_bytes().to_vec()
     }
 
-    /// True for both checksum layouts that cover every block.
-    #[must_use]
-    pub fn has_checksums(&self) -> bool {
+    /// True if every block of the log has a checksum (version 2 or 3).
+    pub(crate) fn has_checksums(&self) -> bool {
         self.incompat.intersects(Incompat::CSUM_V2 | Incompat::CSUM_V3)
     }
 
     /// Seed of the log's checksums.
-    #[must_use]
-    pub fn seed(&self) -> u32 {
+    pub(crate) fn seed(&self) -> u32 {
         crc32c(!0, &self.raw.s_uuid)
     }
 
-    /// The journal's UUID, as descriptor tags carry it.
-    #[must_use]
-    pub fn uuid(&self) -> [u8; 16] {
+    /// The journal's UUID.
+    pub(crate) fn uuid(&self) -> [u8; 16] {
         self.raw.s_uuid
     }
 
-    /// Blocks set aside behind the log for fast commits.
-    #[must_use]
-    pub fn fast_commit_blocks(&self) -> u32 {
+    /// Blocks of the fast-commit area behind the log (`s_num_fc_blks`).
+    pub(crate) fn fast_commit_blocks(&self) -> u32 {
         match (self.incompat.contains(Incompat::FAST_COMMIT), self.raw.s_num_fc_blks.get()) {
             (false, _) => 0,
             (true, 0) => DEFAULT_FAST_COMMIT_BLOCKS,
@@ -182,15 +179,14 @@ impl Superblock {
         }
     }
 
-    /// Block after the log's last.
-    #[must_use]
-    pub fn end(&self) -> u32 {
+    /// Block after the last one of the log (jbd2's `j_last`).
+    pub(crate) fn end(&self) -> u32 {
         self.blocks.saturating_sub(self.fast_commit_blocks())
     }
 }
 
 fn checksum(raw: &RawSuperblock) -> u32 {
-    let bytes = raw.as_bytes();
-    let after = crc32c(!0, bytes.get(..CHECKSUM_OFFSET).unwrap_or_default());
-    crc32c(crc32c(after, &[0; 4]), bytes.get(CHECKSUM_OFFSET + 4..).unwrap_or_default())
+    let mut raw = *raw;
+    raw.s_checksum = U32::ZERO;
+    crc32c(!0, raw.as_bytes())
 }

@@ -1,110 +1,143 @@
-//! Tags: which block each copy in the log belongs to.
+//! Tags of a descriptor block: the home location of each metadata block that follows in the log.
 //!
-//! | layout | bytes |
+//! | checksums | bytes |
 //! |---|---|
-//! | no checksum, 32-bit | 8 (address, checksum half, flags) |
-//! | no checksum, 64-bit | 12 (and the high address) |
-//! | v2 | 2 more, unused |
-//! | v3 | 16 (address, flags as 32 bits, high address, whole checksum) |
+//! | none, 32-bit addresses | 8 (`journal_block_tag_t` without `t_blocknr_high`) |
+//! | none, 64-bit addresses | 12 (`journal_block_tag_t`) |
+//! | version 2 | 2 more, unused |
+//! | version 3 | 16 (`journal_block_tag3_t`) |
 //!
-//! The first tag of a descriptor, and any without SAME_UUID, is followed by the journal's 16-byte UUID.
+//! The journal's 16-byte UUID follows the first tag of a descriptor block, and every other tag
+//! that lacks `SAME_UUID`.
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{Pba, Tid};
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Incompat;
 
 /// `t_flags`.
-pub mod flag {
-    /// The copy's first four bytes were the magic number and are stored as zeros.
-    pub const ESCAPE: u32 = 1;
-    /// No UUID follows.
-    pub const SAME_UUID: u32 = 2;
-    /// The block was deleted (never written by Linux).
-    pub const DELETED: u32 = 4;
-    /// Last tag of the descriptor.
-    pub const LAST: u32 = 8;
+pub(crate) mod flag {
+    /// The block begins with the journal's magic number; the log holds zeros in its place.
+    pub(crate) const ESCAPE: u32 = 1;
+    /// No UUID follows the tag.
+    pub(crate) const SAME_UUID: u32 = 2;
+    /// Last tag of the descriptor block.
+    pub(crate) const LAST: u32 = 8;
 }
+
+/// `journal_block_tag3_t`.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawTag3 {
+    t_blocknr: U32,
+    t_flags: U32,
+    t_blocknr_high: U32,
+    t_checksum: U32,
+}
+const _: () = assert!(size_of::<RawTag3>() == 16);
+
+/// `journal_block_tag_t` up to `t_blocknr_high`, which only journals with `BITS_64` have.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawTag {
+    t_blocknr: U32,
+    t_checksum: U16,
+    t_flags: U16,
+}
+const _: () = assert!(size_of::<RawTag>() == 8);
 
 /// One tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
-    /// Home of the block.
-    pub pba: Pba,
+pub(crate) struct Tag {
+    /// Home location of the block.
+    pub(crate) pba: Pba,
     /// See [`flag`].
-    pub flags: u32,
-    /// Stored checksum: 32 bits (v3) or the low 16 (v2); 0 without.
-    pub checksum: u32,
+    pub(crate) flags: u32,
+    /// Checksum of the block: 32 bits (version 3), the low 16 bits (version 2), or 0.
+    pub(crate) checksum: u32,
 }
 
-/// How tags look in this journal.
+/// The form of the tags in one journal.
 #[derive(Clone, Copy, Debug)]
-pub struct TagLayout {
+pub(crate) struct TagLayout {
     incompat: Incompat,
 }
 
-const UUID: usize = 16;
+/// Bytes of the journal's UUID.
+pub(crate) const UUID: usize = 16;
 
 impl TagLayout {
-    /// For these features.
-    #[must_use]
-    pub const fn new(incompat: Incompat) -> Self {
+    /// The form that these features ask for.
+    pub(crate) const fn new(incompat: Incompat) -> Self {
         Self { incompat }
     }
 
-    /// Bytes of one tag, without UUID.
-    #[must_use]
-    pub fn size(self) -> usize {
-        if self.incompat.contains(Incompat::CSUM_V3) {
-            return 16;
+    /// Bytes of a tag without its UUID.
+    pub(crate) fn size(self) -> usize {
+        let has = |feature| self.incompat.contains(feature);
+        match (has(Incompat::CSUM_V3), has(Incompat::CSUM_V2), has(Incompat::BITS_64)) {
+            (true, _, _) => 16,
+            (false, true, true) => 14,
+            (false, true, false) => 10,
+            (false, false, true) => 12,
+            (false, false, false) => 8,
         }
-        // The second checksum layout is two bytes longer than what it uses.
-        let unused = if self.incompat.contains(Incompat::CSUM_V2) { 2 } else { 0 };
-        unused + if self.incompat.contains(Incompat::BITS_64) { 12 } else { 8 }
     }
 
-    /// Bytes at the end of descriptor and revoke blocks that hold their checksum.
-    #[must_use]
-    pub fn tail(self) -> usize {
-        if self.incompat.intersects(Incompat::CSUM_V2 | Incompat::CSUM_V3) { 4 } else { 0 }
+    /// Bytes of the checksum at the end of descriptor and revoke blocks.
+    pub(crate) fn tail(self) -> usize {
+        if self.has_checksums() { 4 } else { 0 }
     }
 
-    /// The tag at the start of `bytes` and the number of bytes it takes (with its UUID).
-    #[must_use]
-    pub fn decode(self, bytes: &[u8]) -> Option<(Tag, usize)> {
-        let word = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk::<4>()?));
-        let half = |at: usize| Some(u32::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk::<2>()?)));
+    /// True if every block of the log has a checksum.
+    pub(crate) fn has_checksums(self) -> bool {
+        self.incompat.intersects(Incompat::CSUM_V2 | Incompat::CSUM_V3)
+    }
+
+    /// The tag at the start of `bytes`, and its length with the UUID. `None` if it does not fit.
+    pub(crate) fn decode(self, bytes: &[u8]) -> Option<(Tag, usize)> {
         let size = self.size();
-        let low = word(0)?;
-        let (flags, checksum) =
-            if self.incompat.contains(Incompat::CSUM_V3) { (word(4)?, word(12)?) } else { (half(6)?, half(4)?) };
-        let high = if self.incompat.contains(Incompat::BITS_64) { word(8)? } else { 0 };
-        bytes.get(..size)?;
-        let taken = if flags & flag::SAME_UUID == 0 { size + UUID } else { size };
-        bytes.get(..taken)?;
-        Some((Tag { pba: Pba(u64::from(high) << 32 | u64::from(low)), flags, checksum }, taken))
+        let raw = bytes.get(..size)?;
+        let tag = if self.incompat.contains(Incompat::CSUM_V3) {
+            let raw = RawTag3::read_from_bytes(raw).ok()?;
+            let pba = self.address(raw.t_blocknr_high, raw.t_blocknr);
+            Tag { pba, flags: raw.t_flags.get(), checksum: raw.t_checksum.get() }
+        } else {
+            let (raw, rest) = RawTag::read_from_prefix(raw).ok()?;
+            let high = U32::read_from_prefix(rest).map_or(U32::ZERO, |(high, _)| high);
+            let pba = self.address(high, raw.t_blocknr);
+            Tag { pba, flags: raw.t_flags.get().into(), checksum: raw.t_checksum.get().into() }
+        };
+        let uuid = if tag.flags & flag::SAME_UUID == 0 { UUID } else { 0 };
+        let length = size.checked_add(uuid)?;
+        bytes.get(..length)?;
+        Some((tag, length))
     }
 
-    /// Appends a tag (and the UUID where the flags ask for it).
+    fn address(self, high: U32, low: U32) -> Pba {
+        let high = if self.incompat.contains(Incompat::BITS_64) { high.get() } else { 0 };
+        Pba(u64::from(high) << 32 | u64::from(low.get()))
+    }
+
+    /// Appends a tag, and the UUID if the flags ask for it.
     ///
     /// # Panics
-    /// If the address does not fit a journal without 64-bit tags.
-    pub fn encode(self, tag: &Tag, uuid: &[u8; UUID], out: &mut Vec<u8>) {
-        let address = tag.pba.get();
-        let low = u32::try_from(address & 0xffff_ffff).expect("masked");
-        let high = u32::try_from(address >> 32).expect("an address has 64 bits");
-        assert!(high == 0 || self.incompat.contains(Incompat::BITS_64), "block {address} in a 32-bit journal");
-        out.extend_from_slice(&low.to_be_bytes());
+    /// If the address has more than 32 bits and the journal lacks `BITS_64`.
+    pub(crate) fn encode(self, tag: &Tag, uuid: &[u8; UUID], out: &mut Vec<u8>) {
+        let wide = self.incompat.contains(Incompat::BITS_64);
+        let (t_blocknr_high, t_blocknr) = split(tag.pba);
+        assert!(wide || t_blocknr_high == U32::ZERO, "block {} in a 32-bit journal", tag.pba);
         if self.incompat.contains(Incompat::CSUM_V3) {
-            out.extend_from_slice(&tag.flags.to_be_bytes());
-            out.extend_from_slice(&high.to_be_bytes());
-            out.extend_from_slice(&tag.checksum.to_be_bytes());
+            let (t_flags, t_checksum) = (tag.flags.into(), tag.checksum.into());
+            let raw = RawTag3 { t_blocknr, t_flags, t_blocknr_high, t_checksum };
+            out.extend_from_slice(raw.as_bytes());
         } else {
-            let half = |value: u32| u16::try_from(value & 0xffff).expect("masked").to_be_bytes();
-            out.extend_from_slice(&half(tag.checksum));
-            out.extend_from_slice(&half(tag.flags));
-            if self.incompat.contains(Incompat::BITS_64) {
-                out.extend_from_slice(&high.to_be_bytes());
+            let (t_checksum, t_flags) = (low_half(tag.checksum), low_half(tag.flags));
+            out.extend_from_slice(RawTag { t_blocknr, t_checksum, t_flags }.as_bytes());
+            if wide {
+                out.extend_from_slice(t_blocknr_high.as_bytes());
             }
             if self.incompat.contains(Incompat::CSUM_V2) {
                 out.extend_from_slice(&[0; 2]);
@@ -115,9 +148,8 @@ impl TagLayout {
         }
     }
 
-    /// Checksum of a copy as its tag holds it; `data` is what stands in the log.
-    #[must_use]
-    pub fn data_checksum(self, seed: u32, tid: Tid, data: &[u8]) -> u32 {
+    /// Checksum of a block as its tag holds it. `data` is the block as it stands in the log.
+    pub(crate) fn data_checksum(self, seed: u32, tid: Tid, data: &[u8]) -> u32 {
         let sum = crc32c(crc32c(seed, &tid.0.to_be_bytes()), data);
         if self.incompat.contains(Incompat::CSUM_V3) {
             sum
@@ -127,10 +159,15 @@ impl TagLayout {
             0
         }
     }
+}
 
-    /// True if copies are checksummed.
-    #[must_use]
-    pub fn checks_data(self) -> bool {
-        self.tail() != 0
-    }
+/// The high and the low half of an address.
+pub(super) fn split(pba: Pba) -> (U32, U32) {
+    let [a, b, c, d, e, f, g, h] = pba.get().to_be_bytes();
+    (U32::from_bytes([a, b, c, d]), U32::from_bytes([e, f, g, h]))
+}
+
+fn low_half(value: u32) -> U16 {
+    let [_, _, high, low] = value.to_be_bytes();
+    U16::from_bytes([high, low])
 }

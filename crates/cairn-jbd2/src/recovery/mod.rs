@@ -1,123 +1,127 @@
-//! Recovery: three passes over the log.
+//! Recovery: replays the log after a crash.
 //!
-//! 1. SCAN finds the end: transactions follow each other by number, each closed by a good commit block.
-//! 2. REVOKE collects the blocks that must not be replayed from transactions up to the one that revoked them.
-//! 3. REPLAY hands the newest copy of every other block to a sink.
+//! 1. [`scan`] finds the end: transactions have consecutive numbers, and each ends with a valid
+//!    commit block.
+//! 2. [`revoke`] collects the blocks that must not be replayed.
+//! 3. [`replay`] takes the newest contents of every other block.
 //!
-//! Bounded: no pass visits more blocks than the log has, whatever the log says. The revoke table is one hash map.
+//! **Bounds.** A pass visits each block of the log at most once. The revoke table is one hash map.
 
+#![deny(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+
+mod log_reader;
+mod replay;
+mod revoke;
 mod scan;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use cairn_base::{Pba, Tid, memory};
-use cairn_block::Durability;
-use cairn_cache::block::Image;
+use cairn_base::Tid;
+use cairn_block::BlockDevice;
 
-use crate::area::JournalArea;
+use crate::area::{JournalArea, read_superblock, write_superblock};
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
-use scan::{Copy, Log, Step};
+use crate::home;
+use log_reader::LogReader;
+pub use replay::{Images, Recovered};
 
-/// Newest committed contents of blocks, by home address.
-pub type Images = HashMap<Pba, Image>;
+/// `-EUCLEAN`, as Linux stores it in `s_errno` for a damaged journal.
+const EUCLEAN: u32 = (-117_i32).cast_unsigned();
 
-/// What a recovery did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Transactions replayed.
-    pub transactions: u32,
-    /// Blocks written home (or laid over the device).
-    pub blocks: u64,
-    /// Revoke records seen.
-    pub revokes: u64,
-    /// Number the next transaction must have.
-    pub next: Tid,
-}
-
-/// Replays the log to the device of the volume, and marks it empty. Does nothing but read if it already is.
+/// Replays the log to the volume's device and marks the log empty (`jbd2_journal_recover`). An empty
+/// log is left as it is.
+///
+/// A transaction without a valid commit block ends the log.
 ///
 /// # Errors
-/// The device failed, or the journal superblock or a committed transaction is damaged; then nothing was written. A log that is
-/// not whole at its end stops there.
-pub fn recover(area: &JournalArea, home: &Arc<dyn cairn_block::BlockDevice>) -> Result<Recovered> {
-    recover_with(area, home, || Ok(()))
+/// - The device failed.
+/// - The journal superblock or a committed transaction is damaged. Nothing was written.
+pub fn recover(area: &JournalArea, device: &Arc<dyn BlockDevice>) -> Result<Recovered> {
+    recover_with(area, device, || Ok(()))
 }
 
-/// Like [`recover`], with more to be written home before the log is declared empty: what fast commits change.
+/// Like [`recover`]. Runs `apply_more` after the replay and before the log is marked empty: the
+/// filesystem applies the fast commits there.
 ///
 /// # Errors
-/// As [`recover`], or `more` failed: then the log is as it was.
+/// As [`recover`], or `apply_more` failed. Then the log is unchanged.
 pub fn recover_with(
     area: &JournalArea,
-    home: &Arc<dyn cairn_block::BlockDevice>,
-    more: impl FnOnce() -> Result<(), cairn_block::Error>,
+    device: &Arc<dyn BlockDevice>,
+    apply_more: impl FnOnce() -> Result<(), cairn_block::Error>,
 ) -> Result<Recovered> {
     let mut superblock = read_superblock(area)?;
     if superblock.start == 0 {
         return Ok(Recovered { next: superblock.sequence, ..Recovered::default() });
     }
-    let (blocks, recovered) = collect(area, &superblock)?;
-    within(&blocks, home.geometry().size / u64::from(area.block_size))?;
-    let mut sorted: Vec<_> = blocks.into_iter().collect();
-    sorted.sort_by_key(|(pba, _)| *pba);
-    crate::home::write(&**home, area.block_size, sorted.iter().map(|(pba, image)| (*pba, image.clone())))?;
-    more()?;
-    home.flush()?;
-    // Only now may the log be declared empty. Its next transaction must not look like a continuation of the old log.
+    let mut log = LogReader::new(area, &superblock);
+    let end = log.find_end()?;
+    let (images, recovered) = replay::replay(&mut log, end)?;
+    check_homes(&images, &**device, area.block_size)?;
+    let mut images: Vec<_> = images.into_iter().collect();
+    images.sort_unstable_by_key(|(pba, _)| *pba);
+    home::write(&**device, area.block_size, images.into_iter())?;
+    apply_more()?;
+    device.flush()?;
+    // The log may be marked empty only after this flush.
     superblock.start = 0;
     superblock.sequence = recovered.next;
     write_superblock(area, &superblock)?;
     Ok(recovered)
 }
 
-/// The newest committed copy of every block in the log, for a read-only open.
+/// The newest committed contents of every block in the log, for a read-only mount.
 ///
 /// # Errors
 /// As [`recover`].
 pub fn replay_in_memory(area: &JournalArea) -> Result<Images> {
-    let superblock = read_superblock(area)?;
-    if superblock.start == 0 {
-        return Ok(HashMap::new());
-    }
-    Ok(collect(area, &superblock)?.0)
+    replay_until(area, |log| log.find_end())
 }
 
-/// What a damaged log holds before its damage: for looking at the volume, not for going on with it.
+/// Like [`replay_in_memory`], up to the first damaged transaction. The result shows an old state of
+/// the volume; the volume must not be written to on top of it.
 ///
 /// # Errors
 /// The device failed, or the journal superblock is damaged.
 pub fn salvage_in_memory(area: &JournalArea) -> Result<Images> {
-    let superblock = read_superblock(area)?;
-    if superblock.start == 0 {
-        return Ok(HashMap::new());
-    }
-    let mut log = Log::new(area, &superblock);
-    let (end, _) = log.scan()?;
-    Ok(collect_until(log, end)?.0)
+    replay_until(area, |log| Ok(log.scan()?.tid))
 }
 
-/// `-EUCLEAN`, as Linux stores it in `s_errno` for a damaged journal.
-const DAMAGED: u32 = 0_u32.wrapping_sub(117);
+fn replay_until(area: &JournalArea, end: impl FnOnce(&mut LogReader<'_>) -> Result<Tid>) -> Result<Images> {
+    let superblock = read_superblock(area)?;
+    if superblock.start == 0 {
+        return Ok(Images::new());
+    }
+    let mut log = LogReader::new(area, &superblock);
+    let end = end(&mut log)?;
+    Ok(replay::replay(&mut log, end)?.0)
+}
 
-/// Leaves word in the journal superblock that the log is damaged, for e2fsck and Linux; the log itself stays as it is.
+/// Records in the journal superblock that the log is damaged, for e2fsck and Linux. The log itself
+/// is left as it is.
 ///
 /// # Errors
 /// The device failed, or the journal superblock is damaged.
 pub fn note_damage(area: &JournalArea) -> Result<()> {
     let mut superblock = read_superblock(area)?;
-    superblock.errno = DAMAGED;
+    superblock.errno = EUCLEAN;
     write_superblock(area, &superblock)
 }
 
-/// Refuses copies of blocks that the volume does not have, before any block is written.
-fn within(blocks: &Images, volume_blocks: u64) -> Result<()> {
-    match blocks.keys().max() {
-        Some(last) if last.get() >= volume_blocks => Err(Error::Corrupt {
+/// Refuses a log with a block that the volume does not have.
+fn check_homes(images: &Images, device: &dyn BlockDevice, block_size: u32) -> Result<()> {
+    let blocks = device.geometry().size.checked_div(u64::from(block_size)).unwrap_or(0);
+    match images.keys().max() {
+        Some(last) if last.get() >= blocks => Err(Error::Corrupt {
             block: 0,
-            what: "home of a logged block",
+            what: "home location of a logged block",
             value: last.get(),
             expected: "a block of the volume",
         }),
@@ -125,66 +129,7 @@ fn within(blocks: &Images, volume_blocks: u64) -> Result<()> {
     }
 }
 
-/// Reads and validates the journal superblock.
-///
-/// # Errors
-/// The device failed, or the superblock is damaged.
-pub fn read_superblock(area: &JournalArea) -> Result<Superblock> {
-    Superblock::decode(&area.read(0)?, area.block_size, area.blocks())
-}
-
-/// Writes the journal superblock so that it is on the medium when this returns.
-pub(crate) fn write_superblock(area: &JournalArea, superblock: &Superblock) -> Result<()> {
-    let mut block = superblock.encode();
-    block.resize(area.block_size as usize, 0);
-    area.write(0, vec![Bytes::from(block)], Durability { preflush: false, fua: true })
-}
-
-/// The number after the last whole transaction.
+/// The number after the last intact transaction of the log.
 pub(crate) fn end_of_log(area: &JournalArea, superblock: &Superblock) -> Result<Tid> {
-    Log::new(area, superblock).find_end()
-}
-
-fn collect(area: &JournalArea, superblock: &Superblock) -> Result<(Images, Recovered)> {
-    let mut log = Log::new(area, superblock);
-    let end = log.find_end()?;
-    collect_until(log, end)
-}
-
-/// Second and third pass, over the transactions before `end`.
-fn collect_until(mut log: Log<'_>, end: Tid) -> Result<(Images, Recovered)> {
-    let mut revoked: HashMap<Pba, Tid> = HashMap::new();
-    // Pieces of transaction `end` may lie in the log, even its commit block: that number is not used again.
-    let mut recovered = Recovered { next: end.next(), ..Recovered::default() };
-    log.rewind();
-    log.walk(end, |step| {
-        if let Step::Revoke(tid, records) = step {
-            recovered.revokes += records.len() as u64;
-            for pba in records {
-                let latest = revoked.entry(pba).or_insert(tid);
-                if tid.is_after(*latest) {
-                    *latest = tid;
-                }
-            }
-        }
-        Ok(())
-    })?;
-    let mut blocks = HashMap::new();
-    log.rewind();
-    log.walk(end, |step| {
-        match step {
-            Step::Copy(Copy { tid, pba, image }) => {
-                memory::admit("the journal's blocks").map_err(cairn_block::Error::from)?;
-                // A revoke in a transaction covers copies in it and in all before it.
-                if revoked.get(&pba).is_none_or(|by| tid.is_after(*by)) {
-                    blocks.insert(pba, image);
-                }
-            }
-            Step::Commit => recovered.transactions += 1,
-            Step::Revoke(..) => {}
-        }
-        Ok(())
-    })?;
-    recovered.blocks = blocks.len() as u64;
-    Ok((blocks, recovered))
+    LogReader::new(area, superblock).find_end()
 }

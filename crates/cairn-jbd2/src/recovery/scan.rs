@@ -1,272 +1,139 @@
-//! Walking the log block by block.
+//! The first pass (jbd2's `PASS_SCAN`): finds the end of the log.
+//!
+//! Damage in a transaction that has a commit block does not come from a power cut. The commit block
+//! is written after everything else of its transaction, and its structure lies in one sector.
+//! Ending the log at such a transaction would lose changes that were reported as durable, so the
+//! pass reports the damage. The commit time tells blocks of an earlier lap of the log apart.
 
-use std::sync::Arc;
-
+use cairn_base::Tid;
 use cairn_base::checksum::crc32_be;
-use cairn_base::{Pba, Tid};
 
-use crate::area::JournalArea;
+use super::log_reader::LogReader;
 use crate::error::{Error, Result};
-use crate::format::blocks::{BlockLayout, tail_checksum};
-use crate::format::superblock::Superblock;
-use crate::format::tags::{Tag, flag};
-use crate::format::{Compat, HEADER, Incompat, MAGIC, RawHeader, kind};
+use crate::format::blocks::{CommitTime, TransactionCrc32, commit_time, tail_checksum, transaction_crc32};
+use crate::format::tags::Tag;
+use crate::format::{Incompat, RawHeader, kind};
 
-/// Blocks read ahead in one request.
-const READ_AHEAD: u32 = 64;
-
-/// A block's copy in the log.
-pub struct Copy {
-    /// Transaction it belongs to.
-    pub tid: Tid,
-    /// Home.
-    pub pba: Pba,
-    /// Contents, unescaped.
-    pub image: Arc<[u8]>,
+/// Where the log ends.
+pub(super) struct End {
+    /// Number after the last intact transaction.
+    pub(super) tid: Tid,
+    /// What is wrong with the transaction of that number, if it was committed.
+    pub(super) damage: Option<Error>,
 }
 
-/// What a walk meets.
-pub enum Step {
-    /// A copy.
-    Copy(Copy),
-    /// Revoke records.
-    Revoke(Tid, Vec<Pba>),
-    /// The end of a transaction.
-    Commit,
-}
-
-/// What the first pass knows about the transaction it is in.
-struct Sums {
-    legacy: u32,
-    /// The first damage.
+/// The transaction that the pass reads.
+struct Current {
+    tid: Tid,
+    /// CRC-32 of its descriptor and metadata blocks.
+    crc32: u32,
+    /// The first damage in it.
     damage: Option<Error>,
 }
 
-impl Default for Sums {
-    fn default() -> Self {
-        Self { legacy: !0, damage: None }
+impl Current {
+    fn new(tid: Tid) -> Self {
+        Self { tid, crc32: !0, damage: None }
+    }
+
+    fn note(&mut self, damage: Option<Error>) {
+        self.damage = self.damage.take().or(damage);
     }
 }
 
-impl Sums {
-    fn add(&mut self, block: &[u8], legacy: bool) {
-        if legacy {
-            self.legacy = crc32_be(self.legacy, block);
-        }
+impl LogReader<'_> {
+    /// The number after the last intact transaction.
+    pub(super) fn find_end(&mut self) -> Result<Tid> {
+        let end = self.scan()?;
+        end.damage.map_or(Ok(end.tid), Err)
     }
 
-    fn damage(&mut self, found: Option<Error>) {
-        self.damage = self.damage.take().or(found);
-    }
-}
-
-/// A walk over the log.
-pub struct Log<'a> {
-    area: &'a JournalArea,
-    layout: BlockLayout,
-    first: u32,
-    end: u32,
-    start: u32,
-    sequence: Tid,
-    legacy: bool,
-    at: u32,
-    /// Blocks that may still be visited in this pass.
-    left: u32,
-    cached: Option<(u32, cairn_block::IoBuf)>,
-}
-
-impl<'a> Log<'a> {
-    /// From the superblock's start.
-    pub fn new(area: &'a JournalArea, superblock: &Superblock) -> Self {
-        let layout = BlockLayout::of(superblock);
-        let (first, end) = (superblock.first, superblock.end());
-        Self {
-            area,
-            layout,
-            first,
-            end,
-            start: superblock.start,
-            sequence: superblock.sequence,
-            legacy: superblock.compat.contains(Compat::CHECKSUM),
-            at: superblock.start,
-            left: end - first,
-            cached: None,
-        }
-    }
-
-    /// Back to the start, for the next pass.
-    pub fn rewind(&mut self) {
-        self.at = self.start;
-        self.left = self.end - self.first;
-    }
-
-    /// The next block of the log, or `None` when all have been visited.
-    fn next(&mut self) -> Result<Option<Vec<u8>>> {
-        if self.left == 0 {
-            return Ok(None);
-        }
-        self.left -= 1;
-        let block = self.read(self.at)?;
-        self.at = if self.at + 1 == self.end { self.first } else { self.at + 1 };
-        Ok(Some(block))
-    }
-
-    fn read(&mut self, block: u32) -> Result<Vec<u8>> {
-        let size = self.layout.block_size;
-        let hit = self.cached.as_ref().and_then(|(start, data)| {
-            let at = usize::try_from(block.checked_sub(*start)?).ok()?.checked_mul(size)?;
-            data.get(at..at + size).map(<[u8]>::to_vec)
-        });
-        if let Some(found) = hit {
-            return Ok(found);
-        }
-        let data = self.area.read_run(block, READ_AHEAD.min(self.end - block))?;
-        let found = data.get(..size).unwrap_or_default().to_vec();
-        self.cached = Some((block, data));
-        Ok(found)
-    }
-
-    /// First pass: the number after the last whole transaction.
-    ///
-    /// # Errors
-    /// The device failed, or a committed transaction is damaged.
-    pub fn find_end(&mut self) -> Result<Tid> {
-        match self.scan()? {
-            (_, Some(damage)) => Err(damage),
-            (end, None) => Ok(end),
-        }
-    }
-
-    /// The number after the last whole transaction, and what is wrong with the one of that number if it was committed.
-    ///
-    /// Damage in a transaction that has a commit block cannot come from a power cut: the commit block is written last, and
-    /// the part of it that says something lies in one sector. Ending the log there would silently drop what was promised to
-    /// be durable. Old blocks of an earlier lap are told apart by their commit time.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn scan(&mut self) -> Result<(Tid, Option<Error>)> {
-        let mut tid = self.sequence;
-        let mut last_time = 0;
-        let mut sums = Sums::default();
-        while let Some((at, block)) = self.next_numbered()? {
+    /// Reads the log up to the first transaction that is not intact.
+    pub(super) fn scan(&mut self) -> Result<End> {
+        let mut current = Current::new(self.sequence);
+        let mut last_time = CommitTime::default();
+        while let Some((number, block)) = self.next()? {
+            let tid = current.tid;
             let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else { break };
             match header.h_blocktype.get() {
                 kind::DESCRIPTOR => {
-                    sums.damage(self.tail_damage(at, "descriptor", &block));
-                    sums.add(&block, self.legacy);
-                    for tag in self.tags(&block) {
-                        let Some((at, data)) = self.next_numbered()? else { return Ok((tid, None)) };
-                        sums.add(&data, self.legacy);
-                        sums.damage(self.data_damage(at, tid, &tag, &data));
-                    }
-                }
-                kind::REVOKE => sums.damage(self.tail_damage(at, "revoke block", &block)),
-                kind::COMMIT => {
-                    if !self.legacy_is_good(&block, sums.legacy) {
-                        // The first kind of checksum is for commit blocks that may come before what they commit.
+                    if !self.scan_descriptor(number, &block, &mut current)? {
                         break;
                     }
-                    sums.damage(self.commit_damage(at, &block));
-                    let time = self.layout.commit_time(&block);
-                    match sums.damage.take() {
-                        // The commit block may have been written together with what it commits, or is of an earlier lap.
-                        Some(_) if self.layout.incompat.contains(Incompat::ASYNC_COMMIT) || time < last_time => break,
-                        Some(damage) => return Ok((tid, Some(damage))),
-                        None => {}
+                }
+                kind::REVOKE => current.note(self.tail_damage(number, "revoke block", &block)),
+                kind::COMMIT => {
+                    // With this CRC-32 a commit block may reach the medium before its transaction.
+                    if !self.is_crc32_good(&block, current.crc32) {
+                        break;
                     }
-                    (tid, last_time, sums) = (tid.next(), time, Sums::default());
+                    current.note(self.commit_damage(number, &block));
+                    let time = commit_time(&block);
+                    if current.damage.is_some() {
+                        let unordered = self.layout.incompat.contains(Incompat::ASYNC_COMMIT);
+                        let damage = if unordered || time < last_time { None } else { current.damage };
+                        return Ok(End { tid, damage });
+                    }
+                    (current, last_time) = (Current::new(tid.next()), time);
                 }
                 _ => break,
             }
         }
-        Ok((tid, None))
+        Ok(End { tid: current.tid, damage: None })
     }
 
-    /// Like [`Log::next`], with the block's place.
-    fn next_numbered(&mut self) -> Result<Option<(u32, Vec<u8>)>> {
-        let at = self.at;
-        Ok(self.next()?.map(|block| (at, block)))
+    /// False if the log has no more blocks.
+    fn scan_descriptor(&mut self, number: u32, block: &[u8], current: &mut Current) -> Result<bool> {
+        current.note(self.tail_damage(number, "descriptor", block));
+        self.add_crc32(current, block);
+        for tag in self.tags(block) {
+            let Some((number, data)) = self.next()? else { return Ok(false) };
+            self.add_crc32(current, &data);
+            let damage = self.data_damage(number, current.tid, &tag, &data);
+            current.note(damage);
+        }
+        Ok(true)
     }
 
-    fn legacy_is_good(&self, block: &[u8], sum: u32) -> bool {
-        let asked = self.legacy && !self.layout.tags.checks_data();
-        !asked || self.layout.legacy_checksum(block).is_none_or(|stored| stored == Some(sum))
+    fn add_crc32(&self, current: &mut Current, block: &[u8]) {
+        if self.has_transaction_crc32 {
+            current.crc32 = crc32_be(current.crc32, block);
+        }
     }
 
-    fn commit_damage(&self, at: u32, block: &[u8]) -> Option<Error> {
-        if !self.layout.tags.checks_data() || self.layout.commit_is_whole(block) {
+    fn is_crc32_good(&self, block: &[u8], computed: u32) -> bool {
+        if !self.has_transaction_crc32 || self.layout.tags.has_checksums() {
+            return true;
+        }
+        match transaction_crc32(block) {
+            TransactionCrc32::Absent => true,
+            TransactionCrc32::Stored(stored) => stored == computed,
+            TransactionCrc32::Malformed => false,
+        }
+    }
+
+    fn commit_damage(&self, block: u32, bytes: &[u8]) -> Option<Error> {
+        if !self.layout.tags.has_checksums() || self.layout.is_commit_intact(bytes) {
             return None;
         }
-        let (stored, computed) = self.layout.commit_checksum(block);
-        Some(Error::Checksum { block: at, what: "commit block", stored, computed })
+        let (stored, computed) = self.layout.commit_checksum(bytes);
+        Some(Error::Checksum { block, what: "commit block", stored, computed })
     }
 
     fn data_damage(&self, block: u32, tid: Tid, tag: &Tag, data: &[u8]) -> Option<Error> {
+        if !self.layout.tags.has_checksums() {
+            return None;
+        }
         let computed = self.layout.tags.data_checksum(self.layout.seed, tid, data);
-        let bad = self.layout.tags.checks_data() && computed != tag.checksum;
-        bad.then_some(Error::Checksum { block, what: "logged block", stored: tag.checksum, computed })
+        let stored = tag.checksum;
+        (stored != computed).then_some(Error::Checksum { block, what: "logged block", stored, computed })
     }
 
     fn tail_damage(&self, block: u32, what: &'static str, bytes: &[u8]) -> Option<Error> {
+        if !self.layout.tags.has_checksums() {
+            return None;
+        }
         let (stored, computed) = tail_checksum(bytes, self.layout.seed)?;
-        let bad = self.layout.tags.checks_data() && stored != computed;
-        bad.then_some(Error::Checksum { block, what, stored, computed })
+        (stored != computed).then_some(Error::Checksum { block, what, stored, computed })
     }
-
-    /// The tags of a descriptor; a damaged one simply has fewer.
-    fn tags(&self, block: &[u8]) -> Vec<Tag> {
-        let mut tags = Vec::new();
-        let end = block.len() - self.layout.tags.tail();
-        let mut at = HEADER;
-        while let Some((tag, taken)) = block.get(at..end).and_then(|rest| self.layout.tags.decode(rest)) {
-            tags.push(tag);
-            at += taken;
-            if tag.flags & flag::LAST != 0 {
-                break;
-            }
-        }
-        tags
-    }
-
-    /// Later passes: everything of the transactions before `end`.
-    ///
-    /// # Errors
-    /// The device failed, or `visit` did.
-    pub fn walk(&mut self, end: Tid, mut visit: impl FnMut(Step) -> Result<()>) -> Result<()> {
-        let mut tid = self.sequence;
-        while tid != end {
-            let Some(block) = self.next()? else { break };
-            let Some(header) = RawHeader::read(&block).filter(|header| header.tid() == tid) else { break };
-            match header.h_blocktype.get() {
-                kind::DESCRIPTOR => {
-                    for tag in self.tags(&block) {
-                        let Some(data) = self.next()? else { return Ok(()) };
-                        visit(Step::Copy(Copy { tid, pba: tag.pba, image: unescape(data, &tag) }))?;
-                    }
-                }
-                // Whether the superblock has the feature or not: Linux and e2fsck do not ask either.
-                kind::REVOKE => {
-                    if let Ok(records) = self.layout.revoked(&block) {
-                        visit(Step::Revoke(tid, records))?;
-                    }
-                }
-                kind::COMMIT => {
-                    visit(Step::Commit)?;
-                    tid = tid.next();
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-fn unescape(mut data: Vec<u8>, tag: &Tag) -> Arc<[u8]> {
-    if tag.flags & flag::ESCAPE != 0
-        && let Some(first) = data.first_chunk_mut::<4>()
-    {
-        *first = MAGIC.to_be_bytes();
-    }
-    Arc::from(data)
 }

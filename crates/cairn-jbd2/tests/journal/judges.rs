@@ -12,7 +12,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
-use cairn_jbd2::format::Incompat;
+use cairn_jbd2::Incompat;
 use cairn_jbd2::{Journal, JournalArea, JournalOptions, read_superblock, recover, replay_in_memory};
 
 const BLOCK: u32 = 1024;
