@@ -1,5 +1,7 @@
-//! What a commit costs against the number of listed transactions, in the three ways of cleaning the checkpoint list; and how many
-//! callers share a commit. `cargo bench -p cairn-jbd2`, in memory, in a minute or two.
+//! The cost of a commit with different numbers of listed transactions, for each value of
+//! `checkpoint_clean`; and the number of callers that share a commit.
+//!
+//! `cargo bench -p cairn-jbd2` runs in memory and takes a minute or two.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +16,8 @@ use cairn_cache::budget::Budget;
 use cairn_jbd2::{CheckpointClean, Journal, JournalArea, JournalOptions};
 
 const BLOCK: u32 = 1024;
-/// Commits in one measurement, and measurements of which the fastest is taken: others may use the machine, too.
+/// Commits of one measurement, and measurements of which the fastest counts. Other programs may slow
+/// down some of them.
 const COMMITS: u64 = 200;
 const ROUNDS: usize = 45;
 
@@ -34,7 +37,7 @@ fn journal(log_blocks: u32, latency: LatencyProfile) -> (Arc<BufferCache>, Arc<J
     let size = (u64::from(log_blocks) + 1_000_000) * u64::from(BLOCK);
     let memory: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(size));
     let device = if latency == LatencyProfile::default() { memory } else { Arc::new(Latency::new(memory, latency)) };
-    // No page of the log is to be new when it is measured.
+    // Touches every page of the log before the measurement.
     for chunk in 0..u64::from(log_blocks).div_ceil(64) {
         device.write_at(chunk * 64 * u64::from(BLOCK), vec![0; 64 * BLOCK as usize]).expect("memory");
     }
@@ -60,7 +63,7 @@ fn fastest(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Nanoseconds a commit and looks a commit, for each mode in turn.
+/// Nanoseconds and looks per commit, for each mode.
 fn with_listed(listed: u32) -> [(f64, f64); 3] {
     let measured = u32::try_from(COMMITS).expect("few") * u32::try_from(3 * ROUNDS).expect("few");
     let log_blocks = ((LISTED_MAX + measured) * 3 + 4096).next_multiple_of(64);
@@ -69,9 +72,9 @@ fn with_listed(listed: u32) -> [(f64, f64); 3] {
     for number in 0..listed {
         commit(&buffers, &journal, home + 1 + u64::from(number));
     }
-    // As many transactions in the log as with the longest list: the list alone is to differ.
+    // The log holds as many transactions as with the longest list. Only the list differs.
     (listed..LISTED_MAX).for_each(|_| commit(&buffers, &journal, home));
-    // What was written last is in the processor's caches, the more of it the shorter the list: empty them.
+    // Empties the processor's caches: a short list leaves more of the log in them.
     std::hint::black_box(vec![1_u8; 512 << 20]);
     let mut times = [const { Vec::new() }; 3];
     let mut steps = [0; 3];
@@ -89,7 +92,7 @@ fn with_listed(listed: u32) -> [(f64, f64); 3] {
         measure(0, CheckpointClean::Counted);
         measure(1, CheckpointClean::BailOut);
     }
-    // It empties the processor's caches for the others.
+    // Measured last, because it empties the processor's caches.
     (0..ROUNDS).for_each(|_| measure(2, CheckpointClean::Scan));
     assert_eq!(journal.report().u64("list_len"), Some(u64::from(listed) + 1));
     let [counted, bail_out, scan] = times;
@@ -97,7 +100,7 @@ fn with_listed(listed: u32) -> [(f64, f64); 3] {
     [(fastest(&counted), per(0)), (fastest(&bail_out), per(1)), (fastest(&scan), per(2))]
 }
 
-/// Files and commits of so many threads that each change a block and wait for it, over and over.
+/// Callers per commit, and commits waited for per second, with `threads` threads.
 fn sharing(threads: u64, flush: Duration) -> (f64, f64) {
     const EACH: u64 = 200;
     let latency = LatencyProfile { flush, ..LatencyProfile::default() };

@@ -13,7 +13,7 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
     /// The journal superblock or a log block holds an impossible value.
-    #[error("journal block {block}: {what} is {value}, {expected}")]
+    #[error("journal block {block}: {what} is {value}, not {expected}; run e2fsck")]
     Corrupt {
         /// Journal block (not a device address).
         block: u32,
@@ -25,7 +25,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A checksum of the journal does not match.
-    #[error("journal block {block}: {what} checksum {stored:#x} stored, {computed:#x} computed")]
+    #[error("journal block {block}: the {what} has the checksum {stored:#x}, not {computed:#x}; run e2fsck")]
     Checksum {
         /// Journal block.
         block: u32,
@@ -43,7 +43,7 @@ pub enum Error {
         bits: u32,
     },
     /// A handle asked for more credits than a transaction has.
-    #[error("an operation of {credits} blocks does not fit a transaction of this journal (at most {largest})")]
+    #[error("{credits} blocks do not fit a transaction of this journal (at most {largest}); enlarge the journal")]
     TooLarge {
         /// Blocks asked for.
         credits: u32,
@@ -57,7 +57,7 @@ pub enum Error {
         percent: u8,
     },
     /// The journal was aborted after an earlier error.
-    #[error("the journal has stopped: {0}")]
+    #[error("the journal was aborted: {0}")]
     Aborted(Arc<str>),
 }
 

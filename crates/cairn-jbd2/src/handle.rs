@@ -69,8 +69,8 @@ impl Handle {
         Ok(buffer.modify())
     }
 
-    /// A metadata block that was just allocated (`jbd2_journal_get_create_access`). It is filled with
-    /// zeros and not read. A revoke of the block in this transaction is cancelled.
+    /// A metadata block that was just allocated (`jbd2_journal_get_create_access`). It is filled
+    /// with zeros and not read. A revoke of the block in this transaction is cancelled.
     ///
     /// # Errors
     /// The journal was aborted.
@@ -113,9 +113,9 @@ impl Handle {
         Ok(work(running.expect("the transaction of an open handle is running")))
     }
 
-    /// Frees a metadata block (`jbd2_journal_forget` and `jbd2_journal_revoke`). Its changes in this
-    /// transaction are dropped. Recovery does not replay older versions, and none is written to its
-    /// home location after this transaction has committed.
+    /// Frees a metadata block (`jbd2_journal_forget` and `jbd2_journal_revoke`). Its changes in
+    /// this transaction are dropped. Recovery does not replay older versions, and none is written
+    /// to its home location after this transaction has committed.
     ///
     /// A handle may start one revoke block without a credit; each further one costs a credit.
     ///
@@ -149,8 +149,8 @@ impl Handle {
         })
     }
 
-    /// Calls `callback` with `true` when the transaction is durable, or with `false` when the journal
-    /// was aborted before.
+    /// Calls `callback` with `true` when the transaction is durable, or with `false` when the
+    /// journal was aborted before.
     pub fn on_commit(&self, callback: CommitCallback) {
         let mut callback = Some(callback);
         {

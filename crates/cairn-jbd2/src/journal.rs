@@ -65,8 +65,9 @@ impl Journal {
         self.state.lock().aborted.clone()
     }
 
-    /// Aborts the journal for good (`jbd2_journal_abort`): nothing more is logged, the log tail stays
-    /// where it is, and every waiter and later caller gets an error. The first reason is kept.
+    /// Aborts the journal for good (`jbd2_journal_abort`): nothing more is logged, the log tail
+    /// stays where it is, and every waiter and later caller gets an error. The first reason is
+    /// kept.
     pub fn abort(&self, reason: &str) {
         let Some((superblock, callbacks)) = self.state.lock().abort(reason) else { return };
         tracing::error!(reason, "journal aborted");

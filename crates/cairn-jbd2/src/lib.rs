@@ -5,10 +5,10 @@
 //! | stage | in Linux | what happens | where |
 //! |---|---|---|---|
 //! | running | `T_RUNNING` | handles join and change buffers | `start_handle`, [`Handle`] |
-//! | locked | `T_LOCKED` | no handle joins; the leader waits for the open ones | `commit::leader` |
-//! | freezing | `T_SWITCH` | the leader takes the contents of all buffers; then the next transaction may start | `commit::transaction` |
-//! | writing | `T_COMMIT` | revoke, descriptor and metadata blocks, then the commit block behind a flush | `commit::transaction` |
-//! | committed | `T_FINISHED` | the transaction is durable; callbacks run; it is on the checkpoint list | `checkpoint::list` |
+//! | locked | `T_LOCKED` | the leader waits for open handles; new ones wait | `commit::leader` |
+//! | freezing | `T_SWITCH` | the leader takes all buffers' contents | `commit::transaction` |
+//! | writing | `T_COMMIT` | the leader writes the log | `commit::transaction` |
+//! | committed | `T_FINISHED` | the commit block is durable; callbacks run | `checkpoint::list` |
 //! | checkpointed | | its blocks are at their home locations and flushed | `checkpoint` |
 //! | reclaimed | | the log tail has moved past it | `log_tail` |
 //!
@@ -17,8 +17,8 @@
 //! # Invariants
 //!
 //! - A block is written to its home location only after its commit is durable.
-//! - The log tail moves only after the checkpoint writes are flushed. The superblock with the new tail
-//!   is written with FUA.
+//! - The log tail moves only after the checkpoint writes are flushed. The superblock with the new
+//!   tail is written with FUA.
 //! - A block that a transaction frees is not written to its home location after the commit of that
 //!   transaction.
 //! - The first write error aborts the journal, and the log tail never moves after it.

@@ -1,8 +1,9 @@
-//! Updates the log tail (`jbd2_update_log_tail`): frees the log blocks of checkpointed transactions.
+//! Updates the log tail (`jbd2_update_log_tail`): frees the log blocks of checkpointed
+//! transactions.
 //!
-//! **Invariants.** The blocks are free only when a superblock with the new tail is durable: recovery
-//! would otherwise start in overwritten blocks. One thread at a time updates the tail. The tail passes
-//! only transactions that have left the [checkpoint list](crate::checkpoint::list).
+//! **Invariants.** The blocks are free only when a superblock with the new tail is durable:
+//! recovery would otherwise start in overwritten blocks. One thread at a time updates the tail. The
+//! tail passes only transactions that have left the [checkpoint list](crate::checkpoint::list).
 
 use crate::area::write_superblock;
 use crate::error::Result;
@@ -44,8 +45,8 @@ impl Journal {
         Ok(true)
     }
 
-    /// Updates the tail after a commit if that frees a quarter of the log, so that few handles have to
-    /// wait for it. The checkpoint daemon does this where there is one.
+    /// Updates the tail after a commit if that frees a quarter of the log, so that few handles have
+    /// to wait for it. The checkpoint daemon does this where there is one.
     pub(crate) fn update_log_tail_if_worthwhile(&self) {
         let worthwhile = {
             let state = self.state.lock();

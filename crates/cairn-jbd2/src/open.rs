@@ -35,8 +35,8 @@ pub struct JournalOptions {
     pub checksums: Option<bool>,
     /// The log gets 64-bit addresses even if the volume is small.
     pub wide: bool,
-    /// Percentage of the log that the checkpoint daemon keeps free (`async_checkpoint`). Without it,
-    /// a full log is checkpointed by the handle that finds it full.
+    /// Percentage of the log that the checkpoint daemon keeps free (`async_checkpoint`). Without
+    /// it, a full log is checkpointed by the handle that finds it full.
     pub async_checkpoint: Option<u8>,
     /// How checkpointed transactions are found (`checkpoint_clean`).
     pub checkpoint_clean: CheckpointClean,
@@ -58,7 +58,8 @@ impl Journal {
     /// Opens a journal whose log is empty, and starts its daemons.
     ///
     /// # Errors
-    /// The log is not empty, the superblock is damaged, an option is impossible, or the device failed.
+    /// The log is not empty, the superblock is damaged, an option is impossible, or the device
+    /// failed.
     pub fn open(
         options: JournalOptions,
         buffers: Arc<BufferCache>,
@@ -125,7 +126,7 @@ impl Journal {
 fn check_empty(superblock: &Superblock) -> Result<()> {
     let bad = |what, value, expected| Err(Error::Corrupt { block: 0, what, value, expected });
     if superblock.start != 0 {
-        return bad("s_start", u64::from(superblock.start), "0: recover the log before it is opened");
+        return bad("s_start", u64::from(superblock.start), "0 (the log must be recovered first)");
     }
     if superblock.blocks < MIN_JOURNAL_BLOCKS {
         return bad("s_maxlen", u64::from(superblock.blocks), "at least 1024 blocks");

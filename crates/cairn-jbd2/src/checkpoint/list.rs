@@ -1,12 +1,13 @@
 //! Committed transactions, oldest first, and the one that holds each block's newest version (jbd2's
 //! `j_checkpoint_transactions`, with a `t_checkpoint_list` each).
 //!
-//! **Ring.** Transactions have consecutive numbers, so a transaction's index follows from its number.
-//! The oldest leaves the ring when none of its blocks is left to be checkpointed. Its log blocks are
-//! then [reclaimable](CheckpointList::reclaimable): the next update of the log tail frees them.
+//! **Ring.** Transactions have consecutive numbers, so a transaction's index follows from its
+//! number. The oldest leaves the ring when none of its blocks is left to be checkpointed. Its log
+//! blocks are then [reclaimable](CheckpointList::reclaimable): the next update of the log tail
+//! frees them.
 //!
-//! **Chain.** The transactions that still list blocks are linked, as in jbd2. A walk along the chain
-//! passes over transactions that newer ones have superseded.
+//! **Chain.** The transactions that still list blocks are linked, as in jbd2. A walk along the
+//! chain passes over transactions that newer ones have superseded.
 //!
 //! **A block's states.** Pending, written (the device has taken it), clean (a flush has covered the
 //! write). A block also leaves its list when a newer version commits: the older one need not be

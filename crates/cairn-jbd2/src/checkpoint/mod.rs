@@ -7,8 +7,8 @@
 //!
 //! **Invariants.** The contents of a chunk are taken under the lock just before its write. Blocks
 //! that were superseded or freed until then are left out. A commit that revokes a block waits while
-//! the block is being written. No lock is held while the device works. After an error no transaction
-//! leaves the [list], and the log tail stays where it is.
+//! the block is being written. No lock is held while the device works. After an error no
+//! transaction leaves the [list], and the log tail stays where it is.
 
 pub(crate) mod daemon;
 pub(crate) mod list;

@@ -8,10 +8,10 @@ use cairn_cache::budget::Budget;
 
 use super::list::{CheckpointClean, CheckpointList, CheckpointTransaction, JournalHead};
 
-/// The list as it is meant, without any cleverness.
+/// A simple model of the list.
 #[derive(Default)]
 struct Plain {
-    /// Oldest first: number, blocks not at home yet.
+    /// Oldest first: number, and blocks that are not clean.
     transactions: Vec<(Tid, HashSet<Pba>)>,
     written: Vec<(Pba, Tid)>,
 }
@@ -39,7 +39,7 @@ struct Both {
     plain: Plain,
     next: Tid,
     mode: CheckpointClean,
-    /// Log blocks of transactions on the list, and given up.
+    /// Log blocks of the transactions on the list.
     logged: HashMap<Tid, u32>,
     reclaimed: u32,
     superseded: u64,
@@ -123,7 +123,7 @@ impl Both {
 }
 
 #[test]
-fn all_ways_of_cleaning_let_go_of_the_same_transactions() {
+fn all_ways_of_cleaning_drop_the_same_transactions() {
     let mut superseded = 0;
     for seed in 0..300 {
         let mode = CheckpointClean::ALL[seed as usize % 3];
@@ -150,7 +150,7 @@ fn all_ways_of_cleaning_let_go_of_the_same_transactions() {
 }
 
 #[test]
-fn what_was_written_is_not_at_home_before_a_flush() {
+fn written_blocks_are_not_clean_before_a_flush() {
     for mode in CheckpointClean::ALL {
         let mut both = Both::new(1, mode);
         both.commit();
@@ -161,7 +161,7 @@ fn what_was_written_is_not_at_home_before_a_flush() {
         both.list.queue_completions(chosen.iter().copied());
         let before = both.list.oldest();
         both.list.clean(mode);
-        assert!(both.list.listed() > 0 && both.list.needs_flush(), "{mode:?}: let go without a flush");
+        assert!(both.list.listed() > 0 && both.list.needs_flush(), "{mode:?}: dropped without a flush");
         assert!(both.list.choose(u32::MAX, |_| false).blocks.is_empty(), "{mode:?}: it would be written twice");
         both.list.drain_completions(both.list.queued(), mode);
         both.list.clean(mode);

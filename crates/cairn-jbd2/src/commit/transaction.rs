@@ -103,8 +103,8 @@ impl Journal {
         }
     }
 
-    /// Takes the contents of every buffer. No handle is open and none can start, so no buffer changes
-    /// meanwhile.
+    /// Takes the contents of every buffer. No handle is open and none can start, so no buffer
+    /// changes meanwhile.
     fn freeze_buffers(&self, running: RunningTransaction) -> FrozenTransaction {
         let RunningTransaction { tid, buffers, revokes, callbacks, .. } = running;
         let mut buffers: Vec<_> = buffers
@@ -164,8 +164,8 @@ impl Journal {
         Body { blocks, crc32 }
     }
 
-    /// A metadata block as it stands in the log, and its tag. The log escapes the magic number at the
-    /// start of a block, so that the block does not look like one of the journal's own.
+    /// A metadata block as it stands in the log, and its tag. The log escapes the magic number at
+    /// the start of a block, so that the block does not look like one of the journal's own.
     fn encode_buffer(&self, tid: Tid, frozen: &FrozenBuffer) -> (Tag, Bytes) {
         let escaped = frozen.data.first_chunk::<4>() == Some(&MAGIC.to_be_bytes());
         let (flags, data) = if escaped {
@@ -192,8 +192,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the commit block behind a flush. The flush covers file data and checkpoint writes, too.
-    /// Returns the completions of checkpoint writes that it covers.
+    /// Writes the commit block behind a flush. The flush covers file data and checkpoint writes,
+    /// too. Returns the completions of checkpoint writes that it covers.
     fn write_commit_block(&self, tid: Tid, block: u32, crc32: u32) -> Result<u64> {
         let now = self.runtime.now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let commit = self.layout.commit(tid, now, self.has_transaction_crc32.then_some(crc32));

@@ -18,7 +18,7 @@ fn unlink(ino: u32, name: &str) -> Vec<u8> {
     record(5, &[words(&[2, ino]), name.as_bytes().to_vec()].concat())
 }
 
-/// A block with these records, closed by a tail.
+/// A block with these records and a TAIL.
 fn closed(records: &[Vec<u8>], tid: u32) -> Vec<u8> {
     let mut block = records.concat();
     let left = BLOCK - block.len() - HEADER;
@@ -108,7 +108,7 @@ fn any_flipped_bit_ends_the_area_there() {
     for bit in 0..covered * 8 {
         let mut torn = second.clone();
         torn[bit / 8] ^= 1 << (bit % 8);
-        // The length of the tail itself is covered by the sum like everything before it.
+        // The checksum covers the length of the TAIL, too.
         let found = read(&[first.clone(), torn]);
         assert_eq!(found.len(), 1, "bit {bit}");
     }
@@ -128,7 +128,7 @@ fn garbage_is_never_a_fast_commit() {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            // Small numbers: many of them are tags.
+            // Many small numbers are valid tags.
             u8::try_from(seed % 12).unwrap()
         });
         assert!(read(&[block.collect()]).is_empty());

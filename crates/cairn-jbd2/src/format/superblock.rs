@@ -36,11 +36,10 @@ struct RawSuperblock {
     s_users: [u8; 768],
 }
 
-const SIZE: usize = size_of::<RawSuperblock>();
-const _: () = assert!(SIZE == 1024);
+const _: () = assert!(size_of::<RawSuperblock>() == 1024);
 /// `s_checksum_type` of crc32c.
 const CRC32C: u8 = 4;
-/// Fast-commit blocks when `s_num_fc_blks` is zero.
+/// Blocks of the fast-commit area if `s_num_fc_blks` is zero.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 
 /// Fewest blocks of a log that Linux accepts (`JBD2_MIN_JOURNAL_BLOCKS`).

@@ -35,8 +35,8 @@ pub use replay::{Images, Recovered};
 /// `-EUCLEAN`, as Linux stores it in `s_errno` for a damaged journal.
 const EUCLEAN: u32 = (-117_i32).cast_unsigned();
 
-/// Replays the log to the volume's device and marks the log empty (`jbd2_journal_recover`). An empty
-/// log is left as it is.
+/// Replays the log to the volume's device and marks the log empty (`jbd2_journal_recover`). An
+/// empty log is left as it is.
 ///
 /// A transaction without a valid commit block ends the log.
 ///

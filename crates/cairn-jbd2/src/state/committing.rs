@@ -138,7 +138,8 @@ impl Committing {
         }
     }
 
-    /// The transaction has its place in the log. `homes` are the home locations of its blocks, in order.
+    /// The transaction has its place in the log. `homes` are the home locations of its blocks, in
+    /// order.
     pub(crate) fn write(&mut self, log_start: u32, homes: Vec<Pba>) {
         debug_assert!(homes.is_sorted(), "the home locations are not in order");
         match self.stage {

@@ -61,7 +61,8 @@ impl State {
         self.committing.is_writing(pba) || is_running(pba)
     }
 
-    /// The oldest transaction that recovery needs, and its first log block (`jbd2_journal_get_log_tail`).
+    /// The oldest transaction that recovery needs, and its first log block
+    /// (`jbd2_journal_get_log_tail`).
     ///
     /// If no committed transaction is left to be checkpointed, the tail is where the next
     /// transaction begins.

@@ -1,4 +1,5 @@
-//! `async_checkpoint`: what its first proposal got wrong must not be wrong here, each in a test, and what it promises holds.
+//! The checkpoint daemon (`async_checkpoint`). Each test shows one thing that the first proposal for
+//! Linux got wrong, or one thing that the option promises.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
@@ -28,7 +29,7 @@ fn percent_free(journal: &Journal) -> u32 {
     journal.free_blocks() * 100 / LOG_BLOCKS
 }
 
-/// Commits until at most so many percent of the log are free. No block occurs twice.
+/// Commits until at most `free` percent of the log are free. No block is committed twice.
 fn fill(buffers: &BufferCache, journal: &Arc<Journal>, free: u32, next: &mut u64) {
     while percent_free(journal) > free {
         let from = *next;
@@ -95,7 +96,7 @@ fn a_share_that_cannot_be_kept_free_is_refused_and_changes_nothing() {
     }
 }
 
-/// Counts the daemons that run.
+/// A runtime that counts the running checkpoint daemons.
 struct Counting {
     inner: Arc<Simulated>,
     checkpointers: Arc<AtomicI64>,
@@ -162,7 +163,7 @@ fn it_goes_on_by_itself_with_one_flush_for_many_transactions() {
     let transactions = sim.journal.stats().transactions.get();
     let before = sim.stats.snapshot();
     sim.journal.set_async_checkpoint(Some(95)).expect("1 to 99");
-    // No handle and no commit from here on.
+    // From here on there is no handle and no commit.
     sim.runtime.run_until_idle();
     assert!(percent_free(&sim.journal) >= 95, "{} % free", percent_free(&sim.journal));
     let after = sim.stats.snapshot();
@@ -178,12 +179,12 @@ fn it_goes_on_by_itself_with_one_flush_for_many_transactions() {
 fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
     let mut sim = sim(JournalOptions::default());
     sim.fill(70);
-    // The oldest transaction's block 1 changes again, and the handle stays open: no commit can happen.
+    // Block 1 of the oldest transaction changes again. The open handle prevents a commit.
     let handle = sim.journal.start(1).expect("the device works");
     let buffer = sim.buffers.get(Pba(HOME + 1)).expect("the device works");
     handle.get_write_access(&buffer).expect("the device works").copy_from_slice(&stamp(7777));
     let before = sim.journal.stats().transactions.get();
-    // 70 % are more than half of 99 %: patience.
+    // 70 % is more than half of the threshold: the daemon leaves out busy blocks.
     sim.journal.set_async_checkpoint(Some(99)).expect("1 to 99");
     sim.runtime.run_until_idle();
     let stats = sim.journal.stats();
@@ -191,7 +192,7 @@ fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
     assert_eq!(stats.checkpointed.get(), 0, "the oldest transaction still has a block to write");
     assert_eq!(read_home(&*sim.memory, 1), [0; BLOCK as usize], "it is about to be superseded");
     drop(handle);
-    // Its commit supersedes the block and wakes the daemon.
+    // The commit supersedes the block and wakes the daemon.
     sim.journal.force_commit().expect("the device works");
     sim.runtime.run_until_idle();
     assert!(stats.dropped_superseded.get() == 0 && stats.superseded.get() == 1);
@@ -200,7 +201,7 @@ fn a_busy_block_is_left_out_and_nobody_waits_for_its_commit() {
 }
 
 #[test]
-fn under_pressure_a_busy_block_goes_home_as_it_was_committed() {
+fn under_pressure_a_busy_block_is_written_as_it_was_committed() {
     let mut sim = sim(JournalOptions::default());
     sim.fill(40);
     let handle = sim.journal.start(1).expect("the device works");
@@ -209,7 +210,7 @@ fn under_pressure_a_busy_block_goes_home_as_it_was_committed() {
     sim.journal.set_async_checkpoint(Some(90)).expect("1 to 99");
     sim.runtime.run_until_idle();
     assert!(percent_free(&sim.journal) >= 90, "{} % free", percent_free(&sim.journal));
-    assert_eq!(read_home(&*sim.memory, 1), stamp(1), "the committed version, not the one in the making");
+    assert_eq!(read_home(&*sim.memory, 1), stamp(1), "the committed version, not the newer one");
     sim.check();
     drop(handle);
 }
@@ -232,10 +233,10 @@ fn a_failed_write_keeps_the_transactions_and_stops_the_journal() {
         let reason = journal.aborted().expect("the error stops the journal");
         assert!(reason.contains("injected fault"), "{reason}");
         assert!(matches!(journal.start(1), Err(Error::Aborted(_))));
-        // Sequence and start of the log, in the superblock as it was.
+        // The superblock's `s_sequence` and `s_start`.
         assert_eq!(memory.read_at(64 * u64::from(BLOCK), 32).expect("memory").to_vec(), tail, "the tail moved");
         if nth == 1 {
-            assert_eq!(journal.report().u64("pending_transactions"), pending, "a transaction was let go");
+            assert_eq!(journal.report().u64("pending_transactions"), pending, "a transaction was dropped");
         }
         let (device, _) = recovered(memory.fork()).expect("a good log");
         for block in 1..next {
@@ -248,13 +249,13 @@ fn a_failed_write_keeps_the_transactions_and_stops_the_journal() {
 }
 
 #[test]
-fn blocks_of_many_transactions_go_home_in_one_sorted_pass() {
+fn blocks_of_many_transactions_are_written_in_one_sorted_pass() {
     let memory = Arc::new(format(INCOMPAT, 0, 1));
     let watch = Watch::new(memory);
     let device: Arc<dyn BlockDevice> = watch.clone();
     let runtime = Simulated::new(1);
     let (buffers, journal) = open_with(&device, runtime.clone(), JournalOptions::default()).expect("it opens");
-    // Each block in two transactions; the order of addresses is not that of the transactions.
+    // Each block is in two transactions, and the transactions are not in order of address.
     for round in 0..2 {
         for number in 0..10 {
             commit_blocks(&buffers, &journal, (0..5).map(|n| (n * 97 + number * 10) % 400), round * 100 + number);
@@ -265,7 +266,7 @@ fn blocks_of_many_transactions_go_home_in_one_sorted_pass() {
     let offsets = watch.offsets.lock().expect("no panic").clone();
     assert!(offsets.len() > 40 && offsets.is_sorted(), "{offsets:?}");
     let stats = journal.stats();
-    // The last transaction may stay: without it 99 % are free.
+    // The last transaction may stay: 99 % of the log is free without it.
     assert_eq!((stats.superseded.get(), stats.async_blocks.get(), stats.dropped_superseded.get()), (50, 45, 10));
     assert_eq!((stats.async_runs.get(), stats.tail_moves.get()), (1, 1));
 }
@@ -281,7 +282,8 @@ fn handles_and_commits_go_on_while_the_daemon_waits_for_the_device() {
     watch.hold.store(true, SeqCst);
     journal.set_async_checkpoint(Some(80)).expect("1 to 99");
     Watch::wait_for(|| watch.held.load(SeqCst) > 0);
-    // The device takes no home write, and nobody notices: blocks that are on their way, others, options, counters.
+    // The device holds every checkpoint write. Commits of the same blocks and of others, a change of
+    // the options, and the counters do not wait for it.
     for value in 0..20 {
         commit_blocks(&buffers, &journal, (value..value + 5).chain([1]), value);
     }
@@ -328,7 +330,7 @@ fn there_is_one_checkpointer_at_a_time_whatever_is_switched() {
         }
     });
     Watch::wait_for(|| percent_free(&journal) >= 50);
-    assert!(!watch.overlapped.load(SeqCst), "two wrote home at once");
+    assert!(!watch.overlapped.load(SeqCst), "two checkpointers wrote at once");
     let stats = journal.stats();
     assert_eq!(stats.checkpoint_blocks.get(), stats.async_blocks.get() + stats.sync_blocks.get());
     let (device, _) = recovered(memory.fork()).expect("a good log");

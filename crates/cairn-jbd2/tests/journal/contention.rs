@@ -14,7 +14,7 @@ const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
 const THREADS: u64 = 8;
 const ROUNDS: u64 = 400;
 
-/// Counts up in a block of its own and in one that all share, in one handle.
+/// Increments a counter in the thread's own block and one in a shared block, in one handle.
 fn count(buffers: &cairn_cache::block::BufferCache, journal: &Arc<cairn_jbd2::Journal>, thread: u64) {
     for round in 1..=ROUNDS {
         let handle = journal.start(2).expect("the device works");
@@ -96,7 +96,7 @@ fn an_empty_transaction_writes_nothing_and_a_commit_flushes_once() {
     let after = stats.snapshot();
     assert_eq!((after.flushes - before.flushes, after.preflushes - before.preflushes), (0, 10));
     assert_eq!(after.fua_writes - before.fua_writes, 10);
-    // Descriptor, copy, commit.
+    // Descriptor block, metadata block, commit block.
     assert_eq!(after.write_bytes - before.write_bytes, 10 * 3 * u64::from(BLOCK));
     journal.shutdown().expect("the device works");
 }

@@ -1,4 +1,5 @@
-//! Power cuts at every kind of moment: a prefix of the operations survives, and with it all that was acknowledged.
+//! Power cuts at random moments. A prefix of the operations survives, and it contains every
+//! operation whose commit was waited for.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::model::Model;
 const OPERATIONS: u32 = 420;
 const CUTS: u64 = 70;
 
-/// Forgets the barriers it is asked for: what the journal must not be able to do without.
+/// A device that ignores barriers. The journal must not survive power cuts on it.
 struct Careless {
     inner: Arc<dyn BlockDevice>,
     drop_preflush: bool,
@@ -37,12 +38,12 @@ impl BlockDevice for Careless {
     }
 }
 
-/// How the journal is run.
+/// The options of a run.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// With these options throughout.
+    /// These options.
     Fixed(JournalOptions),
-    /// With options that change all the time.
+    /// Options that change again and again.
     Toggled,
 }
 
@@ -59,7 +60,7 @@ fn run(
     mode: Mode,
     careless: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>,
 ) -> Run {
-    // Numbers wrap in the middle of the run.
+    // The transactions' numbers wrap in the middle of the run.
     let device = format(incompat, compat, 0_u32.wrapping_sub(20));
     let before = device.fork();
     let record = Arc::new(Record::new(Arc::new(device)));
@@ -101,7 +102,7 @@ fn run(
     Run { before, log: record.log(), model, checkpoints }
 }
 
-/// Cuts the power at random moments; the first thing that must not be is the error.
+/// Cuts the power at random moments. The error is the first state that must not occur.
 fn cut(run: &Run, seed: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
     let mut moments: Vec<u64> = (0..CUTS).map(|_| random.u64(0..=run.log.end)).collect();
@@ -131,7 +132,7 @@ const KINDS: [(u32, u32); 5] = [
     (features::REVOKE | features::BITS_64, 0),
 ];
 
-/// Runs and cuts; returns the number of transactions that were checkpointed.
+/// Runs and cuts. Returns the number of checkpointed transactions.
 fn search(mode: Mode, seeds: std::ops::Range<u64>) -> u64 {
     let mut checkpoints = 0;
     for seed in seeds {
@@ -143,7 +144,7 @@ fn search(mode: Mode, seeds: std::ops::Range<u64>) -> u64 {
     checkpoints
 }
 
-/// `CAIRN_DEEP=1` tries so many times as many seeds.
+/// Factor for the number of seeds: more with `CAIRN_DEEP=1`.
 fn depth() -> u64 {
     if std::env::var_os("CAIRN_DEEP").is_some_and(|value| value == "1") { 20 } else { 1 }
 }
@@ -186,7 +187,7 @@ fn a_commit_without_its_preflush_is_found_out() {
 
 #[test]
 fn a_tail_that_moves_before_the_flush_is_found_out() {
-    // Without its preflushes too, or the next commit would cover for it.
+    // The preflushes are dropped, too: that of the next commit would make the writes durable.
     let careless =
         |inner| -> Arc<dyn BlockDevice> { Arc::new(Careless { inner, drop_preflush: true, drop_flush: true }) };
     let found = fixture::modes()

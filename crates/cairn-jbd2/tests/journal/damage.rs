@@ -1,4 +1,5 @@
-//! Logs that are damaged, hostile or extreme: an error or a prefix, never a panic, a hang, or another volume's blocks.
+//! Damaged, hostile and extreme logs. Recovery returns an error or a prefix of the transactions; it
+//! does not panic, hang, or write outside of the volume.
 
 use std::sync::Arc;
 
@@ -12,14 +13,15 @@ use crate::fixture::{self, BLOCK, HOME, LOG_BLOCKS, area, features, format, read
 
 const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
 
-/// Where a journal block is on the device.
+/// Offset of a journal block on the device.
 fn place(device: &Arc<dyn BlockDevice>, block: u32) -> u64 {
     let area = area(device.clone());
     let (start, pba, _) = area.extents.iter().rev().find(|(start, _, _)| start.get() <= u64::from(block)).unwrap();
     (pba.get() + u64::from(block) - start.get()) * u64::from(BLOCK)
 }
 
-/// Three transactions in the log, each with blocks 0 and its own: blocks 1 to 3, 4 to 6, 7 to 9 hold descriptor, copies and commit.
+/// A log of three transactions. Each has four blocks: a descriptor block, block 0, a block of its
+/// own, and a commit block.
 fn three_transactions(incompat: u32) -> MemoryDevice {
     let memory = Arc::new(format(incompat, 0, 1));
     let device: Arc<dyn BlockDevice> = memory.clone();
@@ -45,7 +47,7 @@ fn flip(device: &Arc<dyn BlockDevice>, block: u32, byte: u64) {
 
 #[test]
 fn damage_in_a_committed_transaction_is_reported() {
-    // Each transaction takes four blocks: descriptor, two copies, commit.
+    // A transaction has four blocks: descriptor, two metadata blocks, commit.
     for (block, byte) in [(5, 20), (6, 500), (7, 1000)] {
         let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
         flip(&device, block, byte);
@@ -71,7 +73,8 @@ fn a_log_without_its_last_commit_block_ends_before_it() {
     assert_eq!(read_home(&*device, 3), vec![0; BLOCK as usize]);
 }
 
-/// Linux refuses such a log, e2fsck stops there and asks for a full check: what comes before can be looked at.
+/// Linux refuses such a log. e2fsck stops at the damage and asks for a full check. The transactions
+/// before the damage can be read.
 #[test]
 fn a_commit_block_with_a_bad_checksum_is_damage_and_not_the_end() {
     let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(INCOMPAT));
@@ -100,7 +103,7 @@ fn a_commit_block_of_one_sector_is_whole() {
 #[test]
 fn a_home_beyond_the_volume_is_refused() {
     let device: Arc<dyn BlockDevice> = Arc::new(three_transactions(features::REVOKE | features::BITS_64));
-    // The upper half of the first tag's address.
+    // `t_blocknr_high` of the first tag.
     device.write_at(place(&device, 1) + 12 + 8, vec![0xff; 4]).unwrap();
     let found = recover(&area(device.clone()), &device);
     assert!(matches!(found, Err(Error::Corrupt { .. })), "{found:?}");
@@ -155,7 +158,7 @@ fn thousands_of_revokes_in_one_operation_never_overrun_the_log() {
         let handle = journal.start(120).expect("half a transaction");
         let buffer = buffers.get(Pba(HOME)).expect("memory does not fail");
         handle.get_write_access(&buffer).expect("there are credits").copy_from_slice(&stamp(round));
-        // The records alone would fill several times the log.
+        // The records alone would fill the log several times.
         for record in 0..200_000_u64 {
             match handle.forget(Pba(HOME + 1 + (round << 32) + record)) {
                 Ok(()) => {}

@@ -1,4 +1,4 @@
-//! A device that fails: the first error stops the journal for good, and a prefix survives all the same.
+//! A failing device. The first error aborts the journal, and a prefix of the operations survives.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::model::Model;
 
 const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
 
-/// Operates until the journal stops; true if it did.
+/// Operates until the journal is aborted. False if it was not.
 fn operate(
     model: &mut Model,
     buffers: &cairn_cache::block::BufferCache,
@@ -54,14 +54,14 @@ fn fails_at(operation: Operation, nth: u64, lasting: Lasting, options: JournalOp
         assert!(journal.shutdown().is_err(), "{operation:?} {nth}: the journal was closed as if nothing had happened");
     }
     drop(journal);
-    // Whatever had been written by then is on the medium: one legal outcome of the crash.
+    // All writes before the crash are on the medium, which is one legal outcome.
     let (recovered, _) = recovered(memory.fork()).expect("the log is good up to the failure");
-    // A write whose failure was reported may or may not be there; nothing acknowledged may be missing.
+    // A failed write may or may not be on the medium. No acknowledged operation may be missing.
     model.check(&*recovered, u64::MAX).unwrap_or_else(|error| panic!("{operation:?} {nth} {lasting:?}: {error}"));
     stopped
 }
 
-/// Every n of a run, sparsely towards its end. Returns the last.
+/// Tries failures all along a run, fewer towards its end. Returns the last.
 fn every_n(operation: Operation, dense: u64, step: u64, options: JournalOptions) -> u64 {
     let mut nth = 1;
     while nth < 400 && fails_at(operation, nth, Lasting::Forever, options) {

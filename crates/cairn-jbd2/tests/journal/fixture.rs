@@ -1,4 +1,5 @@
-//! A small volume with a journal, laid out by hand: the tests must not trust the crate's own encoder.
+//! A small volume with a journal. It is laid out by hand, so that the tests do not depend on the
+//! crate's own encoder.
 
 use std::sync::Arc;
 
@@ -12,12 +13,12 @@ use cairn_cache::budget::Budget;
 use cairn_jbd2::{CheckpointClean, Journal, JournalArea, JournalOptions, Recovered, recover};
 
 pub const BLOCK: u32 = 1024;
-/// Blocks of the journal: the smallest that is taken.
+/// Blocks of the journal: as few as Linux accepts.
 pub const LOG_BLOCKS: u32 = 1024;
-/// Where the journal lies: two runs, so that addresses and journal blocks differ everywhere.
+/// The journal has two extents, so that no block has the same address and number.
 const FIRST_RUN: (u64, u64) = (64, 400);
 const SECOND_RUN: (u64, u64) = (2000, LOG_BLOCKS as u64 - 400);
-/// Blocks from here on are metadata or data of the volume.
+/// First block of the volume's metadata and data.
 pub const HOME: u64 = 4096;
 pub const VOLUME_BLOCKS: u64 = 16 * 1024;
 
@@ -29,7 +30,7 @@ pub mod features {
     pub const CSUM_V3: u32 = 0x10;
 }
 
-/// A journal superblock, version 2, as the format's description has it.
+/// A journal superblock, version 2.
 pub fn superblock(incompat: u32, compat: u32, sequence: u32, start: u32) -> Vec<u8> {
     let mut block = vec![0_u8; BLOCK as usize];
     let mut put = |at: usize, value: u32| block[at..at + 4].copy_from_slice(&value.to_be_bytes());
@@ -74,7 +75,7 @@ pub fn open(
     open_with(device, runtime, JournalOptions::default())
 }
 
-/// The same, in another mode.
+/// Recovers and opens with these options.
 pub fn open_with(
     device: &Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
@@ -86,7 +87,7 @@ pub fn open_with(
     Ok((buffers, journal))
 }
 
-/// How a journal may be run: both checkpoint options in all combinations.
+/// Both checkpoint options in all combinations.
 pub fn modes() -> impl Iterator<Item = JournalOptions> {
     CheckpointClean::ALL.into_iter().flat_map(|checkpoint_clean| {
         [None, Some(50), Some(90)].map(|async_checkpoint| JournalOptions {
@@ -97,7 +98,7 @@ pub fn modes() -> impl Iterator<Item = JournalOptions> {
     })
 }
 
-/// Switches both options to something else, as a remount does.
+/// Changes both checkpoint options, as a remount does.
 pub fn toggle(journal: &Arc<Journal>, random: &mut fastrand::Rng) {
     let percent = [None, Some(1), Some(30), Some(50), Some(99)];
     journal.set_async_checkpoint(percent[random.usize(..percent.len())]).expect("1 to 99");
@@ -117,7 +118,7 @@ pub fn commit_blocks(buffers: &BufferCache, journal: &Arc<Journal>, blocks: impl
     journal.commit_and_wait(tid).expect("the device works");
 }
 
-/// Recovers a copy of what a crash left and gives the copy.
+/// Recovers the image that a crash left.
 pub fn recovered(crashed: MemoryDevice) -> cairn_jbd2::Result<(Arc<dyn BlockDevice>, Recovered)> {
     let device: Arc<dyn BlockDevice> = Arc::new(crashed);
     let done = recover(&area(device.clone()), &device)?;
@@ -128,7 +129,8 @@ pub fn read_home(device: &dyn BlockDevice, index: u64) -> Vec<u8> {
     device.read_at((HOME + index) * u64::from(BLOCK), BLOCK as usize).unwrap().to_vec()
 }
 
-/// A block full of one number. Every third one begins with the journal's magic and must be escaped in the log.
+/// A block full of one number. Every third begins with the journal's magic number, which the log
+/// must escape.
 pub fn stamp(value: u64) -> Vec<u8> {
     let mut block: Vec<u8> = value.to_le_bytes().repeat(BLOCK as usize / 8);
     if value.is_multiple_of(3) {

@@ -1,4 +1,4 @@
-//! e2fsprogs as a second opinion: its logs replayed by us, ours replayed by it.
+//! e2fsprogs replays our logs, and we replay those of debugfs.
 //!
 //! Needs `mke2fs`, `debugfs` and `e2fsck`.
 
@@ -16,7 +16,7 @@ use cairn_jbd2::Incompat;
 use cairn_jbd2::{Journal, JournalArea, JournalOptions, read_superblock, recover, replay_in_memory};
 
 const BLOCK: u32 = 1024;
-/// Free blocks of the volume that the logs are about.
+/// Free blocks of the volume, which the logs change.
 const HOMES: std::ops::Range<u64> = 20_000..20_040;
 
 pub struct Volume {
@@ -38,7 +38,7 @@ impl Volume {
         Self::of(options, 32 << 20, 4)
     }
 
-    /// Of so many bytes, and a journal of so many MiB.
+    /// A volume of `size` bytes with a journal of `journal` MiB.
     pub fn of(options: &str, size: u64, journal: u32) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let image = folder.path().join("image");
@@ -54,11 +54,11 @@ impl Volume {
         run("debugfs", &["-w", "-f", file.to_str().expect("a path")], &self.image, &[0])
     }
 
-    /// Where the journal's blocks are.
+    /// The journal's place on the volume.
     pub fn area(&self, device: Arc<dyn BlockDevice>) -> JournalArea {
         let listing = run("debugfs", &["-R", "blocks <8>"], &self.image, &[0]);
         let mut blocks = listing.split_whitespace().filter_map(|word| word.parse().ok());
-        // The banner has no bare numbers.
+        // No word of the banner is a number.
         let mut extents: Vec<(FileBlock, Pba, u64)> = Vec::new();
         for (index, block) in blocks.by_ref().enumerate() {
             match extents.last_mut() {
@@ -78,7 +78,7 @@ impl Volume {
         std::fs::write(&self.image, &*device.read_at(0, size).expect("memory")).expect("the image");
     }
 
-    /// Replays the log with e2fsck and gives the blocks the logs are about.
+    /// Replays the log with e2fsck, and returns the blocks of [`HOMES`].
     fn replayed_by_e2fsck(&self) -> Vec<Vec<u8>> {
         run("e2fsck", &["-fy", "-E", "journal_only"], &self.image, &[0, 1]);
         homes(&*self.load())
@@ -106,7 +106,8 @@ fn replayed_by_us(volume: &Volume) -> Vec<Vec<u8>> {
     replayed
 }
 
-/// Three transactions: copies (one of them looks like a log block), revokes, a copy after its revoke.
+/// Writes three transactions with debugfs: blocks (one begins with the magic number), revokes, and a
+/// block after its revoke.
 fn theirs(volume: &Volume, open: &str) {
     let data = volume.image.with_extension("data");
     let mut bytes: Vec<u8> = (0..20 * BLOCK).map(|n| (n / BLOCK * 7 + n % 251) as u8).collect();
@@ -131,7 +132,8 @@ fn logs_that_debugfs_wrote_are_replayed_as_e2fsck_does() {
         ("^metadata_csum,64bit", "-c -v 2"),
         ("^metadata_csum,^64bit", "-c -v 2"),
         ("^metadata_csum,64bit", "-c -v 3"),
-        // debugfs gives an old volume the first kind of checksum whatever it is asked for; only here it is the second.
+        // Without `metadata_csum` debugfs uses `Compat::CHECKSUM` whatever version is asked for.
+        // With it, debugfs uses version 2.
         ("metadata_csum,64bit", "-c -v 2"),
         ("metadata_csum,^64bit", "-c -v 2"),
         ("metadata_csum,64bit", "-c -v 3"),
@@ -142,14 +144,15 @@ fn logs_that_debugfs_wrote_are_replayed_as_e2fsck_does() {
         check_features(&volume, options, open);
         let ours = replayed_by_us(&volume);
         assert!(ours[0].iter().any(|byte| *byte != 0), "{options} {open}: nothing was replayed");
-        // With the first kind of checksum debugfs miscounts a transaction of revokes only: both end the log before it.
+        // With `Compat::CHECKSUM` debugfs miscalculates the checksum of a transaction that has only
+        // revokes: both programs end the log before it.
         let all = open.is_empty() || options.starts_with("metadata_csum");
         assert!(!all || ours[3].iter().all(|byte| *byte == 0), "{options} {open}: a revoked block was replayed");
         assert!(ours == volume.replayed_by_e2fsck(), "{options} {open}: e2fsck replays something else");
     }
 }
 
-/// Asserts that the journal has the checksums that debugfs was asked for.
+/// Asserts that the journal has the checksums that debugfs was asked to use.
 fn check_features(volume: &Volume, options: &str, open: &str) {
     let found = read_superblock(&volume.area(volume.load())).expect("a good superblock").incompat;
     if let (Some(version), true) = (open.strip_prefix("-c -v "), options.starts_with("metadata_csum")) {
@@ -158,7 +161,7 @@ fn check_features(volume: &Volume, options: &str, open: &str) {
     }
 }
 
-/// Gives the journal of a volume the features that a mount by Linux would.
+/// Gives the journal the features that Linux would choose at a mount.
 pub fn set_journal_features(volume: &Volume, open: &str) {
     let data = volume.image.with_extension("data");
     std::fs::write(&data, vec![1; BLOCK as usize]).expect("the data");
@@ -172,7 +175,8 @@ fn logs_that_we_wrote_are_replayed_by_e2fsck() {
         ("^metadata_csum,64bit", ""),
         ("^metadata_csum,64bit", "-c -v 2"),
         ("^metadata_csum,^64bit", "-c -v 2"),
-        // debugfs gives an old volume the first kind of checksum whatever it is asked for; only here it is the second.
+        // Without `metadata_csum` debugfs uses `Compat::CHECKSUM` whatever version is asked for.
+        // With it, debugfs uses version 2.
         ("metadata_csum,64bit", "-c -v 2"),
         ("metadata_csum,^64bit", "-c -v 2"),
         ("metadata_csum,64bit", "-c -v 3"),
@@ -196,7 +200,7 @@ fn logs_that_we_wrote_are_replayed_by_e2fsck() {
     }
 }
 
-/// A log that has wrapped and ends in a crash.
+/// Writes a log that wraps and ends in a crash.
 fn write_log(volume: &Volume, device: Arc<dyn BlockDevice>) {
     let area = volume.area(device.clone());
     let buffers = BufferCache::new(device, BLOCK, Budget::new(4 << 20));

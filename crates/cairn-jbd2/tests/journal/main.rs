@@ -1,5 +1,15 @@
-//! The journal from outside: what survives power cuts and failing devices, what other programs make of our logs and we
-//! of theirs.
+//! Tests of the journal through its public interface.
+//!
+//! | file | promise | judged by |
+//! |---|---|---|
+//! | `crash` | a prefix of the operations survives a power cut | `model` |
+//! | `fault` | the first write error aborts the journal; a prefix survives | `model` |
+//! | `contention` | threads share transactions and lose nothing | counters in blocks |
+//! | `rules` | a crash is harmless, and a full log does not deadlock | contents of blocks |
+//! | `ahead` | the checkpoint daemon keeps its promises | counters and contents |
+//! | `damage` | a damaged log gives an error or a prefix | contents of blocks |
+//! | `judges` | logs are replayed as by e2fsprogs, and e2fsprogs replays ours | e2fsck, debugfs |
+//! | `revokes` | a million revoke records cost three passes over the log | e2fsck |
 
 mod ahead;
 mod contention;

@@ -1,7 +1,7 @@
-//! Random operations on a journal, and what the volume must hold after any prefix of them.
+//! Random operations on a journal, and the state of the volume after each.
 //!
-//! Operations are made one after the other, so the order in which transactions take them is known: after a crash the volume must
-//! be in the state after some operation that is not older than the last one whose commit was waited for.
+//! The operations run one after the other. After a crash the volume must be in the state after one of
+//! them: the last one whose commit was waited for, or a later one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use cairn_jbd2::{Journal, Result};
 
 use crate::fixture::{BLOCK, HOME, read_home, stamp};
 
-/// Blocks that operations play with. Block 0 holds the number of the last operation.
+/// Blocks that operations change. Block 0 holds the number of the last operation.
 pub const BLOCKS: u64 = 48;
-/// Pattern that "file data" is made of: no stamp is so large.
+/// Least pattern of file data. The stamps of metadata are smaller.
 const DATA: u64 = 1 << 40;
 
-/// What a block is for.
+/// The use of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Metadata(u64),
@@ -31,10 +31,10 @@ enum Use {
 struct Data {
     block: u64,
     value: u64,
-    /// Operation that freed the block, and the one that took it back as metadata.
+    /// Operation that freed the block, and the one that used it for metadata again.
     freed_by: u64,
     taken_by: u64,
-    /// The data was flushed before this moment.
+    /// Moment at which the data was flushed.
     durable: u64,
 }
 
@@ -44,10 +44,10 @@ pub struct Model {
     now: HashMap<u64, Use>,
     /// State after each operation.
     states: Vec<HashMap<u64, Use>>,
-    /// Moments at which operations were known to be durable.
+    /// Moments, and the last operation that was known to be durable.
     acknowledged: Vec<(u64, u64)>,
     data: Vec<Data>,
-    /// Freed blocks whose transaction is not durable yet, with the operation that freed them.
+    /// Freed blocks whose transaction is not durable, with the operation that freed them.
     leaving: Vec<(u64, u64, Arc<AtomicBool>)>,
 }
 
@@ -93,7 +93,7 @@ impl Model {
                     next.insert(block, Use::Metadata(number));
                 }
                 Use::Freed if self.random.u8(..3) == 0 => {
-                    // Also in the very transaction that freed it: the revoke must be taken back.
+                    // This may be the transaction that freed the block. Its revoke must be cancelled.
                     let buffer = handle.get_create_access(pba)?;
                     handle.get_write_access(&buffer)?.copy_from_slice(&stamp(number));
                     next.insert(block, Use::Metadata(number));
@@ -112,13 +112,13 @@ impl Model {
         Ok(tid)
     }
 
-    /// All operations so far are durable at this moment.
+    /// Notes that all operations so far are durable.
     pub fn acknowledge(&mut self, moment: u64) {
         let last = self.last();
         self.acknowledged.push((moment, last));
     }
 
-    /// Uses freed blocks for file data, as soon as the journal allows it.
+    /// Writes file data to freed blocks as soon as the journal allows it.
     pub fn reuse(&mut self, device: &dyn BlockDevice, moment: impl Fn() -> u64) -> Result<()> {
         let (free, leaving) = self.leaving.drain(..).partition(|(_, _, committed)| committed.load(Ordering::Acquire));
         self.leaving = leaving;
@@ -140,7 +140,8 @@ impl Model {
         Ok(())
     }
 
-    /// Is this what a crash at `moment` may leave, after recovery? Gives the number of the operation it ends with.
+    /// Checks a volume after a crash at `moment` and recovery. Returns the last operation that
+    /// survived.
     pub fn check(&self, device: &dyn BlockDevice, moment: u64) -> std::result::Result<u64, String> {
         let counter = read_home(device, 0);
         let found = (0..=self.last()).rev().find(|number| counter == expected(*number));
@@ -189,7 +190,7 @@ impl Model {
     }
 }
 
-/// Contents of a block after an operation changed it; the volume starts as zeros.
+/// Contents of a block that an operation has changed; zeros for operation 0.
 fn expected(number: u64) -> Vec<u8> {
     if number == 0 { vec![0; BLOCK as usize] } else { stamp(number) }
 }

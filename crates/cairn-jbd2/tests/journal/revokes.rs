@@ -1,6 +1,6 @@
-//! A log with a million revoke records: recovery costs what reading the log thrice costs, whatever the records say.
+//! A log with a million revoke records. Recovery reads the log three times, whatever the records say.
 //!
-//! Linux took a minute and a half for such a log until its table of revoked blocks could grow.
+//! Linux took a minute and a half for such a log while its revoke table had a fixed size.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use cairn_jbd2::{JournalArea, read_superblock, recover};
 use crate::judges::{self, Volume, run};
 
 const BLOCK: u32 = 1024;
-/// Blocks with a copy in the log; free in the volume, and the first of those that are revoked.
+/// First logged block. The logged blocks are free in the volume, and revoked first.
 const COPIES: u64 = 70_000;
 const COUNT: u64 = 40;
-/// Blocks that the recovery may ask for in one request.
+/// Most blocks that recovery reads in one request.
 const READ_AHEAD: u64 = 64;
 
 fn open(image: &Path) -> Arc<dyn BlockDevice> {
@@ -40,7 +40,7 @@ impl Writer {
         [0xc03b_3998, kind, self.tid].iter().flat_map(|word: &u32| word.to_be_bytes()).collect()
     }
 
-    /// Pads the block and writes its checksum where it belongs.
+    /// Pads the block and writes its checksum.
     fn put(&mut self, mut block: Vec<u8>, checksum_at: usize) {
         block.resize(BLOCK as usize, 0);
         let sum = crc32c(self.seed(), &block);
@@ -48,7 +48,7 @@ impl Writer {
         self.blocks.push(block);
     }
 
-    /// Copies of these blocks, each full of a byte.
+    /// A descriptor block and these metadata blocks, each full of one byte.
     fn copies(&mut self, homes: impl Iterator<Item = u64>, byte: u8) {
         let copy = vec![byte; BLOCK as usize];
         let checksum = crc32c(crc32c(self.seed(), &self.tid.to_be_bytes()), &copy);
@@ -86,7 +86,7 @@ impl Writer {
     }
 }
 
-/// Makes the superblock say that the log begins at its first block, and that it has revokes.
+/// Sets `s_start` and the feature `REVOKE` in the superblock.
 fn start_log(device: &dyn BlockDevice, area: &JournalArea, first: u32) {
     let at = area.extents[0].1.get() * u64::from(BLOCK);
     let mut block = device.read_at(at, BLOCK as usize).expect("the device works").to_vec();
@@ -98,8 +98,8 @@ fn start_log(device: &dyn BlockDevice, area: &JournalArea, first: u32) {
     device.write_at(at, block).expect("the device works");
 }
 
-/// Copies of forty blocks; revokes, theirs among them; copies of every fourth again, after their revokes. Gives the log's
-/// length.
+/// Writes three transactions: forty blocks; revokes, also of these; every fourth block again. Returns
+/// the length of the log.
 fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) -> u32 {
     let superblock = read_superblock(area).expect("a good superblock");
     let at = area.extents[0].1.get() * u64::from(BLOCK);
@@ -107,7 +107,7 @@ fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) ->
     let mut writer = Writer { uuid, blocks: Vec::new(), tid: superblock.sequence.0 };
     writer.copies(COPIES..COPIES + COUNT, 1);
     writer.commit();
-    // Spread as a table of few buckets likes them least: multiples of its size first.
+    // The worst order for a hash table with few buckets: multiples of its size come first.
     let order = (0..records).map(|n| COPIES + (n * 4096 + n * 4096 / records) % records);
     writer.revokes(order);
     writer.commit();
@@ -115,7 +115,7 @@ fn write_log(device: &Arc<dyn BlockDevice>, area: &JournalArea, records: u64) ->
     writer.commit();
     let used = u32::try_from(writer.blocks.len()).expect("a log");
     let mut blocks = writer.blocks.into_iter();
-    // The first block of the journal is its superblock.
+    // The log begins behind the superblock.
     let mut skip = u64::from(superblock.first);
     for (_, start, len) in &area.extents {
         let here = len.saturating_sub(skip);
@@ -140,7 +140,7 @@ fn homes(device: &dyn BlockDevice) -> Vec<u8> {
     (0..COUNT).map(first).collect()
 }
 
-/// A volume with such a log, and the log's length.
+/// A volume with such a log, and the length of the log.
 fn prepare(records: u64) -> (Volume, u64) {
     let volume = Volume::of("metadata_csum,64bit", 1100 << 20, 16);
     judges::set_journal_features(&volume, "-c -v 3");
@@ -151,7 +151,7 @@ fn prepare(records: u64) -> (Volume, u64) {
     (volume, u64::from(used))
 }
 
-/// What the copied blocks must hold after recovery.
+/// The first byte of each logged block after recovery.
 fn expected() -> Vec<u8> {
     (0..COUNT).map(|n| if n % 4 == 0 { 3 } else { 0 }).collect()
 }
@@ -164,7 +164,7 @@ fn a_million_revoke_records_cost_three_walks_over_the_log() {
     let done = recover(&volume.area(device.clone()), &device).expect("a good log");
     assert_eq!((done.transactions, done.revokes, done.blocks), (3, 1_000_000, COUNT / 4));
     let seen = stats.snapshot();
-    // Each pass reads what it walks over, once, and in large requests.
+    // Each pass reads the log once, in large requests.
     let passes = 3;
     assert!(seen.read_bytes <= passes * (used + READ_AHEAD) * u64::from(BLOCK) + 2 * 4096, "{seen:?}, log of {used}");
     assert!(seen.reads <= passes * (used / READ_AHEAD + 8) + 2, "{seen:?}, log of {used}");
@@ -174,7 +174,7 @@ fn a_million_revoke_records_cost_three_walks_over_the_log() {
     run("e2fsck", &["-fn"], &volume.image, &[0]);
 }
 
-/// Fewer, for e2fsck's own table of revoked blocks has few buckets.
+/// Fewer records: e2fsck's revoke table has few buckets.
 #[test]
 fn many_revoke_records_mean_the_same_to_e2fsck() {
     let (volume, _) = prepare(50_000);

@@ -1,7 +1,8 @@
-//! Rules that keep a crash harmless and a full log from locking up, each broken once in jbd2's history.
+//! Rules that make a crash harmless and keep a full log from a deadlock. jbd2 has broken each once.
 //!
-//! The others have their tests elsewhere: what is durable when in `crash`, write errors in `fault` and `ahead`, numbers that wrap in
-//! both, revokes by the thousand in `damage`, the largest transaction in `contention`.
+//! Other rules are tested elsewhere: durability in `crash`, write errors in `fault` and `ahead`,
+//! wrapping numbers in `crash` and `ahead`, many revokes in `damage`, the largest transaction in
+//! `contention`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -21,7 +22,7 @@ use crate::watch::Watch;
 const INCOMPAT: u32 = features::REVOKE | features::BITS_64 | features::CSUM_V3;
 
 #[test]
-fn a_freed_block_is_not_given_away_while_an_old_version_is_on_its_way_home() {
+fn a_freed_block_is_not_reused_while_an_old_version_is_being_written() {
     let memory = Arc::new(format(INCOMPAT, 0, 1));
     let watch = Watch::new(memory.clone());
     let device: Arc<dyn BlockDevice> = watch.clone();
@@ -40,7 +41,8 @@ fn a_freed_block_is_not_given_away_while_an_old_version_is_on_its_way_home() {
         drop(handle);
         let committer = journal.clone();
         let commit = scope.spawn(move || committer.commit_and_wait(tid).expect("the device works"));
-        // Its record is in the log, and the block is still not free: the write that is under way would destroy what goes there.
+        // The revoke is in the log, and the block is not free yet: the write in flight would overwrite
+        // its next contents.
         Watch::wait_for(|| journal.stats().revokes.get() == 1);
         std::thread::sleep(Duration::from_millis(20));
         let early = free.load(SeqCst) || journal.is_committed(tid);
@@ -50,12 +52,12 @@ fn a_freed_block_is_not_given_away_while_an_old_version_is_on_its_way_home() {
         memory.write_at((HOME + 3) * u64::from(BLOCK), stamp(1 << 40)).expect("memory");
     });
     journal.shutdown().expect("the device works");
-    assert_eq!(read_home(&*memory, 3), stamp(1 << 40), "an old version went home after its block had been given away");
+    assert_eq!(read_home(&*memory, 3), stamp(1 << 40), "an old version was written after its block had been reused");
     assert_eq!(read_home(&*memory, 4), stamp(5));
 }
 
 #[test]
-fn a_tail_that_cannot_be_moved_ends_the_search_for_room() {
+fn a_failed_update_of_the_tail_ends_the_wait_for_log_space() {
     for options in modes() {
         let memory = Arc::new(format(INCOMPAT, 0, 1));
         let fault = Arc::new(Fault::new(memory.clone()));
@@ -63,7 +65,7 @@ fn a_tail_that_cannot_be_moved_ends_the_search_for_room() {
         let (buffers, journal) = open_with(&device, Simulated::new(1), options).expect("it opens");
         commit_blocks(&buffers, &journal, 1..100, 1);
         commit_blocks(&buffers, &journal, 1..100, 2);
-        // The superblock takes no more writes; all else does.
+        // Writes of the superblock fail. All other writes succeed.
         fault.fail_range(Operation::Write, 64 * u64::from(BLOCK)..65 * u64::from(BLOCK));
         let mut value = 2;
         let error = loop {
@@ -77,7 +79,7 @@ fn a_tail_that_cannot_be_moved_ends_the_search_for_room() {
             if journal.commit_and_wait(tid).is_ok() {
                 value += 1;
             }
-            assert!(value < 20, "{options:?}: room was found without moving the tail");
+            assert!(value < 20, "{options:?}: log space was found without an update of the tail");
         };
         assert!(matches!(error, Err(Error::Aborted(_))), "{options:?}");
         let (device, _) = recovered(memory.fork()).expect("a good log");
@@ -86,7 +88,7 @@ fn a_tail_that_cannot_be_moved_ends_the_search_for_room() {
     }
 }
 
-/// Threads of which nobody gives up on the others too early, however late a loaded machine lets them run.
+/// A runtime whose waits do not time out early, so that a loaded machine does not change the result.
 struct Patient(Arc<Threads>);
 
 impl Runtime for Patient {
@@ -123,7 +125,7 @@ impl Runtime for Patient {
     }
 }
 
-/// A leader that does not wait for those who come back makes two commits of each round.
+/// Without batching, each round would take two commits.
 #[test]
 fn callers_share_commits() {
     const ROUNDS: u64 = 40;
@@ -145,7 +147,7 @@ fn callers_share_commits() {
         });
         let (commits, callers) = (journal.stats().transactions.get(), threads * ROUNDS);
         assert!(callers >= commits * threads / 2, "{commits} commits for {callers} callers in {threads} threads");
-        // Somebody alone waits for nobody.
+        // A lone caller does not wait.
         let before = journal.stats().transactions.get();
         for value in 0..10 {
             commit_blocks(&buffers, &journal, 0..1, value);

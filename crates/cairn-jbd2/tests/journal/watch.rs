@@ -1,4 +1,4 @@
-//! A device that sees what goes home, and can hold it up.
+//! A device that observes checkpoint writes and can hold them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -8,18 +8,19 @@ use cairn_block::{Batch, BlockDevice, Completion, Geometry, Request};
 
 use crate::fixture::{BLOCK, HOME};
 
-/// After this long a test that holds writes up has failed: it is to say so rather than to hang.
+/// A test that holds writes for longer than this fails instead of hanging.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// Sees home writes: how many run at a time, and their order. Holds them up while `hold` is set.
+/// Observes how many checkpoint writes run at a time, and their order. Holds them while `hold` is
+/// set.
 pub struct Watch {
     inner: Arc<dyn BlockDevice>,
     at_once: AtomicU64,
-    /// Two ran at once.
+    /// Two writes ran at once.
     pub overlapped: AtomicBool,
     pub hold: AtomicBool,
     gave_up: AtomicBool,
-    /// Home writes that were held up.
+    /// Writes that were held.
     pub held: AtomicU64,
     pub offsets: std::sync::Mutex<Vec<u64>>,
 }
@@ -37,13 +38,13 @@ impl Watch {
         })
     }
 
-    /// Lets home writes go on. They must have waited for this, not for a test that hangs.
+    /// Releases the writes. Fails if one of them was released by its time limit.
     pub fn release(&self) {
         self.hold.store(false, SeqCst);
-        assert!(!self.gave_up.load(SeqCst), "the test could not go on while a home write was held up");
+        assert!(!self.gave_up.load(SeqCst), "the test waited for a checkpoint write that was held");
     }
 
-    /// Waits until something is so.
+    /// Waits until the condition holds.
     pub fn wait_for(what: impl Fn() -> bool) {
         while !what() {
             std::thread::yield_now();
