@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::transaction::{CommitCallback, RunningTransaction};
 
-/// An operation in progress. Dropping the handle stops it.
+/// An operation in progress. Dropping the handle stops it (`jbd2_journal_stop`).
 ///
 /// A transaction with an open handle cannot be committed. The operation must therefore be short,
 /// and must not wait for a commit.
@@ -203,9 +203,6 @@ impl Handle {
         self.revoked = AtomicU32::new(0);
         Ok(())
     }
-
-    /// Stops the handle (`jbd2_journal_stop`), as dropping it does.
-    pub fn stop(self) {}
 
     fn leave(&mut self) {
         if !std::mem::take(&mut self.joined) {

@@ -55,11 +55,6 @@ impl Journal {
         self.state.lock().committing.is_committed(tid)
     }
 
-    /// Number of the last durable transaction (`j_commit_sequence`).
-    pub fn last_committed(&self) -> Tid {
-        self.state.lock().committing.commit_sequence()
-    }
-
     /// Why the journal was aborted, if it was.
     pub fn aborted(&self) -> Option<Arc<str>> {
         self.state.lock().aborted.clone()
@@ -94,12 +89,6 @@ impl Journal {
     /// Changes how checkpointed transactions are found, at once.
     pub fn set_checkpoint_clean(&self, mode: CheckpointClean) {
         self.state.lock().checkpointing.clean_mode = mode;
-    }
-
-    /// How checkpointed transactions are found.
-    #[must_use]
-    pub fn checkpoint_clean(&self) -> CheckpointClean {
-        self.state.lock().checkpointing.clean_mode
     }
 
     /// Changes the age at which the commit daemon commits a transaction.

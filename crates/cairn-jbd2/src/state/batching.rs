@@ -35,6 +35,7 @@ impl Batching {
 
     /// Begins a wait for other callers, if it is worthwhile. `waiters` wait for the commit already;
     /// `contended`: the leader has itself waited for another commit.
+    #[must_use]
     pub(crate) fn try_begin(&mut self, waiters: u32, contended: bool) -> bool {
         debug_assert!(self.target.is_none(), "two leaders wait for other callers");
         let target = match (contended, self.last_waiters) {

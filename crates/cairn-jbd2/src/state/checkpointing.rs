@@ -51,6 +51,7 @@ impl Checkpointing {
     }
 
     /// The caller becomes the checkpointer. False if there is one.
+    #[must_use]
     pub(crate) fn try_begin(&mut self) -> bool {
         let idle = !self.is_active();
         if idle {

@@ -49,6 +49,7 @@ impl LogSpace {
     ///
     /// # Panics
     /// If fewer are free. Handles start only while their blocks are free, so this cannot happen.
+    #[must_use]
     pub(crate) fn allocate(&mut self, count: u32) -> [(u32, u32); 2] {
         assert!(count <= self.free, "{count} log blocks are needed, {} are free", self.free);
         let until_end = (self.end - self.head).min(count);
