@@ -110,7 +110,7 @@ fn fails_and_recovers(volume: &mut Volume, tight: &Tight, cause: &str) {
     let found = state(volume);
     assert_eq!(found["mode"], "ro", "{found}");
     let reason = found["read_only_reason"].as_str().unwrap_or_else(|| panic!("no reason: {found}")).to_owned();
-    assert!(found[cause].as_str().is_some_and(|text| text.contains("No space left on device")), "{found}");
+    assert!(found[cause].as_str().is_some_and(|text| text.contains("no space left on device")), "{found}");
     let again = Command::new(CAIRN).args(["remount", "-o", "rw"]).arg(volume.root()).output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(!again.status.success() && said.contains(&reason), "{said} without {reason}");
