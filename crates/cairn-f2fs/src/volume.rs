@@ -193,7 +193,8 @@ impl Volume {
         self.store.as_ref().map_or_else(found, |store| store.space.counts())
     }
 
-    /// `statfs`.
+    /// `statfs`, as Linux answers it: of all blocks behind the superblocks, what files can have is free; as many inodes as there are
+    /// numbers or blocks.
     #[must_use]
     pub fn statfs(&self) -> VolumeStats {
         // What is promised to no data is free.
@@ -207,16 +208,16 @@ impl Volume {
             }
             None => checkpoint.user_block_count.saturating_sub(counts.valid_blocks),
         };
-        let blocks = self.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
+        let user_blocks = self.store.as_ref().map_or(checkpoint.user_block_count, |store| store.space.user_blocks());
         // Numbers 0 to 2 are no inodes; every inode needs a block.
         let numbers = u64::from(self.layout.max_nid().saturating_sub(Nid::ROOT.get()));
         let used = u64::from(counts.valid_nodes);
         // As Linux counts them: where there are more numbers than blocks, the blocks are what ends first.
-        let inodes = numbers.min(blocks);
+        let inodes = numbers.min(user_blocks);
         let fsid = self.superblock.uuid.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         VolumeStats {
             block_size: BLOCK_SIZE as u32,
-            blocks,
+            blocks: self.layout.block_count.saturating_sub(self.layout.cp.into()),
             free_blocks: free,
             available_blocks: free,
             inodes,

@@ -47,13 +47,17 @@ fn fill_and_digest(disk: usize, kind: &str, seed: u64) -> String {
     // A second mount: what is digested has been on the disk.
     format!(
         "mount -t {kind} {device} /mnt\nmkdir /mnt/tree\n{build}D=/mnt/tree\n{EXTREMES}umount /mnt\n\
-         mount -t {kind} -o ro {device} /mnt\n{digest}umount /mnt\n"
+         mount -t {kind} -o ro {device} /mnt\nstat -f -c 'df %b %f %a %c %d' /mnt\n{digest}umount /mnt\n"
     )
 }
 
-fn read(image: &Path) -> Snapshot {
+/// What is on the image, and what `df` says: blocks, free, available, inodes, free.
+fn read(image: &Path) -> (Snapshot, String) {
     let volume = cairn::open(&ImageSpec::whole(image), &OpenOptions::read_only()).unwrap();
-    digest_volume(&**volume.filesystem(), SnapshotOptions::default()).unwrap()
+    let found = volume.filesystem().statfs().unwrap();
+    let [blocks, free, available] = [found.blocks, found.free_blocks, found.available_blocks];
+    let df = format!("df {blocks} {free} {available} {} {}", found.inodes, found.free_inodes);
+    (digest_volume(&**volume.filesystem(), SnapshotOptions::default()).unwrap(), df)
 }
 
 #[test]
@@ -66,7 +70,7 @@ fn the_kernel_fills_what_we_make_and_we_read_it() {
         ("sections", Format::F2fs, "", Some(2)),
         ("ext4", Format::Ext4, "", None),
     ];
-    let (mut script, mut vm) = (String::new(), Vm::new().tool("setfattr").tool("setfacl").agent());
+    let (mut script, mut vm) = (String::new(), Vm::new().tool("setfattr").tool("setfacl").tool("stat").agent());
     for (disk, (name, format, features, segments_per_section)) in images.iter().enumerate() {
         let image = directory.path().join(name);
         make(&image, *format, |options| {
@@ -81,14 +85,17 @@ fn the_kernel_fills_what_we_make_and_we_read_it() {
     let text = vm.check(&script);
     let digests = Job::snapshots(&text);
     assert_eq!(digests.len(), images.len(), "{text}");
-    for ((name, format, ..), expected) in images.iter().zip(digests) {
+    let dfs: Vec<&str> = text.lines().filter(|line| line.starts_with("df ")).collect();
+    assert_eq!(dfs.len(), images.len(), "{text}");
+    for (((name, format, ..), expected), df) in images.iter().zip(digests).zip(dfs) {
         let image: PathBuf = directory.path().join(name);
         match format {
             Format::F2fs => assert_f2fs_clean(&image),
             _ => assert_clean(&image),
         }
         assert!(expected.len() > 1000, "{name}: {} entries", expected.len());
-        assert_eq!(expected.diff(&read(&image)), "", "{name}");
+        let (found, ours) = read(&image);
+        assert_eq!((expected.diff(&found).as_str(), &*ours), ("", df.trim_end()), "{name}");
     }
 }
 
