@@ -30,6 +30,8 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// New files and directories take the group of their directory (`grpid`, `bsdgroups`).
     pub group_of_parent: bool,
+    /// `statfs` counts the blocks of metadata, too (`minixdf`), or only what files can have (`bsddf`).
+    pub minix_df: bool,
     /// Buffered I/O over large mappings and folios (`buffered_iomap`), or block by block (`nobuffered_iomap`).
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
@@ -53,6 +55,7 @@ impl Default for MountOptions {
             discard: false,
             cache_bytes: 256 << 20,
             group_of_parent: false,
+            minix_df: false,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
             async_checkpoint: None,
@@ -121,6 +124,7 @@ impl MountOptions {
             .with("noatime", !self.access_times)
             .with("discard", self.discard)
             .with("grpid", self.group_of_parent)
+            .with("minixdf", self.minix_df)
             .with("cache", self.cache_bytes)
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
             .with("max_folio", self.max_folio)
@@ -141,6 +145,8 @@ impl MountOptions {
             ("nodiscard", None) => self.discard = false,
             ("grpid" | "bsdgroups", None) => self.group_of_parent = true,
             ("nogrpid" | "sysvgroups", None) => self.group_of_parent = false,
+            ("minixdf", None) => self.minix_df = true,
+            ("bsddf", None) => self.minix_df = false,
             ("cache", Some(size)) => self.cache_bytes = parse_cache(size).map_err(Error::Option)?,
             ("buffered_iomap", None) => self.buffered = BufferedMode::Extents,
             ("nobuffered_iomap", None) => self.buffered = BufferedMode::PerBlock,
@@ -156,7 +162,7 @@ impl MountOptions {
                 None => {
                     return Err(Error::Option(format!(
                         "unknown option `{word}`; ext4 takes ro, rw, noload, commit=SECONDS, relatime, noatime, discard, \
-                     nodiscard, grpid, nogrpid, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, \
+                     nodiscard, grpid, nogrpid, minixdf, bsddf, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, \
                      async_checkpoint[=PERCENT], noasync_checkpoint, checkpoint_clean=counted|bail_out|scan, \
                      errors={}, data=ordered",
                         OnDamage::WORDS

@@ -366,6 +366,7 @@ impl Volume {
         // What is promised to no data is free.
         self.pages.give_back_promises();
         let layout = &self.layout;
+        let overhead = if self.options.get().minix_df { 0 } else { self.overhead };
         let free = self.space.unused();
         let uuid = layout.uuid;
         let half = |at: usize| {
@@ -373,7 +374,7 @@ impl Volume {
         };
         VolumeStats {
             block_size: layout.block_size,
-            blocks: layout.blocks_count.saturating_sub(self.overhead),
+            blocks: layout.blocks_count.saturating_sub(overhead),
             free_blocks: free,
             available_blocks: self.space.available(false).min(free),
             inodes: u64::from(layout.inodes_count),

@@ -24,7 +24,6 @@ pub(super) const WORDS: &Vocabulary = &[
             "user_xattr",
             "data=ordered",
             "block_validity",
-            "bsddf",
             "noquota",
             "dax=never",
             "dax=inode",
@@ -80,7 +79,6 @@ pub(super) const WORDS: &Vocabulary = &[
         Ignored("it chooses between ways of Linux to do the same"),
     ),
     (&["i_version"], Ignored("every change of an inode is counted, but only Linux's NFS server asks for it")),
-    (&["minixdf"], Ignored("df shows the blocks that files can have, as with bsddf")),
     (
         &["check=", "nocheck", "warn_on_error", "nowarn_on_error"],
         Ignored("Linux does nothing with it either, or only reports"),

@@ -23,20 +23,23 @@ fn df_is_the_kernels() {
         (64 << 20, &["-J", "size=16", "-m", "0"]),
         (1 << 30, &["-O", "^64bit", "-b", "2048"]),
     ];
-    for (size, set) in sets {
+    let every_set = sets.into_iter().map(|(size, set)| (size, set, ""));
+    for (size, set, options) in
+        every_set.chain([(64 << 20, [].as_slice(), "minixdf"), (64 << 20, &[], "minixdf,bsddf")])
+    {
         let file = tempfile::NamedTempFile::new().unwrap();
         mke2fs(file.path(), size, &[&["-t", "ext4"], set].concat());
         let ours = {
             let device = Arc::new(read_image(file.path()).unwrap());
-            let fs = open(&device, "");
+            let fs = open(&device, options);
             let found = fs.statfs().unwrap();
             fs.unmount().unwrap();
             [found.blocks, found.free_blocks, found.available_blocks, found.inodes, found.free_inodes]
         };
-        let mount = KernelMount::new(file.path(), "");
+        let mount = KernelMount::new(file.path(), options);
         let found = rustix::fs::statvfs(mount.path()).unwrap();
         let kernel = [found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree];
-        assert_eq!(ours, kernel, "{size} bytes, {set:?}: blocks, free, available, inodes, free");
+        assert_eq!(ours, kernel, "{size} bytes, {set:?}, {options}: blocks, free, available, inodes, free");
     }
 }
 
