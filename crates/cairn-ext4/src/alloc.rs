@@ -63,6 +63,8 @@ struct Inner {
     /// Spreads large new files over a group.
     stream: AtomicU32,
     defect: Mutex<Option<Corrupt>>,
+    /// The shortest run that the last [`Space::trim`] told the device of.
+    least_trimmed: AtomicU32,
     /// Where blocks are discarded before they can be had again.
     discard: Mutex<Option<Arc<dyn BlockDevice>>>,
 }
@@ -81,6 +83,7 @@ impl Space {
             pending_inodes: AtomicU64::new(0),
             stream: AtomicU32::new(0),
             defect: Mutex::new(Rank::LEAF, None),
+            least_trimmed: AtomicU32::new(0),
             discard: Mutex::new(Rank::LEAF, None),
         };
         Self { inner: Arc::new(inner) }
@@ -168,13 +171,15 @@ impl BlockSource for Space {
 }
 
 impl Inner {
-    /// Tells the device that these blocks hold nothing any more. Nobody can have them yet.
-    fn discard(&self, start: Pba, blocks: u64) {
-        let Some(device) = self.discard.lock().clone() else { return };
+    /// Tells the device that these blocks hold nothing any more, if that is asked for. Nobody can have them yet. True: it knows.
+    fn discard(&self, start: Pba, blocks: u64) -> bool {
+        let Some(device) = self.discard.lock().clone() else { return false };
         let block_size = u64::from(self.layout.block_size);
-        if let Err(error) = device.discard(start.get() * block_size, blocks * block_size) {
+        let told = device.discard(start.get() * block_size, blocks * block_size);
+        if let Err(error) = &told {
             tracing::debug!(%start, blocks, %error, "freed blocks were not discarded");
         }
+        told.is_ok()
     }
 }
 

@@ -113,3 +113,11 @@ pub enum Corrupt {
         value: u64,
     },
 }
+
+impl Corrupt {
+    /// True if the group descriptors are at fault, of which there are backups.
+    #[must_use]
+    pub fn is_of_descriptors(&self) -> bool {
+        matches!(self, Self::Group { .. } | Self::Checksum { what: "group descriptor", .. })
+    }
+}

@@ -35,6 +35,8 @@ pub struct GroupState {
     pub(crate) map: Option<FreeMap>,
     /// The block bitmap cannot be trusted: nothing is allocated here.
     pub(crate) damaged: bool,
+    /// The device was told of all that is free here, since when nothing has become free.
+    pub(crate) trimmed: bool,
     /// Inodes freed by a transaction that is not durable yet, which are not given out: a bitmap, empty if there are none.
     pub(crate) pending_inodes: Vec<u8>,
 }
@@ -64,7 +66,7 @@ impl Group {
             state: Mutex::new_ordered(
                 Rank::ALLOCATOR,
                 number.into(),
-                GroupState { desc, map: None, damaged: false, pending_inodes: Vec::new() },
+                GroupState { desc, map: None, damaged: false, trimmed: false, pending_inodes: Vec::new() },
             ),
         }
     }

@@ -2,6 +2,10 @@
 
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
+use crate::probe::Probe;
+
+/// [`Info::access`] of a volume that nothing keeps from being written.
+const READ_WRITE: &str = "read-write";
 
 /// Facts of a superblock.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -43,6 +47,16 @@ pub struct Info {
 }
 
 impl Info {
+    /// From what a first look found on a device of so many bytes.
+    #[must_use]
+    pub fn of_probe(probe: &Probe, size: u64) -> Self {
+        let info = Self::of(&probe.superblock, size);
+        match probe.read_only_reason() {
+            Some(reason) if info.access == READ_WRITE => Self { access: format!("read-only: {reason}"), ..info },
+            _ => info,
+        }
+    }
+
     /// From a superblock on a device of so many bytes.
     #[must_use]
     pub fn of(superblock: &Superblock, size: u64) -> Self {
@@ -66,7 +80,7 @@ impl Info {
             state: if is_short { "truncated" } else { state(superblock) },
             access: match features.access() {
                 _ if has_external_journal(superblock) => format!("none: {EXTERNAL_JOURNAL}"),
-                Access::ReadWrite => "read-write".to_owned(),
+                Access::ReadWrite => READ_WRITE.to_owned(),
                 Access::ReadOnly(reason) => format!("read-only: {reason}"),
                 Access::Refuse(reason) => format!("none: {reason}"),
             },

@@ -29,6 +29,7 @@ pub mod mount;
 pub mod namespace;
 pub mod options;
 pub mod orphan;
+pub mod probe;
 pub mod recovery;
 mod remount;
 mod report;
@@ -52,8 +53,8 @@ use cairn_block::BlockDevice;
 pub use corrupt::Corrupt;
 pub use error::{Error, Result};
 pub use info::Info;
-pub use mount::{Probe, probe};
 pub use options::MountOptions;
+pub use probe::{Probe, probe, probe_at, probe_backups};
 
 /// The root directory.
 pub const ROOT_INO: Ino = format::layout::inodes::ROOT;
@@ -68,8 +69,9 @@ pub struct Ext4 {
 }
 
 impl Ext4 {
-    /// Opens a volume, after replaying its journal if it was not closed properly. With `ro`, or where a feature or the device
-    /// forbids writing, nothing is written; [`Ext4::read_only_reason`] says why.
+    /// Opens a volume, after replaying its journal if it was not closed properly. With `ro`, where a feature or the device
+    /// forbids writing, or where a backup takes the place of a damaged superblock, nothing is written; [`Ext4::read_only_reason`]
+    /// says why.
     ///
     /// # Errors
     /// There is no such filesystem, it is damaged, it has features that cannot be read, or the device failed.

@@ -2,13 +2,14 @@
 //!
 //! Opening for writing: superblock → features → replay of the journal and its fast commits → descriptors → "mounted" mark
 //! → journal → orphans.
-//! Opening read-only writes nothing: an unclean journal's blocks are laid over the device in memory.
+//! Opening read-only writes nothing: an unclean journal's blocks are laid over the device in memory, and so are those of a backup
+//! that takes the place of a damaged superblock or damaged descriptors ([`mod@crate::probe`]).
 
 use std::sync::{Arc, Weak};
 
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::{Ino, Pba, memory};
-use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::durability::Flushes;
@@ -29,38 +30,12 @@ use crate::info;
 use crate::inode::directory;
 use crate::options::MountOptions;
 use crate::orphan::{OrphanFile, Orphans};
+use crate::probe::{self, Probe};
 use crate::recovery::{self, Replayed};
 use crate::stop::{StopCause, Stopped};
 use crate::superblock::{LiveSuperblock, Mark};
 use crate::txn::Txn;
 use crate::volume::{Parts, Volume};
-
-/// What a first look at a device tells.
-#[derive(Clone)]
-pub struct Probe {
-    /// The superblock.
-    pub superblock: Superblock,
-}
-
-/// Looks for a volume; `None` if the magic number is not there.
-///
-/// # Errors
-/// The device cannot be read, or the superblock is damaged.
-pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
-    let geometry = device.geometry();
-    if geometry.size < format::OFFSET + format::SIZE as u64 {
-        return Ok(None);
-    }
-    // Whole 4 KiB: block devices take no less than their block size.
-    let want = geometry.size.min(4096);
-    let bytes = device.read_at(0, usize::try_from(want).unwrap_or(0))?;
-    let at = usize::try_from(format::OFFSET).unwrap_or(0);
-    let bytes = bytes.get(at..at + format::SIZE).unwrap_or_default();
-    if format::magic_of(bytes) != Some(format::MAGIC) {
-        return Ok(None);
-    }
-    Ok(Some(Probe { superblock: Superblock::decode(bytes)? }))
-}
 
 /// Opens a volume; see [`Ext4::open`].
 pub(crate) fn open(
@@ -68,55 +43,95 @@ pub(crate) fn open(
     runtime: Arc<dyn Runtime>,
     options: &MountOptions,
 ) -> Result<Arc<Volume>> {
-    let Some(probe) = probe(&*device)? else {
-        return Err(Error::NotExt4 { found: found_magic(&*device) });
+    let probe = choose(&*device, options)?;
+    let found = match read_structures(device.clone(), &runtime, options, &probe) {
+        Err(Error::Corrupt(wrong)) if probe.backup.is_none() && wrong.is_of_descriptors() => {
+            let other = probe::with_other_descriptors(&*device, &probe.superblock, &wrong)?;
+            let probe = other.ok_or(wrong)?;
+            let found = read_structures(device, &runtime, options, &probe)?;
+            probe.warn();
+            found
+        }
+        found => {
+            let found = found?;
+            probe.warn();
+            found
+        }
     };
+    start(found, runtime, options)
+}
+
+/// By which superblock the volume is opened.
+fn choose(device: &dyn BlockDevice, options: &MountOptions) -> Result<Probe> {
+    if let Some(kib) = options.superblock {
+        return probe::probe_at(device, kib);
+    }
+    let found = match probe::probe(device)? {
+        None => probe::probe_backups(device)?,
+        found => found,
+    };
+    found.ok_or_else(|| Error::NotExt4 { found: probe::found_magic(device) })
+}
+
+/// A volume's structures, read and checked, the journal replayed; nothing else has been written.
+struct Structures {
+    parts: Parts,
+    budget: Arc<Budget>,
+    journal: Option<JournalArea>,
+    stopped: Option<Stopped>,
+}
+
+fn read_structures(
+    device: Arc<dyn BlockDevice>,
+    runtime: &Arc<dyn Runtime>,
+    options: &MountOptions,
+    probe: &Probe,
+) -> Result<Structures> {
     let flushes = Flushes::new(device);
     let device: Arc<dyn BlockDevice> = flushes.clone();
     // Of what is no volume (an external journal, say) the rest of the superblock means nothing.
     if let Access::Refuse(reason) = probe.superblock.features().access() {
         return Err(Error::Feature(reason));
     }
+    let unwritable = |reason| Stopped { reason, cause: StopCause::Unwritable };
     let layout = Layout::new(&probe.superblock, device.geometry().size)?;
     let stopped = read_only_reason(&layout, &*device, options)?;
+    let stopped = probe.read_only_reason().map(|reason| unwritable(reason.into())).or(stopped);
     let budget = Budget::new(memory::within_limit(options.cache_bytes as u64));
-    let buffers = BufferCache::new(device.clone(), layout.block_size, budget.clone());
-    let journal_area = journal_area(&probe.superblock, &layout, &buffers, &device)?;
-    let unwritable = |reason| Stopped { reason, cause: StopCause::Unwritable };
-    let short = journal_area.as_ref().and_then(short_journal).map(|reason| unwritable(reason.into()));
+    let images = probe.images();
+    let buffers = BufferCache::with_overlay(device.clone(), layout.block_size, budget.clone(), images.clone());
+    let journal = journal_area(&probe.superblock, &layout, &buffers, &device)?;
+    let short = journal.as_ref().and_then(short_journal).map(|reason| unwritable(reason.into()));
     let stopped = short.or(stopped);
     let writable = stopped.is_none();
     // Recovery may change everything that was read so far, the superblock included.
-    let place = Place { device: &device, budget: &budget, runtime: &runtime };
-    let Replayed { buffers, layout, refused } = match &journal_area {
+    let place = Place { device: &device, budget: &budget, runtime, images: &images };
+    let Replayed { buffers, layout, refused } = match &journal {
         Some(area) if !options.no_load => recovery::replay(area, &place, buffers, layout, writable)?,
         _ => Replayed { buffers, layout, refused: None },
     };
     let stopped = refused.map(unwritable).or(stopped);
-    let writable = stopped.is_none();
-    options.check_journal(journal_area.is_some(), stopped.as_ref().map(|stopped| &*stopped.reason))?;
+    options.check_journal(journal.is_some(), stopped.as_ref().map(|stopped| &*stopped.reason))?;
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
-    let groups =
-        Arc::new(GroupTable::open(&buffers, &layout, journal_area.as_ref().map_or(&[], |area| &area.extents))?);
-    let parts = Parts {
-        device: device.clone(),
-        flushes,
-        buffers: buffers.clone(),
-        layout,
-        superblock,
-        overhead: groups.overhead() + journal_area.as_ref().map_or(0, JournalArea::blocks),
-        groups,
-        runtime: runtime.clone(),
-    };
-    let found = superblock.read(&buffers)?;
+    let groups = Arc::new(GroupTable::open(&buffers, &layout, journal.as_ref().map_or(&[], |area| &area.extents))?);
+    let overhead = groups.overhead() + journal.as_ref().map_or(0, JournalArea::blocks);
+    let runtime = runtime.clone();
+    let parts = Parts { device, flushes, buffers, layout, superblock, overhead, groups, runtime };
+    Ok(Structures { parts, budget, journal, stopped })
+}
+
+fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Volume>> {
+    let Structures { parts, budget, journal, stopped } = found;
+    let writable = stopped.is_none();
+    let found = parts.superblock.read(&parts.buffers)?;
     let hash = directory::hash_settings(&found);
     if writable {
-        superblock.mark(&parts, Mark::Mounted, true)?;
-        keep_journal_error(&parts, journal_area.as_ref())?;
+        parts.superblock.mark(&parts, Mark::Mounted, true)?;
+        keep_journal_error(&parts, journal.as_ref())?;
     }
-    let txn = open_txn(&parts, journal_area.filter(|_| writable), options)?;
-    let pages = PageCache::new(device, budget, cache_options(options, &parts.layout), runtime);
+    let txn = open_txn(&parts, journal.filter(|_| writable), options)?;
+    let pages = PageCache::new(parts.device.clone(), budget, cache_options(options, &parts.layout), runtime);
     let space = Arc::new(Space::new(parts.groups.clone(), parts.layout.clone(), parts.runtime.clone()));
     let (orphan_file, slots) = open_orphan_file(&parts)?;
     let orphans = Orphans::new(orphan_file);
@@ -146,12 +161,6 @@ pub(crate) fn keep_journal_error(parts: &Parts, area: Option<&JournalArea>) -> R
     parts.superblock.change_directly(parts, |superblock| {
         superblock.raw.s_state = (superblock.raw.s_state.get() | format::STATE_ERROR).into();
     })
-}
-
-fn found_magic(device: &dyn BlockDevice) -> u16 {
-    let bytes = device.read_at(0, 4096).ok();
-    let at = usize::try_from(format::OFFSET).unwrap_or(0);
-    bytes.and_then(|bytes| format::magic_of(bytes.get(at..)?)).unwrap_or(0)
 }
 
 /// Why the volume cannot be written, if it cannot. Fails if it cannot even be read.

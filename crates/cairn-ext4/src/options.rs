@@ -20,6 +20,9 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Do not look at the journal at all (`noload`); read-only volumes only.
     pub no_load: bool,
+    /// The superblock by which the volume is opened, in KiB from its start (`sb=N`); `None`: the first, or a backup where that is damaged.
+    /// By a backup it is only read.
+    pub superblock: Option<u64>,
     /// Longest time until a change that was made here is on the disk (`commit=SECONDS`): then metadata is committed and file data written.
     pub commit_interval: Duration,
     /// Keep access times as `relatime` does; `noatime` switches them off.
@@ -50,6 +53,7 @@ impl Default for MountOptions {
         Self {
             read_only: false,
             no_load: false,
+            superblock: None,
             commit_interval: Duration::from_secs(5),
             access_times: true,
             discard: false,
@@ -120,6 +124,7 @@ impl MountOptions {
         Report::new()
             .with("ro", self.read_only)
             .with("noload", self.no_load)
+            .with("sb", self.superblock.unwrap_or(1))
             .with("commit", self.commit_interval.as_secs())
             .with("noatime", !self.access_times)
             .with("discard", self.discard)
@@ -138,6 +143,7 @@ impl MountOptions {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("noload" | "norecovery", None) => self.no_load = true,
+            ("sb", Some(kib)) => self.superblock = Some(parse_superblock(kib)?),
             ("commit", Some(seconds)) => self.commit_interval = parse_commit(seconds)?,
             ("relatime", None) => self.access_times = true,
             ("noatime", None) => self.access_times = false,
@@ -161,7 +167,7 @@ impl MountOptions {
                 None if sloppy => {}
                 None => {
                     return Err(Error::Option(format!(
-                        "unknown option `{word}`; ext4 takes ro, rw, noload, commit=SECONDS, relatime, noatime, discard, \
+                        "unknown option `{word}`; ext4 takes ro, rw, noload, sb=KIB, commit=SECONDS, relatime, noatime, discard, \
                      nodiscard, grpid, nogrpid, minixdf, bsddf, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, \
                      async_checkpoint[=PERCENT], noasync_checkpoint, checkpoint_clean=counted|bail_out|scan, \
                      errors={}, data=ordered",
@@ -172,6 +178,12 @@ impl MountOptions {
         }
         Ok(())
     }
+}
+
+fn parse_superblock(value: &str) -> Result<u64> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let kib = digits.then(|| value.parse::<u64>().ok()).flatten().filter(|kib| *kib > 0);
+    kib.ok_or_else(|| Error::Option(format!("sb={value}: give the place of a superblock in KiB, as in sb=131072")))
 }
 
 fn parse_commit(value: &str) -> Result<Duration> {
@@ -259,6 +271,11 @@ mod tests {
     #[test]
     fn wrong_options_are_named() {
         for bad in [
+            "sb",
+            "sb=",
+            "sb=0",
+            "sb=-1",
+            "sb=0x20000",
             "commit=",
             "commit=x",
             "commit=901",

@@ -6,6 +6,7 @@ use cairn_base::{FileBlock, Ino, Pba};
 use cairn_cache::block::BufferCache;
 use cairn_cache::mapper::Run;
 use cairn_cache::status::State as Mapped;
+use cairn_jbd2::Images;
 use cairn_jbd2::{Error as JournalError, FastCommit, JournalArea};
 
 use crate::corrupt::Corrupt;
@@ -92,7 +93,7 @@ pub(crate) fn replay(
 }
 
 fn salvage(area: &JournalArea, place: &Place<'_>, writable: bool, damage: &JournalError) -> Result<Replayed> {
-    let overlay = cairn_jbd2::salvage_in_memory(area)?;
+    let overlay = over(place, cairn_jbd2::salvage_in_memory(area)?);
     tracing::error!(%damage, "a committed transaction of the journal is damaged: run e2fsck");
     if writable {
         cairn_jbd2::note_damage(area)?;
@@ -163,8 +164,15 @@ fn replay_fast_commits(
 
 /// Buffers that show the replayed log over the device.
 fn overlaid(area: &JournalArea, place: &Place<'_>, block_size: u32) -> Result<Arc<BufferCache>> {
-    let overlay = cairn_jbd2::replay_in_memory(area)?;
+    let overlay = over(place, cairn_jbd2::replay_in_memory(area)?);
     Ok(BufferCache::with_overlay(place.device.clone(), block_size, place.budget.clone(), overlay))
+}
+
+/// What the log has over what a backup has: a block that was committed is newer.
+fn over(place: &Place<'_>, log: Images) -> Images {
+    let mut images = place.images.clone();
+    images.extend(log);
+    images
 }
 
 fn layout_of(buffers: &Arc<BufferCache>, place: &Place<'_>) -> Result<Layout> {

@@ -76,6 +76,9 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
     if old.no_load != new.no_load {
         return refused("noload cannot be changed while the volume is mounted");
     }
+    if old.superblock != new.superblock {
+        return refused("sb cannot be changed while the volume is mounted");
+    }
     if old.read_only && !new.read_only {
         check_may_write(volume)?;
     }

@@ -283,6 +283,34 @@ pub fn follow_mode(
     lessen(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
 }
 
+/// What [`make_room`] came to.
+pub(crate) enum Room {
+    /// The attributes' bytes of the inode from now on.
+    Made(Vec<u8>),
+    /// There is none.
+    None,
+    /// The transaction has no room for what would have to be changed.
+    Later,
+}
+
+/// Takes `bytes` from the attributes in the inode; what does not fit any more moves to the block. The caller stores the record.
+pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State, bytes: usize) -> Result<Room> {
+    let record = &mut state.record;
+    let Some(len) = record.extra.len().checked_sub(bytes) else { return Ok(Room::None) };
+    with_store(volume, |store| {
+        let view = XattrView { ino, in_inode: &record.extra, file_acl: record.file_acl };
+        let Some(plan) = store.plan_shrink(view, len)? else { return Ok(Room::None) };
+        if plan.moves() && !handle.extend(volume.credits.xattr)? {
+            return Ok(Room::Later);
+        }
+        let goal = volume.group_goal(ino);
+        let mut edit = XattrEdit { ino, in_inode: &mut record.extra, file_acl: &mut record.file_acl, goal };
+        let (area, sectors) = store.shrink(handle, &mut edit, plan)?;
+        record.blocks_512 = record.blocks_512.saturating_add_signed(sectors);
+        Ok(Room::Made(area))
+    })
+}
+
 /// Gives up all attributes of an inode that is being freed.
 pub fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
     if has_none(state) {

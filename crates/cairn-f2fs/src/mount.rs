@@ -102,7 +102,8 @@ pub(crate) fn open(
         return Err(Error::NotF2fs { found: found_magic(&*device) });
     };
     if from_backup {
-        tracing::warn!("the first superblock is damaged; using the second one");
+        let mended = if options.read_only { "fsck.f2fs IMAGE repairs it" } else { "it is written over the first" };
+        tracing::warn!("the first superblock is damaged: the second one is used, and {mended}");
     }
     let zones = match device.as_zoned() {
         Some(_) if superblock.features.contains(Features::BLKZONED) && !options.read_only => {
@@ -150,6 +151,9 @@ pub(crate) fn open(
     check_root(&volume)?;
     if volume.store.is_some() {
         start(&volume, chain)?;
+        if from_backup {
+            volume.restore_first_superblock()?;
+        }
     }
     Ok(volume)
 }

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::stats::Report;
+use cairn_base::{Ino, Pba};
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::durability::Flushes;
@@ -284,14 +284,23 @@ impl Volume {
         let mut current = self.label.lock();
         let bytes = superblock.encode();
         for at in crate::mount::SUPERBLOCKS.into_iter().rev() {
-            let mut block = crate::blocks::read(&*self.device, at, 1)?.to_vec();
-            block[OFFSET..OFFSET + bytes.len()].copy_from_slice(&bytes);
-            let mut write = Writes::new();
-            write.push(at, block);
-            write.write(&*self.device).and_then(|()| Ok(self.device.flush()?))?;
+            self.write_superblock(at, &bytes)?;
         }
         *current = label.into();
         Ok(())
+    }
+
+    fn write_superblock(&self, at: Pba, bytes: &[u8]) -> Result<()> {
+        let mut block = crate::blocks::read(&*self.device, at, 1)?.to_vec();
+        block[OFFSET..OFFSET + bytes.len()].copy_from_slice(bytes);
+        let mut write = Writes::new();
+        write.push(at, block);
+        write.write(&*self.device).and_then(|()| Ok(self.device.flush()?))
+    }
+
+    /// Writes the first superblock, which was found damaged, as the second one says.
+    pub(crate) fn restore_first_superblock(&self) -> Result<()> {
+        self.write_superblock(crate::mount::SUPERBLOCKS[0], &self.superblock.encode())
     }
 
     /// See [`crate::gate::Gate::moves`]; nothing moves on a volume that is only read.

@@ -10,6 +10,7 @@ use cairn_vfs::FileSystem;
 
 use crate::error::Cause;
 use crate::mkfs::options::{MkfsOptions, Named};
+use crate::recognise;
 use crate::volume::OpenOptions;
 
 mod ext4;
@@ -40,7 +41,8 @@ impl Info {
     }
 }
 
-/// Which format the device holds, if any.
+/// Which format the device holds, if any. Where nothing that is known begins, but backups of an ext4 volume's superblock are in order, it
+/// is ext4.
 ///
 /// # Errors
 /// The device fails.
@@ -48,7 +50,19 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Format>, Cause> {
     if ext4::probe(device)? {
         return Ok(Some(Format::Ext4));
     }
-    Ok(f2fs::probe(device)?.then_some(Format::F2fs))
+    if f2fs::probe(device)? {
+        return Ok(Some(Format::F2fs));
+    }
+    let left = recognise::recognise(device).is_none() && ext4::probe_backups(device)?;
+    Ok(left.then_some(Format::Ext4))
+}
+
+/// As [`probe`], with the options given that the volume is to be opened with.
+pub(crate) fn probe_for(device: &dyn BlockDevice, options: &OpenOptions) -> Result<Option<Format>, Cause> {
+    if ext4::is_named(options) {
+        return Ok(Some(Format::Ext4));
+    }
+    probe(device)
 }
 
 /// What the volume on the device says, if there is one that we know.
@@ -59,13 +73,19 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>, Cause> {
     if let Some(info) = ext4::inspect(&**device)? {
         return Ok(Some(Info::Ext4(Box::new(info))));
     }
-    Ok(f2fs::inspect(device)?.map(|info| Info::F2fs(Box::new(info))))
+    if let Some(info) = f2fs::inspect(device)? {
+        return Ok(Some(Info::F2fs(Box::new(info))));
+    }
+    if recognise::recognise(&**device).is_some() {
+        return Ok(None);
+    }
+    Ok(ext4::inspect_backups(&**device)?.map(|info| Info::Ext4(Box::new(info))))
 }
 
 /// Its label, where that can be read.
 pub(crate) fn label(format: Format, device: &dyn BlockDevice) -> Option<String> {
     match format {
-        Format::Ext4 => ext4::inspect(device).ok()?.map(|info| info.label),
+        Format::Ext4 => ext4::label(device),
         Format::F2fs => f2fs::label(device),
     }
 }

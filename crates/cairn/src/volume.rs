@@ -104,7 +104,7 @@ fn probe_and_open(
     runtime: Arc<dyn Runtime>,
     options: &OpenOptions,
 ) -> Result<Volume, Cause> {
-    let Some(format) = format::probe(&*device)? else {
+    let Some(format) = format::probe_for(&*device, options)? else {
         return Err(Cause::UnknownFormat { hint: recognise(&*device) });
     };
     let filesystem = format::open(format, device, runtime, options)?;

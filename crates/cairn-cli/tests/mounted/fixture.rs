@@ -151,9 +151,19 @@ impl Volume {
 
     /// Mounts in the foreground of a child, whose messages go to a file.
     pub fn mount(&mut self, options: &str) {
+        self.mount_by(Command::new(CAIRN), options);
+    }
+
+    /// The same with a limit to the daemon's address space, in KiB.
+    pub fn mount_within(&mut self, limit: u64, options: &str) {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--as={}", limit << 10)).arg(CAIRN);
+        self.mount_by(command, options);
+    }
+
+    fn mount_by(&mut self, mut command: Command, options: &str) {
         assert!(self.daemon.is_none(), "mounted twice");
         let log = File::create(self.outside("log")).unwrap();
-        let mut command = Command::new(CAIRN);
         command.args(["mount", "-f"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         if !options.is_empty() {
             command.args(["-o", options]);
@@ -195,6 +205,14 @@ impl Volume {
         (self.assert_clean)(&self.image());
         let status = self.daemon.take().expect("asserted above").wait().unwrap();
         assert!(status.success() && self.log().is_empty(), "the daemon ended with {status}: {}", self.log());
+    }
+
+    /// As [`Volume::unmount`], of a daemon that may have had something to say.
+    pub fn unmount_talking(&mut self) {
+        self.detach();
+        (self.assert_clean)(&self.image());
+        let status = self.daemon.take().expect("it is mounted").wait().unwrap();
+        assert!(status.success(), "the daemon ended with {status}: {}", self.log());
     }
 
     /// `cairn umount`, patiently.

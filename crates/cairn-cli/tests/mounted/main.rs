@@ -16,6 +16,7 @@ mod leaving;
 mod live;
 mod load;
 mod locks;
+mod memory;
 mod overlay;
 mod privileges;
 mod space;

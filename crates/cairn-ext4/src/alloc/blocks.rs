@@ -110,7 +110,7 @@ impl Space {
             return;
         }
         let (number, start) = self.inner.place_of(&claim);
-        self.inner.give_back(number, start, claim.len);
+        self.inner.give_back(number, start, claim.len, false);
         if !claim.under_promise {
             self.inner.promises.give(claim.len.into());
         }
@@ -167,10 +167,10 @@ impl Space {
         handle.on_commit(Box::new(move |durable| {
             if durable {
                 let first = inner.layout.group_first_block(number).get();
-                inner.discard(Pba(first + u64::from(start)), len.into());
-            }
-            if durable && inner.give_back(number, start, len) {
-                inner.promises.give(len.into());
+                let discarded = inner.discard(Pba(first + u64::from(start)), len.into());
+                if inner.give_back(number, start, len, discarded) {
+                    inner.promises.give(len.into());
+                }
             }
             inner.pending_blocks.fetch_sub(len.into(), Ordering::Relaxed);
         }));
@@ -196,10 +196,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts blocks back into the group's map; false if the group is not used any more.
-    fn give_back(&self, number: u32, start: u32, len: u32) -> bool {
+    /// Puts blocks back into the group's map; false if the group is not used any more. `discarded`: the device knows that they are free.
+    fn give_back(&self, number: u32, start: u32, len: u32, discarded: bool) -> bool {
         let group = self.groups.group(number);
         let mut state = group.lock();
+        state.trimmed &= discarded;
         let Some(map) = state.map.as_mut() else { return false };
         map.give(start, len);
         publish(group, &state);

@@ -116,16 +116,16 @@ impl FreeMap {
         best
     }
 
-    /// Free runs of at least `least` blocks inside `from..end`, in order.
-    pub fn runs(&self, from: u32, end: u32, least: u32) -> impl Iterator<Item = (u32, u32)> {
+    /// Free runs that have a block in `from..end`, from there on and up to their own ends, in order.
+    pub fn runs(&self, from: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
         let end = end.min(self.bits);
         let mut next = from;
         std::iter::from_fn(move || {
-            let run = self.run_from(next, end)?;
+            let start = bitmap::next_clear(&self.busy, next as usize, end as usize)? as u32;
+            let run = self.run_from(start, self.bits)?;
             next = run.0 + run.1;
             Some(run)
         })
-        .filter(move |(_, len)| *len >= least)
     }
 }
 
@@ -160,8 +160,9 @@ mod tests {
         let mut map = map(&[], 64);
         map.take(10, 20);
         assert_eq!(map.free(), 44);
-        assert_eq!(map.runs(0, 64, 1).collect::<Vec<_>>(), [(0, 10), (30, 34)]);
-        assert_eq!(map.runs(5, 40, 6).collect::<Vec<_>>(), [(30, 10)]);
+        assert_eq!(map.runs(0, 64).collect::<Vec<_>>(), [(0, 10), (30, 34)]);
+        assert_eq!(map.runs(5, 40).collect::<Vec<_>>(), [(5, 5), (30, 34)]);
+        assert_eq!(map.runs(12, 30).next(), None);
         map.give(10, 20);
         assert_eq!(map.find(0, 64), Some((0, 64)));
         assert!(std::panic::catch_unwind(move || map.give(1, 1)).is_err());

@@ -304,3 +304,15 @@ fn trim_covers_free_blocks_only() {
     let none = fixture.space.trim(Pba(0), u64::MAX, 1 << 20, &mut |_, _| Ok(())).expect("trims");
     assert_eq!(none, 0);
 }
+
+#[test]
+fn trim_passes_over_what_the_device_knows() {
+    let fixture = fixture(16 << 20);
+    let trim = |least| fixture.space.trim(Pba(0), u64::MAX, least, &mut |_, _| Ok(())).expect("trims");
+    let kept = fixture.space.claim(Pba(9000), 100).expect("space");
+    let all = trim(1);
+    assert_eq!((all, trim(1), trim(8)), (fixture.free_on_disk() - 100, 0, 0));
+    // What is given up makes its group worth another look: there is only one.
+    fixture.space.unclaim(kept);
+    assert_eq!((trim(1), trim(1)), (all + 100, 0));
+}

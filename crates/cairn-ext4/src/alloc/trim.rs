@@ -1,6 +1,9 @@
 //! Telling the device which blocks are free.
 //!
-//! A group stays locked while its runs are discarded, so nobody is given a block whose discard is under way.
+//! A group stays locked while its runs are discarded, so nobody is given a block whose discard is under way. One that was trimmed whole
+//! is passed over until something in it becomes free, or shorter runs are asked for, as Linux does: what is counted is what was done.
+
+use std::sync::atomic::Ordering;
 
 use cairn_base::Pba;
 
@@ -8,8 +11,10 @@ use super::Space;
 use crate::error::Result;
 
 impl Space {
-    /// Calls `discard(start, blocks)` for each free run of at least `least` blocks in the range. Blocks claimed, or freed
-    /// by a transaction that is not durable, are left alone. Returns the number of blocks discarded.
+    /// Calls `discard(start, blocks)` for each free run of at least `least` blocks that has one in the range: from there on to the run's
+    /// end in its group, be that behind the range. Blocks claimed, or freed
+    /// by a transaction that is not durable, are left alone, and so are groups that the device knows. Returns the number of blocks
+    /// discarded.
     ///
     /// # Errors
     /// A bitmap cannot be read, or `discard` failed.
@@ -31,14 +36,22 @@ impl Space {
             let stop = (end - first).min(layout.group_blocks(number).into());
             let to = u32::try_from(stop).expect("at most a group");
             let mut state = inner.groups.group(number).lock();
-            if inner.load(number, &mut state)? {
-                for (bit, len) in state.map.iter().flat_map(|map| map.runs(from, to, least.max(1))) {
-                    discard(Pba(first + u64::from(bit)), len.into())?;
-                    done += u64::from(len);
+            let known = state.trimmed && least >= inner.least_trimmed.load(Ordering::Relaxed);
+            if !known && inner.load(number, &mut state)? {
+                let blocks = layout.group_blocks(number);
+                let mut whole = from == 0 && to == blocks;
+                for (bit, len) in state.map.iter().flat_map(|map| map.runs(from, to)) {
+                    whole |= from == 0 && bit + len == blocks;
+                    if len >= least.max(1) {
+                        discard(Pba(first + u64::from(bit)), len.into())?;
+                        done += u64::from(len);
+                    }
                 }
+                state.trimmed |= whole;
             }
             at = first + stop;
         }
+        inner.least_trimmed.store(least, Ordering::Relaxed);
         Ok(done)
     }
 }

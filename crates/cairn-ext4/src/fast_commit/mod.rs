@@ -19,6 +19,7 @@ use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
 use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
+use cairn_jbd2::Images;
 use cairn_jbd2::fast_commit::{FastCommit, Operation};
 use cairn_vfs::Error as VfsError;
 
@@ -42,6 +43,8 @@ pub(crate) struct Place<'a> {
     pub budget: &'a Arc<Budget>,
     /// Clock and randomness.
     pub runtime: &'a Arc<dyn Runtime>,
+    /// Blocks of a backup that take the device's place, wherever the log has nothing newer.
+    pub images: &'a Images,
 }
 
 /// Applies fast commits to buffers that show the volume as the last whole transaction left it. Nothing is written to the

@@ -295,6 +295,17 @@ impl Inode {
         Ok(inode)
     }
 
+    /// More room for fields beyond the first 128 bytes: the new ones are zero, and `extra` is what lies behind them from now on.
+    ///
+    /// # Panics
+    /// If both together are not as long as before.
+    pub fn grow_extra(&mut self, extra_isize: u16, extra: Vec<u8>) {
+        let (old, new) = (GOOD_OLD_SIZE + usize::from(self.extra_isize), GOOD_OLD_SIZE + usize::from(extra_isize));
+        assert_eq!(new + extra.len(), self.raw.len(), "the record has one size");
+        self.raw[old..new].fill(0);
+        (self.extra_isize, self.extra) = (extra_isize, extra);
+    }
+
     /// Writes the record, which has `layout.inode_size` bytes, and its checksum.
     ///
     /// # Panics

@@ -84,8 +84,10 @@ pub struct Layout {
     pub inodes_per_group: u32,
     /// Bytes per inode record.
     pub inode_size: u32,
-    /// Extra bytes new inodes use beyond the first 128.
+    /// Extra bytes new inodes use beyond the first 128, and older ones when they are written.
     pub want_extra_isize: u16,
+    /// As many, where that many cannot be had.
+    pub min_extra_isize: u16,
     /// Bytes per group descriptor.
     pub desc_size: u32,
     /// Number of groups.
@@ -198,6 +200,7 @@ impl Layout {
             inodes_per_group,
             inode_size,
             want_extra_isize: want_extra_isize(superblock, inode_size),
+            min_extra_isize: min_extra_isize(superblock, inode_size),
             desc_size,
             groups,
             reserved_blocks: superblock.reserved_blocks().min(blocks_count),
@@ -248,7 +251,7 @@ impl Layout {
         self.groups.div_ceil(self.descs_per_block())
     }
 
-    const fn first_metagroup(&self) -> u32 {
+    pub(super) const fn first_metagroup(&self) -> u32 {
         if self.features.incompat(Incompat::META_BG) { self.first_meta_bg } else { u32::MAX }
     }
 
@@ -444,6 +447,11 @@ fn want_extra_isize(superblock: &Superblock, inode_size: u32) -> u16 {
     let default = 32.min(room);
     let wish = want.max(least);
     if wish <= room && wish >= default && wish.is_multiple_of(4) { wish } else { default }
+}
+
+fn min_extra_isize(superblock: &Superblock, inode_size: u32) -> u16 {
+    let least = superblock.raw.s_min_extra_isize.get();
+    if least.is_multiple_of(4) { least.min(want_extra_isize(superblock, inode_size)) } else { 0 }
 }
 
 #[cfg(test)]

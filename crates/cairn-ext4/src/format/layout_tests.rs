@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U16, U32};
 use super::*;
 use crate::format::superblock::{MAGIC, RawSuperblock};
 
-fn sample_superblock() -> Superblock {
+pub(crate) fn sample_superblock() -> Superblock {
     let mut raw = RawSuperblock::new_zeroed();
     raw.s_magic = U16::new(MAGIC);
     raw.s_rev_level = U32::new(1);

@@ -3,6 +3,7 @@
 //! `Raw*` types are the bytes; what has been decoded is validated and safe to compute with. Source of every fact: the
 //! kernel's ext4 documentation (Documentation/filesystems/ext4).
 
+pub mod backup;
 pub mod dir_entry;
 pub mod extent;
 pub mod features;

@@ -179,7 +179,9 @@ impl From<&Attribute<'_>> for OwnedAttribute {
 }
 
 impl OwnedAttribute {
-    fn value_here(&self) -> &[u8] {
+    /// The value, if it is in the container; else nothing.
+    #[must_use]
+    pub fn value_here(&self) -> &[u8] {
         match &self.value {
             OwnedValue::Here(bytes) => bytes,
             OwnedValue::Inode { .. } => &[],

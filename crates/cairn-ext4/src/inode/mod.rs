@@ -12,6 +12,7 @@ pub mod attributes;
 pub mod data;
 pub mod delete;
 pub mod directory;
+mod extra_isize;
 pub mod inline;
 pub mod load;
 pub mod mapper;
@@ -57,6 +58,8 @@ pub struct State {
     pub dirty: bool,
     /// What keeps the size on disk back.
     pub pending: size::Pending,
+    /// The fields of its record cannot grow: see the module `extra_isize`.
+    pub stays_small: bool,
     /// The record has been freed; only teardown may touch the inode.
     pub deleted: bool,
 }
@@ -125,6 +128,7 @@ impl Inode {
                     status: ExtentStatus::default(),
                     dirty: false,
                     pending: size::Pending::default(),
+                    stays_small: false,
                     deleted: false,
                 },
             ),
@@ -154,6 +158,7 @@ impl Inode {
     pub fn store_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
         state.settle();
+        extra_isize::grow(volume, handle, self.ino, state)?;
         let orphans = &volume.orphans;
         orphans.with_link(self.ino, |link| {
             if let Some(next) = link {

@@ -18,7 +18,6 @@ pub(super) const WORDS: &Vocabulary = &[
             "defaults",
             "delalloc",
             "barrier",
-            "sb=1",
             "barrier=1",
             "acl",
             "user_xattr",
@@ -87,7 +86,6 @@ pub(super) const WORDS: &Vocabulary = &[
     (&["usrquota", "grpquota", "prjquota", "quota", "usrjquota=", "grpjquota=", "jqfmt="], Refused(QUOTA)),
     (&["journal_dev=", "journal_path="], Refused(EXTERNAL)),
     (&["max_dir_size_kb="], Refused("directories are not kept below a size here: leave it out")),
-    (&["sb="], Refused("the first superblock is the one that is read: leave it out, or mend that with e2fsck -b N")),
     (&["nouid32"], Refused("owners are always stored with 32 bits: leave it out")),
     (
         &[

@@ -9,6 +9,7 @@ pub mod acl;
 mod block;
 pub mod inline_data;
 pub mod names;
+pub mod shrink;
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{Ino, Pba};
@@ -203,7 +204,7 @@ impl XattrStore<'_> {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<i64> {
-        let mut content = self.content(edit)?;
+        let mut content = self.content(edit.view())?;
         let old = content.take(index, name);
         match (mode, &old) {
             (XattrMode::Create, Some(_)) => return Err(cairn_vfs::Error::Exists.into()),
@@ -236,7 +237,7 @@ impl XattrStore<'_> {
     /// [`cairn_vfs::Error::NoAttribute`] if it is not there.
     pub fn remove(&self, handle: &Handle, edit: &mut XattrEdit<'_>, name: &[u8]) -> Result<i64> {
         let (index, rest) = names::parse(name)?;
-        let mut content = self.content(edit)?;
+        let mut content = self.content(edit.view())?;
         let old = content.take(index, rest).ok_or(cairn_vfs::Error::NoAttribute)?;
         self.store(handle, edit, content, Some(old))
     }
@@ -246,7 +247,7 @@ impl XattrStore<'_> {
     /// # Errors
     /// Damage, or a failure to free.
     pub fn remove_all(&self, handle: &Handle, edit: &mut XattrEdit<'_>) -> Result<i64> {
-        let content = self.content(edit)?;
+        let content = self.content(edit.view())?;
         let mut change = 0;
         for attribute in &content.inode {
             change += self.release_value(handle, attribute)?;
@@ -259,14 +260,14 @@ impl XattrStore<'_> {
         Ok(change)
     }
 
-    fn content(&self, edit: &XattrEdit<'_>) -> Result<Content> {
+    fn content(&self, view: XattrView<'_>) -> Result<Content> {
         let owned = |all: Vec<Attribute<'_>>| all.iter().map(OwnedAttribute::from).collect();
-        let inode = owned(xattr::decode(edit.in_inode, Place::Inode, edit.ino)?);
-        let block = if *edit.file_acl == Pba(0) {
+        let inode = owned(xattr::decode(view.in_inode, Place::Inode, view.ino)?);
+        let block = if view.file_acl == Pba(0) {
             Vec::new()
         } else {
-            let buffer = self.load_block(edit.ino, *edit.file_acl)?;
-            owned(xattr::decode(&buffer.image(), Place::Block, edit.ino)?)
+            let buffer = self.load_block(view.ino, view.file_acl)?;
+            owned(xattr::decode(&buffer.image(), Place::Block, view.ino)?)
         };
         Ok(Content { inode, block, block_changed: false, inode_changed: false })
     }

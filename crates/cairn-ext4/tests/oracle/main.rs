@@ -3,9 +3,11 @@
 //!
 //! `CAIRN_DEEP=1` runs more seeds; a failure prints the seed and the last operations.
 
+mod backups;
 mod bad_input;
 mod contention;
 mod e2fsprogs;
+mod extra_isize;
 mod fsx;
 mod full;
 mod hostile;
@@ -19,4 +21,5 @@ mod shift;
 mod statfs;
 mod support;
 mod system_zone;
+mod trim;
 mod visitor;

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDeviceExt;
-use cairn_f2fs::{Error, MountOptions};
+use cairn_f2fs::{Error, F2fs, MountOptions};
+use cairn_testkit::judge::fsck_f2fs_device;
 use cairn_testkit::tree::{SnapshotOptions, digest_volume};
 use cairn_vfs::FileSystem;
 
@@ -81,6 +83,16 @@ fn a_lost_superblock_or_checkpoint_pack_is_replaced() {
         assert_eq!(digest(&*zero(lost).unwrap()), right, "blocks {lost:?}");
     }
     assert!(matches!(zero(&[0, 1]), Err(Error::NotF2fs { found: 0 })));
+    // Opened for writing, the volume has both superblocks again; opened read-only, it is left alone.
+    for (options, mended) in [("ro", false), ("", true)] {
+        let copy = std::sync::Arc::new(device.fork());
+        copy.write_at(0, vec![0; 4096]).unwrap();
+        let volume = F2fs::open(copy.clone(), Threads::new(), &MountOptions::parse(options).unwrap()).unwrap();
+        volume.unmount().unwrap();
+        let block = |number: u64| copy.read_at(number * 4096 + 1024, 3072).unwrap().to_vec();
+        assert_eq!(block(0) == block(1), mended, "{options}");
+        assert_eq!(fsck_f2fs_device(&copy).is_clean(), mended, "{options}");
+    }
     let both = zero(&[512, 1024]).map(drop).unwrap_err().to_string();
     assert!(both.contains("pack 1") && both.contains("pack 2"), "{both}");
 }

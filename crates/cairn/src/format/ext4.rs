@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_ext4::{Error, Ext4, Info, MountOptions};
+use cairn_ext4::{Error, Ext4, Info, MountOptions, Probe};
 use cairn_vfs::FileSystem;
 
 use super::Format;
@@ -16,9 +16,35 @@ pub(super) fn probe(device: &dyn BlockDevice) -> Result<bool, Cause> {
     Ok(cairn_ext4::probe(device).map_err(cause)?.is_some())
 }
 
+/// Whether backups are left of a volume whose first superblock is gone.
+pub(super) fn probe_backups(device: &dyn BlockDevice) -> Result<bool, Cause> {
+    Ok(cairn_ext4::probe_backups(device).map_err(cause)?.is_some())
+}
+
+/// Whether the options name a superblock by which the volume is to be opened: then it is ext4, or nothing.
+pub(super) fn is_named(options: &OpenOptions) -> bool {
+    parse(options).is_ok_and(|options| options.superblock.is_some_and(|kib| kib != 1))
+}
+
 pub(super) fn inspect(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
-    let probe = cairn_ext4::probe(device).map_err(cause)?;
-    Ok(probe.map(|probe| Info::of(&probe.superblock, device.geometry().size)))
+    Ok(show(cairn_ext4::probe(device).map_err(cause)?, device))
+}
+
+pub(super) fn inspect_backups(device: &dyn BlockDevice) -> Result<Option<Info>, Cause> {
+    Ok(show(cairn_ext4::probe_backups(device).map_err(cause)?, device))
+}
+
+fn show(probe: Option<Probe>, device: &dyn BlockDevice) -> Option<Info> {
+    probe.map(|probe| {
+        probe.warn();
+        Info::of_probe(&probe, device.geometry().size)
+    })
+}
+
+pub(super) fn label(device: &dyn BlockDevice) -> Option<String> {
+    let first = cairn_ext4::probe(device).ok()?;
+    let probe = first.or_else(|| cairn_ext4::probe_backups(device).ok()?);
+    probe.map(|probe| probe.superblock.label())
 }
 
 fn parse(options: &OpenOptions) -> Result<MountOptions, Cause> {

@@ -1,0 +1,148 @@
+//! A daemon whose address space is limited (`ulimit -v`): what it has no memory for fails, one request at a time.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::fixture::{CAIRN, Volume};
+
+/// Processes that copy at the same time, and what each copies.
+const COPIERS: u64 = 6;
+const FILES: u64 = 30;
+
+fn contents(copier: u64, file: u64) -> Vec<u8> {
+    // Small ones and large ones.
+    let len = if file.is_multiple_of(5) { 3 << 20 } else { 20_000 + file as usize * 1000 };
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(copier << 32 | file).fill(&mut bytes);
+    bytes
+}
+
+/// Counts what was refused. The kernel says EIO of pages that it could not write.
+struct Refused(AtomicU64);
+
+impl Refused {
+    fn allow<T>(&self, what: &Path, result: std::io::Result<T>) -> Option<T> {
+        match result {
+            Ok(done) => Some(done),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory || error.raw_os_error() == Some(5) => {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            Err(error) => panic!("{}: {error}", what.display()),
+        }
+    }
+}
+
+fn copy(refused: &Refused, path: &Path, bytes: &[u8]) -> Option<()> {
+    let mut file = refused.allow(path, File::create(path))?;
+    refused.allow(path, file.write_all(bytes))?;
+    refused.allow(path, file.sync_all())
+}
+
+/// Reads what was acknowledged, past the kernel's pages and through them; what can be read is right.
+fn read(refused: &Refused, path: &Path, bytes: &[u8]) {
+    let Some(file) = refused.allow(path, File::open(path)) else { return };
+    let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+    let mut found = Vec::new();
+    if refused.allow(path, (&file).read_to_end(&mut found)).is_some() {
+        assert!(found == bytes, "{}: other bytes", path.display());
+    }
+    let mut part = vec![0; 4096];
+    if let Some(count) = refused.allow(path, file.read_at(&mut part, 8192)) {
+        assert!(part[..count] == bytes[8192..8192 + count], "{}: other bytes", path.display());
+    }
+}
+
+fn work(root: &Path, copier: u64, refused: &Refused) -> Vec<(PathBuf, u64)> {
+    let mut acknowledged = Vec::new();
+    let directory = root.join(format!("d{copier}"));
+    if refused.allow(&directory, fs::create_dir(&directory)).is_none() {
+        return acknowledged;
+    }
+    for number in 0..FILES {
+        let (path, bytes) = (directory.join(format!("f{number}")), contents(copier, number));
+        if copy(refused, &path, &bytes).is_some() {
+            acknowledged.push((path, number));
+        }
+    }
+    for (path, number) in &acknowledged {
+        read(refused, path, &contents(copier, *number));
+    }
+    if let Some(entries) = refused.allow(&directory, fs::read_dir(&directory)) {
+        for entry in entries {
+            refused.allow(&directory, entry.and_then(|entry| entry.metadata()));
+        }
+    }
+    acknowledged
+}
+
+/// Real work within a limit. Returns how much was acknowledged, and refused.
+fn work_within(volume: &mut Volume, limit: u64) -> (usize, u64) {
+    volume.mount_within(limit, "");
+    let (root, refused) = (volume.root(), Refused(AtomicU64::new(0)));
+    let acknowledged: Vec<Vec<(PathBuf, u64)>> = std::thread::scope(|scope| {
+        let start = |copier| {
+            scope.spawn({
+                let (root, refused) = (&root, &refused);
+                move || work(root, copier, refused)
+            })
+        };
+        let copiers: Vec<_> = (0..COPIERS).map(start).collect();
+        copiers.into_iter().map(|copier| copier.join().unwrap()).collect()
+    });
+    let log = volume.log();
+    assert!(!log.contains("panicked") && !log.contains("stopped"), "{limit} KiB: {log}");
+    // It still takes changes.
+    let last = volume.path("last");
+    let again = (0..200).any(|_| copy(&refused, &last, b"one more").is_some());
+    assert!(again, "{limit} KiB: it takes nothing any more: {}", volume.log());
+    volume.unmount_talking();
+
+    volume.mount("");
+    for (copier, files) in acknowledged.iter().enumerate() {
+        for (path, number) in files {
+            assert!(fs::read(path).unwrap() == contents(copier as u64, *number), "{limit} KiB: {}", path.display());
+            fs::remove_file(path).unwrap();
+        }
+        let _ = fs::remove_dir_all(volume.path(&format!("d{copier}")));
+    }
+    assert_eq!(fs::read(volume.path("last")).unwrap(), b"one more");
+    volume.unmount();
+    (acknowledged.iter().map(Vec::len).sum(), refused.0.into_inner())
+}
+
+#[test]
+fn a_daemon_with_little_address_space_refuses_requests_and_lives_on() {
+    let mut volume = Volume::make(512 << 20, &[]);
+    for limit in [200_000, 400_000] {
+        let (done, refused) = work_within(&mut volume, limit);
+        println!("ext4, {limit} KiB: {done} files, {refused} refused");
+        assert!(done > 0, "{limit} KiB: nothing could be done");
+    }
+}
+
+#[test]
+fn f2fs_with_little_address_space_refuses_requests_and_lives_on() {
+    let mut volume = Volume::f2fs(512 << 20, "");
+    volume.unmount();
+    for limit in [120_000, 400_000] {
+        let (done, refused) = work_within(&mut volume, limit);
+        println!("f2fs, {limit} KiB: {done} files, {refused} refused");
+        assert!(done > 0, "{limit} KiB: nothing could be done");
+    }
+}
+
+#[test]
+fn a_mount_that_cannot_have_its_reserve_says_what_to_do() {
+    let volume = Volume::make(32 << 20, &[]);
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--as={}", 50_000 << 10)).args([CAIRN, "mount", "-f"]);
+    let output = command.arg(volume.image()).arg(volume.root()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("raise `ulimit -v`"), "{said}");
+}

@@ -1,0 +1,209 @@
+//! Copies of the superblock and the group descriptors in other groups: where they can be, and which are to be believed.
+//!
+//! A block that looks like a superblock proves little: it may be the rest of an older volume, or part of a file. So a copy counts
+//! only if it says itself that it is the one of its group ([`Place`]) and describes a volume that has it there and fits the device.
+
+use std::collections::BTreeSet;
+
+use cairn_base::Pba;
+use zerocopy::FromBytes;
+
+use super::layout::Layout;
+use super::superblock::{RawSuperblock, Superblock};
+use crate::corrupt::Corrupt;
+
+/// Where a copy can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes a block.
+    pub block_size: u32,
+    /// Its group; never 0.
+    pub group: u32,
+    /// The first block of that group.
+    pub block: Pba,
+}
+
+impl Place {
+    /// Byte of the volume at which it starts.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.block.get().saturating_mul(self.block_size as u64)
+    }
+
+    /// Decodes what stands there.
+    ///
+    /// # Errors
+    /// It is no superblock, it is damaged, it is not this copy, or it does not fit the device.
+    pub fn decode(&self, bytes: &[u8], device_bytes: u64) -> Result<(Superblock, Layout), Corrupt> {
+        let superblock = Superblock::decode(bytes)?;
+        let wrong = |field, value| Err(Corrupt::Superblock { field, value, expected: "not that of the copy's place" });
+        let number = superblock.raw.s_block_group_nr.get();
+        if u32::from(number) != self.group & 0xffff {
+            return wrong("s_block_group_nr", number.into());
+        }
+        let layout = Layout::new(&superblock, device_bytes)?;
+        if layout.block_size != self.block_size {
+            return wrong("s_log_block_size", superblock.raw.s_log_block_size.get().into());
+        }
+        let there = self.group < layout.groups && layout.backups(self.group);
+        if !there || layout.superblock_block(self.group) != self.block {
+            return wrong("s_blocks_per_group", layout.blocks_per_group.into());
+        }
+        Ok((superblock, layout))
+    }
+
+    /// The copy that starts at this byte, as far as it describes itself. `None`: no group starts there by what the bytes say.
+    #[must_use]
+    pub fn at(offset: u64, bytes: &[u8]) -> Option<Self> {
+        let geometry = Geometry::claimed(bytes)?;
+        let block = offset
+            .checked_div(geometry.block_size.into())
+            .filter(|_| offset.is_multiple_of(geometry.block_size.into()))?;
+        let (first, per_group) = (geometry.first_block(), u64::from(geometry.blocks_per_group));
+        let in_groups = block.checked_sub(first).filter(|blocks| blocks.is_multiple_of(per_group))?;
+        let group = u32::try_from(in_groups / per_group).ok().filter(|group| *group > 0)?;
+        Some(Self { block_size: geometry.block_size, group, block: Pba(block) })
+    }
+}
+
+/// As much of a volume's geometry as says where its groups start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Geometry {
+    block_size: u32,
+    blocks_per_group: u32,
+    bigalloc: bool,
+}
+
+impl Geometry {
+    /// What mke2fs makes if it is not told otherwise: as many blocks a group as a bitmap has bits.
+    const fn standard(log: u32) -> Self {
+        Self { block_size: 1024 << log, blocks_per_group: 8192 << log, bigalloc: false }
+    }
+
+    /// What bytes at the place of a superblock say, however damaged they are otherwise.
+    fn claimed(bytes: &[u8]) -> Option<Self> {
+        let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
+        let log = raw.s_log_block_size.get();
+        let blocks_per_group = raw.s_blocks_per_group.get();
+        let bigalloc = raw.s_log_cluster_size.get() != log;
+        (log <= 6 && blocks_per_group >= 256).then(|| Self { block_size: 1024 << log, blocks_per_group, bigalloc })
+    }
+
+    fn first_block(&self) -> u64 {
+        u64::from(self.block_size == 1024 && !self.bigalloc)
+    }
+
+    /// The groups of a volume on a device that can have copies: 1 and the powers of 3, 5 and 7; 2 (without sparse_super); the last
+    /// (sparse_super2), or the one before if the last is too short.
+    fn places(self, device_bytes: u64) -> impl Iterator<Item = Place> {
+        let (first, per_group) = (self.first_block(), u64::from(self.blocks_per_group));
+        let blocks = (device_bytes / u64::from(self.block_size)).saturating_sub(first);
+        let groups = u32::try_from(blocks.div_ceil(per_group)).unwrap_or(u32::MAX);
+        let powers = [3_u32, 5, 7].into_iter().flat_map(|base| (0..).map_while(move |n| base.checked_pow(n)));
+        let others = [2, groups.saturating_sub(2), groups.saturating_sub(1)];
+        let numbers: BTreeSet<u32> = powers.chain(others).filter(|group| (1..groups).contains(group)).collect();
+        let place =
+            move |group| Place { block_size: self.block_size, group, block: Pba(first + u64::from(group) * per_group) };
+        numbers.into_iter().map(place)
+    }
+}
+
+impl Layout {
+    /// The copy of a block of descriptors, by its index: beside the superblock's copy in `group`, or (meta_bg) in the second group of
+    /// its metagroup. `None` if there is none.
+    #[must_use]
+    pub fn descriptor_block_copy(&self, index: u32, group: u32) -> Option<Pba> {
+        let copy = if index < self.first_metagroup() {
+            self.group_first_block(group).get() + 1 + u64::from(index)
+        } else {
+            let second = index.checked_mul(self.descs_per_block())?.checked_add(1)?;
+            if second >= self.groups {
+                return None;
+            }
+            self.group_first_block(second).get() + u64::from(self.backups(second))
+        };
+        self.contains(Pba(copy), 1).then_some(Pba(copy))
+    }
+}
+
+/// Every place at which a copy can be on a device: for the geometry that the first superblock's bytes, `first`, claim, and for those
+/// of mke2fs. Fewer than 400.
+#[must_use]
+pub fn places(first: &[u8], device_bytes: u64) -> Vec<Place> {
+    // The smallest block of mke2fs comes last: groups of 8 MiB are many.
+    let standard = [2, 0, 1, 3, 4, 5, 6].map(Geometry::standard);
+    let mut places: Vec<Place> = Vec::new();
+    for geometry in Geometry::claimed(first).into_iter().chain(standard) {
+        for place in geometry.places(device_bytes) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::layout::tests::sample_superblock;
+
+    const DEVICE: u64 = 10 * (128 << 20);
+
+    fn copy_of(group: u16) -> Superblock {
+        let mut superblock = sample_superblock();
+        superblock.raw.s_block_group_nr = group.into();
+        superblock
+    }
+
+    #[test]
+    fn the_places_are_those_of_mke2fs() {
+        let found: Vec<(u32, u64)> = places(&[], DEVICE).iter().map(|at| (at.block_size, at.block.get())).collect();
+        // As `mke2fs -n` lists them; 8 and 9 are there for sparse_super2.
+        for group in [1, 3, 5, 7, 9] {
+            assert!(found.contains(&(4096, group * 32768)), "{group}");
+        }
+        assert!([8193, 24577, 40961, 57345, 73729].iter().all(|block| found.contains(&(1024, *block))));
+        assert!(!found.iter().any(|(size, block)| u64::from(*size) * block >= DEVICE));
+        assert!(places(&[], u64::MAX).len() < 400);
+        assert!(places(&[0; 1024], 0).is_empty());
+    }
+
+    #[test]
+    fn a_group_size_of_the_user_is_known_from_what_is_left_of_the_first() {
+        let mut superblock = sample_superblock();
+        superblock.raw.s_blocks_per_group = 8192.into();
+        superblock.raw.s_magic = 0.into();
+        let bytes = superblock.encode();
+        assert!(places(&bytes, DEVICE).iter().any(|at| at.block == Pba(8192) && at.group == 1));
+    }
+
+    #[test]
+    fn a_copy_counts_only_in_its_place() {
+        let place = Place { block_size: 4096, group: 3, block: Pba(3 * 32768) };
+        let bytes = copy_of(3).encode();
+        let (_, layout) = place.decode(&bytes, DEVICE).expect("it is the copy of group 3");
+        assert_eq!(layout.groups, 10);
+        assert_eq!(Place::at(3 << 27, &bytes), Some(place));
+        assert_eq!(Place::at((3 << 27) + 4096, &bytes), None);
+        assert_eq!(Place::at(0, &bytes), None);
+        // Another group's, or the first superblock itself, in a file.
+        for other in [0, 1, 5] {
+            assert!(place.decode(&copy_of(other).encode(), DEVICE).is_err(), "{other}");
+        }
+        // A group without a copy.
+        let place = Place { block_size: 4096, group: 2, block: Pba(2 * 32768) };
+        assert!(place.decode(&copy_of(2).encode(), DEVICE).is_err());
+        // Another block size, and another group size.
+        let place = Place { block_size: 2048, group: 3, block: Pba(6 * 32768) };
+        assert!(place.decode(&bytes, DEVICE).is_err());
+        let place = Place { block_size: 4096, group: 3, block: Pba(3 * 8192) };
+        assert!(place.decode(&bytes, DEVICE).is_err());
+        // A device that is too small, and a flipped bit.
+        let place = Place { block_size: 4096, group: 3, block: Pba(3 * 32768) };
+        assert!(place.decode(&bytes, DEVICE / 2).is_err());
+        let mut flipped = bytes;
+        flipped[200] ^= 1;
+        assert!(place.decode(&flipped, DEVICE).is_err());
+    }
+}

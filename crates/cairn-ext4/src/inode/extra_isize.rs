@@ -1,0 +1,38 @@
+//! Growing an inode's fields beyond the first 128 bytes (`i_extra_isize`) to what the volume wants today.
+//!
+//! Done whenever a record is written, as Linux does: volumes come from older systems, whose inodes have no room for finer times or
+//! projects. Attributes in the inode make room; those that find none move to the block. Where even `s_min_extra_isize` cannot be had,
+//! the inode stays as it is until it is loaded again: nobody's operation fails for it.
+
+use cairn_base::Ino;
+
+use crate::error::{Error, Result};
+use crate::inode::State;
+use crate::txn::Handle;
+use crate::volume::Volume;
+use crate::xattr_ops::{self, Room};
+
+/// Grows the record in memory, which the caller is about to store as part of `handle`.
+///
+/// # Errors
+/// The journal or the device failed.
+pub(super) fn grow(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State) -> Result<()> {
+    let layout = &volume.layout;
+    let have = state.record.extra_isize;
+    if have >= layout.want_extra_isize || state.stays_small || state.record.links == 0 {
+        return Ok(());
+    }
+    for wanted in [layout.want_extra_isize, layout.min_extra_isize].into_iter().filter(|wanted| *wanted > have) {
+        match xattr_ops::make_room(volume, handle, ino, state, (wanted - have).into()) {
+            Ok(Room::Made(area)) => {
+                state.record.grow_extra(wanted, area);
+                return Ok(());
+            }
+            Ok(Room::Later) => return Ok(()),
+            Ok(Room::None) | Err(Error::Vfs(_) | Error::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    state.stays_small = true;
+    Ok(())
+}

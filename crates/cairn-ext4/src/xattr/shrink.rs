@@ -1,0 +1,64 @@
+//! Less room for attributes in the inode: those that do not fit any more move to the block.
+
+use super::{Content, XattrEdit, XattrStore, XattrView, names};
+use crate::error::Result;
+use crate::format::xattr::{self, OwnedAttribute, Place, encoded_len, entry_len, fits, padded};
+use crate::txn::Handle;
+
+/// What stays in the inode and what moves. Nothing has been changed yet.
+pub struct Shrunk {
+    content: Content,
+    len: usize,
+}
+
+impl Shrunk {
+    /// Something moves, which takes changes of blocks.
+    #[must_use]
+    pub const fn moves(&self) -> bool {
+        self.content.block_changed
+    }
+}
+
+impl XattrStore<'_> {
+    /// How the attributes in an inode would fit `len` bytes. `None`: they do not, even if the block takes what it can.
+    ///
+    /// # Errors
+    /// Damage only.
+    pub fn plan_shrink(&self, view: XattrView<'_>, len: usize) -> Result<Option<Shrunk>> {
+        let mut content = self.content(view)?;
+        while !fits(len, Place::Inode, &content.inode) && !content.inode.is_empty() {
+            let missing = encoded_len(Place::Inode, &content.inode) - len;
+            let Some(at) = best_to_move(&content.inode, missing, self.room_in_block(&content)) else { return Ok(None) };
+            let attribute = content.inode.remove(at);
+            content.block.push(attribute);
+            content.block_changed = true;
+        }
+        Ok(Some(Shrunk { content, len }))
+    }
+
+    fn room_in_block(&self, content: &Content) -> usize {
+        (self.block_size as usize).saturating_sub(encoded_len(Place::Block, &content.block))
+    }
+
+    /// Moves what moves, and gives the bytes that the inode has from then on with the change of its space, in 512-byte units.
+    ///
+    /// # Errors
+    /// There is no block, or a failure to change one: the inode is as it was.
+    pub fn shrink(&self, handle: &Handle, edit: &mut XattrEdit<'_>, plan: Shrunk) -> Result<(Vec<u8>, i64)> {
+        let Shrunk { mut content, len } = plan;
+        let change =
+            if content.block_changed { self.store_block(handle, edit, &mut content.block, None)?.change } else { 0 };
+        let mut area = vec![0; len];
+        xattr::encode_inode(&mut area, &content.inode);
+        Ok((area, change))
+    }
+}
+
+/// The smallest attribute that makes enough room, else the largest of those that the block takes. Contents of a file stay.
+fn best_to_move(all: &[OwnedAttribute], missing: usize, room: usize) -> Option<usize> {
+    let size = |attribute: &OwnedAttribute| entry_len(attribute.name.len()) + padded(attribute.value_here().len());
+    let can = |attribute: &OwnedAttribute| attribute.index != names::SYSTEM && size(attribute) <= room;
+    let sizes = || all.iter().enumerate().filter(|(_, one)| can(one)).map(|(at, one)| (size(one), at));
+    let enough = sizes().filter(|(size, _)| *size >= missing).min();
+    enough.or_else(|| sizes().max()).map(|(_, at)| at)
+}
