@@ -2,6 +2,20 @@
 
 use std::fmt;
 
+/// A 32-bit number as an index or a length in memory. Lossless: `usize` has at least 32 bits.
+#[must_use]
+pub const fn as_index(number: u32) -> usize {
+    const { assert!(usize::BITS >= u32::BITS) };
+    number as usize
+}
+
+/// An index or a length in memory as a 64-bit number. Lossless: `usize` has at most 64 bits.
+#[must_use]
+pub const fn as_u64(number: usize) -> u64 {
+    const { assert!(usize::BITS <= u64::BITS) };
+    number as u64
+}
+
 /// A number's own type, with the number public: `unit!(/// Documentation. Name(u32))`.
 #[macro_export]
 macro_rules! unit {

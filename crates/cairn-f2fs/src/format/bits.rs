@@ -4,6 +4,7 @@
 //! the caller's bug and panics.
 
 use cairn_base::bitmap;
+use cairn_base::units::as_index;
 
 /// Is the bit set?
 #[must_use]
@@ -52,21 +53,26 @@ pub fn next_set(map: &[u8], from: usize, end: usize) -> Option<usize> {
 #[must_use]
 pub fn last_set(map: &[u8]) -> Option<usize> {
     let (index, byte) = map.iter().enumerate().rev().find(|(_, byte)| **byte != 0)?;
-    Some(index * 8 + 7 - byte.trailing_zeros() as usize)
+    Some(number(index, 7_u32.strict_sub(byte.trailing_zeros())))
 }
 
 /// The first bit that differs from `skip`'s, byte by byte where a whole byte can be skipped.
 fn find(map: &[u8], from: usize, end: usize, skip: u8) -> Option<usize> {
-    let mut bit = from;
-    while bit < end {
-        let candidates = (map[bit / 8] ^ skip) & (0xff >> (bit % 8));
-        if candidates != 0 {
-            let found = bit / 8 * 8 + candidates.leading_zeros() as usize;
-            return (found < end).then_some(found);
-        }
-        bit = (bit / 8 + 1) * 8;
-    }
-    None
+    let (map, _) = map.split_at(end.div_ceil(8));
+    let (first, rest) = map.get(from / 8..)?.split_first()?;
+    let candidates = (first ^ skip) & (0xff >> (from % 8));
+    let found = if candidates != 0 {
+        number(from / 8, candidates.leading_zeros())
+    } else {
+        let (further, byte) = rest.iter().enumerate().find(|(_, byte)| **byte != skip)?;
+        number((from / 8).strict_add(1).strict_add(further), (byte ^ skip).leading_zeros())
+    };
+    (found < end).then_some(found)
+}
+
+/// The number of a byte's bit, which is counted from the most significant one.
+const fn number(byte: usize, bit: u32) -> usize {
+    byte.strict_mul(8).strict_add(as_index(bit))
 }
 
 /// The same bit, counted from the least significant one.

@@ -8,7 +8,8 @@ use cairn_vfs::FileKind;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::units::{BLOCK_SIZE, NAME_MAX, Nid};
+use super::block;
+use super::units::{BLOCK_SIZE, NAME_MAX, Nid, stored};
 
 /// Bytes of a name that a slot holds.
 pub const SLOT_LEN: usize = 8;
@@ -49,10 +50,12 @@ impl DentryShape {
     /// Entries in an inode that has `bytes` for them ([`super::Inode::max_inline_data`]).
     #[must_use]
     pub const fn of(bytes: usize) -> Self {
-        let slots = bytes * 8 / ((ENTRY_SIZE + SLOT_LEN) * 8 + 1);
-        let bitmap_bytes = slots.div_ceil(8);
-        let names_at = bytes - slots * SLOT_LEN;
-        Self { slots, bitmap_bytes, entries_at: names_at - slots * ENTRY_SIZE, names_at }
+        // A slot has a bit, an entry and a piece of a name.
+        const BITS_PER_SLOT: usize = 1 + (ENTRY_SIZE + SLOT_LEN) * 8;
+        let slots = bytes.strict_mul(8) / BITS_PER_SLOT;
+        let names_at = bytes.strict_sub(slots.strict_mul(SLOT_LEN));
+        let entries_at = names_at.strict_sub(slots.strict_mul(ENTRY_SIZE));
+        Self { slots, bitmap_bytes: slots.div_ceil(8), entries_at, names_at }
     }
 }
 
@@ -80,6 +83,14 @@ pub struct Dentry<'b> {
     pub name: &'b [u8],
 }
 
+impl Dentry<'_> {
+    /// The slot behind the entry.
+    #[must_use]
+    pub const fn next_slot(&self) -> usize {
+        self.slot.saturating_add(slots_for(self.name.len()))
+    }
+}
+
 /// A name that is impossible: too long, or beyond the last slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadName {
@@ -89,33 +100,47 @@ pub struct BadName {
     pub name_len: u16,
 }
 
-/// Entries of a block or an inode, for reading.
+impl BadName {
+    /// The slot behind that of the entry.
+    #[must_use]
+    pub const fn next_slot(&self) -> usize {
+        self.slot.saturating_add(1)
+    }
+}
+
+/// Entries of a block or an inode, for reading. All three parts have the same number of slots.
 #[derive(Clone, Copy)]
 pub struct Dentries<'b> {
-    bytes: &'b [u8],
-    shape: DentryShape,
+    bitmap: &'b [u8],
+    entries: &'b [[u8; ENTRY_SIZE]],
+    names: &'b [[u8; SLOT_LEN]],
 }
 
 impl<'b> Dentries<'b> {
     /// A view of a whole directory block, or of an inode's inline contents.
     #[must_use]
     pub fn new(bytes: &'b [u8]) -> Self {
-        Self { bytes, shape: DentryShape::of(bytes.len()) }
+        let shape = DentryShape::of(bytes.len());
+        let (head, names) = bytes.split_at(shape.names_at);
+        let (head, entries) = head.split_at(shape.entries_at);
+        let (bitmap, _) = head.split_at(shape.bitmap_bytes);
+        let ((entries, _), (names, _)) = (entries.as_chunks(), names.as_chunks());
+        Self { bitmap, entries, names }
     }
 
     /// Number of slots.
     #[must_use]
     pub const fn slots(&self) -> usize {
-        self.shape.slots
+        self.entries.len()
     }
 
-    fn bitmap(&self) -> &'b [u8] {
-        &self.bytes[..self.shape.bitmap_bytes]
+    fn raw(&self, slot: usize) -> Option<&'b RawDentry> {
+        self.entries.get(slot).map(|entry| zerocopy::transmute_ref!(entry))
     }
 
-    fn raw(&self, slot: usize) -> RawDentry {
-        let at = self.shape.entries_at + slot * ENTRY_SIZE;
-        RawDentry::read_from_bytes(&self.bytes[at..at + ENTRY_SIZE]).expect("11 bytes")
+    /// The name of so many bytes that begins at a slot; `None` if there can be none.
+    fn name(&self, slot: usize, len: usize) -> Option<&'b [u8]> {
+        self.names.get(slot..)?.as_flattened().get(..len).filter(|_| len <= NAME_MAX)
     }
 
     /// The entry whose first slot is at or after `slot`. Entries with an empty name are passed over, as Linux does.
@@ -123,20 +148,16 @@ impl<'b> Dentries<'b> {
     pub fn next(&self, slot: usize) -> Option<Result<Dentry<'b>, BadName>> {
         let mut from = slot;
         loop {
-            let slot = bitmap::next_set(self.bitmap(), from.min(self.shape.slots), self.shape.slots)?;
-            let raw = self.raw(slot);
+            let slot = bitmap::next_set(self.bitmap, from.min(self.slots()), self.slots())?;
+            let raw = self.raw(slot)?;
             let name_len = raw.name_len.get();
-            let len = usize::from(name_len);
-            if len == 0 {
-                from = slot + 1;
-                continue;
+            if name_len > 0 {
+                let (hash, ino) = (raw.hash_code.get(), Nid(raw.ino.get()));
+                let kind = FileKind::of_entry_code(raw.file_type);
+                let entry = |name| Dentry { slot, hash, ino, kind, name };
+                return Some(self.name(slot, name_len.into()).map(entry).ok_or(BadName { slot, name_len }));
             }
-            if len > NAME_MAX || slot + slots_for(len) > self.shape.slots {
-                return Some(Err(BadName { slot, name_len }));
-            }
-            let at = self.shape.names_at + slot * SLOT_LEN;
-            let (ino, kind) = (Nid(raw.ino.get()), FileKind::of_entry_code(raw.file_type));
-            return Some(Ok(Dentry { slot, hash: raw.hash_code.get(), ino, kind, name: &self.bytes[at..at + len] }));
+            from = slot.saturating_add(1);
         }
     }
 
@@ -146,7 +167,7 @@ impl<'b> Dentries<'b> {
         let mut next = Some(0);
         std::iter::from_fn(move || {
             let found = view.next(next?)?;
-            next = Some(found.map_or_else(|bad| bad.slot + 1, |entry| entry.slot + slots_for(entry.name.len())));
+            next = Some(found.map_or_else(|bad| bad.next_slot(), |entry| entry.next_slot()));
             Some(found)
         })
     }
@@ -159,16 +180,15 @@ impl<'b> Dentries<'b> {
     /// # Errors
     /// There is none, and a bad entry.
     pub fn find(&self, hash: u32, wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Dentry<'b>>, BadName> {
-        let map = self.bitmap();
         let (mut slot, mut damage) = (0, None);
-        while slot < self.shape.slots {
-            if !bitmap::test(map, slot) {
-                match bitmap::next_set(map, slot, self.shape.slots) {
+        while slot < self.slots() {
+            if !bitmap::test(self.bitmap, slot) {
+                match bitmap::next_set(self.bitmap, slot, self.slots()) {
                     Some(next) => slot = next,
                     None => break,
                 }
             }
-            let raw = self.raw(slot);
+            let Some(raw) = self.raw(slot) else { break };
             let len = usize::from(raw.name_len.get());
             if len > NAME_MAX || raw.hash_code.get() == hash {
                 match self.next(slot) {
@@ -177,7 +197,7 @@ impl<'b> Dentries<'b> {
                     _ => {}
                 }
             }
-            slot += if len > NAME_MAX { 1 } else { slots_for(len).max(1) };
+            slot = slot.saturating_add(if len > NAME_MAX { 1 } else { slots_for(len).max(1) });
         }
         damage.map_or(Ok(None), Err)
     }
@@ -185,12 +205,12 @@ impl<'b> Dentries<'b> {
     /// First of `count` free slots in a row.
     #[must_use]
     pub fn find_room(&self, count: usize) -> Option<usize> {
-        let (map, slots) = (self.bitmap(), self.shape.slots);
+        let slots = self.slots();
         let mut from = 0;
         loop {
-            let start = bitmap::next_clear(map, from, slots)?;
-            let end = bitmap::next_set(map, start, slots).unwrap_or(slots);
-            if end - start >= count {
+            let start = bitmap::next_clear(self.bitmap, from, slots)?;
+            let end = bitmap::next_set(self.bitmap, start, slots).unwrap_or(slots);
+            if (start..end).len() >= count {
                 return Some(start);
             }
             from = end;
@@ -206,14 +226,15 @@ impl<'b> Dentries<'b> {
     /// True if no slot is taken.
     #[must_use]
     pub fn is_blank(&self) -> bool {
-        bitmap::next_set(self.bitmap(), 0, self.shape.slots).is_none()
+        bitmap::next_set(self.bitmap, 0, self.slots()).is_none()
     }
 }
 
 /// Entries of a block or an inode, for writing.
 pub struct DentriesMut<'b> {
-    bytes: &'b mut [u8],
-    shape: DentryShape,
+    bitmap: &'b mut [u8],
+    entries: &'b mut [[u8; ENTRY_SIZE]],
+    names: &'b mut [[u8; SLOT_LEN]],
 }
 
 impl<'b> DentriesMut<'b> {
@@ -221,18 +242,17 @@ impl<'b> DentriesMut<'b> {
     #[must_use]
     pub fn new(bytes: &'b mut [u8]) -> Self {
         let shape = DentryShape::of(bytes.len());
-        Self { bytes, shape }
+        let (head, names) = bytes.split_at_mut(shape.names_at);
+        let (head, entries) = head.split_at_mut(shape.entries_at);
+        let (bitmap, _) = head.split_at_mut(shape.bitmap_bytes);
+        let ((entries, _), (names, _)) = (entries.as_chunks_mut(), names.as_chunks_mut());
+        Self { bitmap, entries, names }
     }
 
     /// The same for reading.
     #[must_use]
     pub fn view(&self) -> Dentries<'_> {
-        Dentries { bytes: self.bytes, shape: self.shape }
-    }
-
-    fn entry_bytes(&mut self, slot: usize) -> &mut [u8] {
-        let at = self.shape.entries_at + slot * ENTRY_SIZE;
-        &mut self.bytes[at..at + ENTRY_SIZE]
+        Dentries { bitmap: self.bitmap, entries: self.entries, names: self.names }
     }
 
     /// Makes an entry in slots that are free ([`Dentries::find_room`]).
@@ -241,24 +261,24 @@ impl<'b> DentriesMut<'b> {
     /// The name is empty or longer than 255 bytes, or the slots are taken or do not exist.
     pub fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: Nid, kind: FileKind) {
         let count = slots_for(name.len());
-        assert!((1..=NAME_MAX).contains(&name.len()) && slot + count <= self.shape.slots, "entry at slot {slot}");
-        assert_eq!(bitmap::count_set(self.view().bitmap(), slot, count), 0, "slots {slot}+{count} are taken");
-        bitmap::set_range(&mut self.bytes[..self.shape.bitmap_bytes], slot, count);
-        let raw = RawDentry {
+        assert_eq!(bitmap::count_set(self.bitmap, slot, count), 0, "slots {slot}+{count} are taken");
+        let room = slot..slot.strict_add(count);
+        let entries = self.entries.get_mut(room.clone()).and_then(<[_]>::split_first_mut);
+        let (Some((first, others)), Some(names)) = (entries, self.names.get_mut(room)) else {
+            panic!("no slots {slot}+{count}")
+        };
+        *first = zerocopy::transmute!(RawDentry {
             hash_code: hash.into(),
             ino: ino.get().into(),
-            name_len: (name.len() as u16).into(),
+            name_len: u16::from(stored::<_, u8>(name.len())).into(),
             file_type: kind.entry_code(),
-        };
-        self.entry_bytes(slot).copy_from_slice(raw.as_bytes());
-        for next in slot + 1..slot + count {
-            // The length of the others must not look like an entry's to a reader that starts there.
-            self.entry_bytes(next).fill(0);
-        }
-        let at = self.shape.names_at + slot * SLOT_LEN;
-        let room = &mut self.bytes[at..at + count * SLOT_LEN];
-        room.fill(0);
-        room[..name.len()].copy_from_slice(name);
+        });
+        // The length of the others must not look like an entry's to a reader that starts there.
+        others.fill([0; ENTRY_SIZE]);
+        let (text, padding) = names.as_flattened_mut().split_at_mut(name.len());
+        text.copy_from_slice(name);
+        padding.fill(0);
+        bitmap::set_range(self.bitmap, slot, count);
     }
 
     /// Frees the slots of the entry at `slot`.
@@ -270,23 +290,26 @@ impl<'b> DentriesMut<'b> {
             Some(Ok(entry)) if entry.slot == slot => entry.name.len(),
             other => panic!("no entry at slot {slot} but {other:?}"),
         };
-        bitmap::clear_range(&mut self.bytes[..self.shape.bitmap_bytes], slot, slots_for(len));
+        bitmap::clear_range(self.bitmap, slot, slots_for(len));
     }
 
     /// Points the entry at `slot` to another inode.
+    ///
+    /// # Panics
+    /// There is no such slot.
     pub fn set_target(&mut self, slot: usize, ino: Nid, kind: FileKind) {
-        let bytes = self.entry_bytes(slot);
-        bytes[4..8].copy_from_slice(&ino.get().to_le_bytes());
-        bytes[10] = kind.entry_code();
+        let raw: &mut RawDentry = zerocopy::transmute_mut!(block::entry_mut(self.entries, slot));
+        raw.ino = ino.get().into();
+        raw.file_type = kind.entry_code();
     }
 }
 
 /// Buckets of a level: `dir_level` is the inode's.
 #[must_use]
-pub const fn buckets(level: u32, dir_level: u8) -> u64 {
-    let shift = level + dir_level as u32;
+pub fn buckets(level: u32, dir_level: u8) -> u64 {
     // Half of the depth limit, beyond which a directory does not widen.
-    if shift < MAX_DEPTH / 2 { 1 << shift } else { 1 << (MAX_DEPTH / 2 - 1) }
+    const WIDEST: u32 = MAX_DEPTH / 2 - 1;
+    1 << level.saturating_add(dir_level.into()).min(WIDEST)
 }
 
 /// Blocks a bucket of a level.
@@ -295,11 +318,18 @@ pub const fn bucket_blocks(level: u32) -> u64 {
     if level < MAX_DEPTH / 2 { 2 } else { 4 }
 }
 
+/// Blocks of a level.
+#[must_use]
+pub fn level_blocks(level: u32, dir_level: u8) -> u64 {
+    buckets(level, dir_level).strict_mul(bucket_blocks(level))
+}
+
 /// First block of the bucket that a hash falls into at a level.
 #[must_use]
 pub fn bucket_start(level: u32, dir_level: u8, hash: u32) -> u64 {
-    let before: u64 = (0..level).map(|level| buckets(level, dir_level) * bucket_blocks(level)).sum();
-    before + u64::from(hash) % buckets(level, dir_level) * bucket_blocks(level)
+    let before: u64 = (0..level).map(|level| level_blocks(level, dir_level)).sum();
+    let bucket = u64::from(hash).strict_rem(buckets(level, dir_level));
+    before.strict_add(bucket.strict_mul(bucket_blocks(level)))
 }
 
 #[cfg(test)]

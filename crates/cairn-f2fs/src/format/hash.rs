@@ -11,38 +11,38 @@ pub fn name_hash(name: &[u8]) -> u32 {
     if matches!(name, b"." | b"..") {
         return 0;
     }
-    let mut state = [START[0], START[1]];
+    let [first, second, ..] = START;
+    let mut state = [first, second];
     let mut rest = name;
-    loop {
-        tea(&mut state, &pack(rest));
-        if rest.len() <= PIECE {
-            return state[0];
-        }
-        rest = &rest[PIECE..];
+    // What remains after the last whole piece is never empty.
+    while let Some((piece, more)) = rest.split_at_checked(PIECE).filter(|(_, more)| !more.is_empty()) {
+        state = tea(state, pack(piece, rest.len()));
+        rest = more;
     }
+    let [hash, _] = tea(state, pack(rest, rest.len()));
+    hash
 }
 
 /// Four words of up to 16 bytes, big-endian, filled up with the length of *what remains* of the name.
-fn pack(rest: &[u8]) -> [u32; 4] {
+fn pack(piece: &[u8], remaining: usize) -> [u32; 4] {
     // Names have at most 255 bytes; the pattern is the low byte in all four places.
-    let fill = (rest.len() as u32 & 0xff) * 0x0101_0101;
+    let fill = u32::from_ne_bytes([remaining.to_le_bytes()[0]; 4]);
     let mut words = [fill; 4];
-    for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
+    for (word, bytes) in words.iter_mut().zip(piece.chunks(4)) {
         *word = bytes.iter().fold(fill, |value, byte| value << 8 | u32::from(*byte));
     }
     words
 }
 
-fn tea(state: &mut [u32; 2], key: &[u32; 4]) {
-    let [mut first, mut second] = *state;
+fn tea(state: [u32; 2], key: [u32; 4]) -> [u32; 2] {
+    let [mut first, mut second] = state;
     let mut sum = 0_u32;
     for _ in 0..16 {
         sum = sum.wrapping_add(DELTA);
         first = first.wrapping_add(round(second, sum, key[0], key[1]));
         second = second.wrapping_add(round(first, sum, key[2], key[3]));
     }
-    state[0] = state[0].wrapping_add(first);
-    state[1] = state[1].wrapping_add(second);
+    [state[0].wrapping_add(first), state[1].wrapping_add(second)]
 }
 
 fn round(half: u32, sum: u32, left: u32, right: u32) -> u32 {

@@ -3,18 +3,21 @@
 //! Areas follow each other from `segment0`: checkpoint (2 segments), SIT, NAT, SSA, main. All are whole segments.
 
 use cairn_base::Pba;
+use cairn_base::units::{as_index, as_u64};
 
 use super::features::Features;
 use super::superblock::Superblock;
-use super::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid, SegNo};
-use super::{nat, sit};
+use super::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid, SEGMENT_BYTES, SegNo};
+use super::{nat, orphan, sit};
 use crate::corrupt::Corrupt;
 
 /// Most segments a volume may have.
 const MAX_SEGMENTS: u32 = 8_388_608;
 /// Blocks of a pack's segment that the payload leaves to everything else: two checkpoint blocks, six summaries.
 const PACK_FIXED: u32 = 2 + 6;
-const BPS: u64 = BLOCKS_PER_SEGMENT as u64;
+/// All blocks of a segment.
+const WHOLE_SEGMENT: u16 = 1 << BLOCKS_PER_SEGMENT.ilog2();
+const BPS: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT));
 
 /// One of the two checkpoint packs, or of the two copies of a NAT or SIT block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +35,14 @@ impl Side {
         match self {
             Self::First => Self::Second,
             Self::Second => Self::First,
+        }
+    }
+
+    /// Where the side begins, if the first one has so many blocks.
+    const fn start(self, blocks: u64) -> u64 {
+        match self {
+            Self::First => 0,
+            Self::Second => blocks,
         }
     }
 
@@ -131,7 +142,7 @@ impl Layout {
             (1..=main).contains(&self.sections),
             "it must be 1 to segment_count_main",
         )?;
-        let exact = u64::from(self.sections) * u64::from(self.segs_per_sec) == u64::from(main);
+        let exact = self.sections.checked_mul(self.segs_per_sec) == Some(main);
         check("segs_per_sec", self.segs_per_sec, exact, "times section_count it must give segment_count_main")?;
         let zone = self.secs_per_zone;
         check("secs_per_zone", zone, (1..=self.sections).contains(&zone), "it must be 1 to section_count")?;
@@ -144,11 +155,10 @@ impl Layout {
         let payload = self.cp_payload;
         check("cp_payload", payload, payload < BLOCKS_PER_SEGMENT - PACK_FIXED, "a pack has room for 503")?;
         // Every segment needs its SIT entry and its summary block.
-        // In 64 bits: the areas, which bound the number, are checked later.
-        let entries = u64::from(sit / 2) * BPS * sit::ENTRIES_PER_BLOCK as u64;
+        let entries = blocks_of(sit / 2).saturating_mul(as_u64(sit::ENTRIES_PER_BLOCK));
         check("segment_count_sit", sit, entries >= u64::from(main), "too few for segment_count_main")?;
         // A volume that is never written is never cleaned: mkfs gives it no summaries.
-        let summaries = u64::from(self.ssa_segments) * BPS;
+        let summaries = blocks_of(self.ssa_segments);
         let enough = summaries >= u64::from(main) || self.features.contains(Features::RO);
         check("segment_count_ssa", self.ssa_segments, enough, "too few for segment_count_main")
     }
@@ -168,11 +178,11 @@ impl Layout {
             ("main_blkaddr", self.main, self.ssa, self.ssa_segments),
         ];
         for (field, at, before, segments) in areas {
-            let right = u64::from(before) + u64::from(segments) * BPS;
+            let right = end_of(before, segments);
             check(field, at, u64::from(at) == right, "the area before it ends elsewhere")?;
         }
-        let main_end = u64::from(self.main) + u64::from(self.main_segments) * BPS;
-        let end = u64::from(start) + u64::from(self.total_segments) * BPS;
+        let main_end = end_of(self.main, self.main_segments);
+        let end = end_of(start, self.total_segments);
         let fits = main_end <= end && main_end <= self.block_count && main_end <= u64::from(BlockAddr::COMPRESS.get());
         check("segment_count_main", self.main_segments, fits, "the main area ends beyond the volume")
     }
@@ -181,14 +191,14 @@ impl Layout {
         let parts = superblock.device_lengths();
         if parts.len() > 1 {
             let bytes: u64 = parts.iter().sum();
-            let segments = bytes.saturating_sub(u64::from(self.cp) * BLOCK_BYTES) / (BPS * BLOCK_BYTES);
+            let segments = bytes.saturating_sub(BlockAddr(self.cp).bytes()) / SEGMENT_BYTES;
             if segments < self.total_segments.into() {
                 let expected = "the devices have fewer segments than the volume";
                 return Err(Corrupt::Superblock { field: "devs", value: segments, expected });
             }
         }
-        let main_end = (u64::from(self.main) + u64::from(self.main_segments) * BPS) * BLOCK_BYTES;
-        if main_end > device_bytes {
+        let main_end = end_of(self.main, self.main_segments);
+        if main_end.saturating_mul(BLOCK_BYTES) > device_bytes {
             let expected = "the device is smaller than the volume";
             return Err(Corrupt::Superblock { field: "block_count", value: self.block_count, expected });
         }
@@ -199,24 +209,28 @@ impl Layout {
 
     /// Blocks of the main area.
     #[must_use]
-    pub const fn main_blocks(&self) -> u64 {
-        self.main_segments as u64 * BPS
+    pub fn main_blocks(&self) -> u64 {
+        blocks_of(self.main_segments)
     }
 
     /// True if the address lies in the main area (so none of the special values).
     #[must_use]
-    pub const fn in_main(&self, addr: BlockAddr) -> bool {
-        addr.get() >= self.main && ((addr.get() - self.main) as u64) < self.main_blocks()
+    pub fn in_main(&self, addr: BlockAddr) -> bool {
+        self.block_of_main(addr).is_some()
+    }
+
+    /// A block of the main area, counted from the area's start.
+    fn block_of_main(&self, addr: BlockAddr) -> Option<u32> {
+        let block = addr.get().checked_sub(self.main)?;
+        (u64::from(block) < self.main_blocks()).then_some(block)
     }
 
     /// Segment and block within it of an address in the main area.
     #[must_use]
-    pub const fn segment_of(&self, addr: BlockAddr) -> Option<(SegNo, u16)> {
-        if !self.in_main(addr) {
-            return None;
-        }
-        let block = addr.get() - self.main;
-        Some((SegNo(block / BLOCKS_PER_SEGMENT), (block % BLOCKS_PER_SEGMENT) as u16))
+    pub fn segment_of(&self, addr: BlockAddr) -> Option<(SegNo, u16)> {
+        let block = self.block_of_main(addr)?;
+        let offset = u16::try_from(block % BLOCKS_PER_SEGMENT).ok()?;
+        Some((SegNo(block / BLOCKS_PER_SEGMENT), offset))
     }
 
     /// Address of block `offset` (below 512) of a segment of the main area.
@@ -226,25 +240,26 @@ impl Layout {
     #[must_use]
     pub fn address(&self, segno: SegNo, offset: u16) -> BlockAddr {
         assert!(segno.get() < self.main_segments && u32::from(offset) < BLOCKS_PER_SEGMENT, "{segno}/{offset}");
-        BlockAddr(self.main + segno.get() * BLOCKS_PER_SEGMENT + u32::from(offset))
+        let block = segno.get().strict_mul(BLOCKS_PER_SEGMENT).strict_add(offset.into());
+        BlockAddr(self.main.strict_add(block))
     }
 
     /// Section of a segment.
     #[must_use]
     pub const fn section_of(&self, segno: SegNo) -> u32 {
-        segno.get() / self.segs_per_sec
+        segno.get().strict_div(self.segs_per_sec)
     }
 
     /// First segment of a section.
     #[must_use]
     pub const fn first_segment(&self, section: u32) -> SegNo {
-        SegNo(section * self.segs_per_sec)
+        SegNo(section.strict_mul(self.segs_per_sec))
     }
 
     /// Blocks of a section that can be written: the first ones.
     #[must_use]
     pub const fn section_capacity(&self) -> u32 {
-        self.segs_per_sec * BLOCKS_PER_SEGMENT - self.unusable_per_section
+        self.segs_per_sec.strict_mul(BLOCKS_PER_SEGMENT).strict_sub(self.unusable_per_section)
     }
 
     /// Segments of a section that have blocks that can be written: the first ones.
@@ -255,22 +270,22 @@ impl Layout {
 
     /// Blocks of a segment that can be written: the first ones.
     #[must_use]
-    pub const fn usable_blocks(&self, segno: SegNo) -> u16 {
-        let before = segno.get() % self.segs_per_sec * BLOCKS_PER_SEGMENT;
+    pub fn usable_blocks(&self, segno: SegNo) -> u16 {
+        let before = segno.get().strict_rem(self.segs_per_sec).strict_mul(BLOCKS_PER_SEGMENT);
         let usable = self.section_capacity().saturating_sub(before);
-        if usable < BLOCKS_PER_SEGMENT { usable as u16 } else { BLOCKS_PER_SEGMENT as u16 }
+        u16::try_from(usable).map_or(WHOLE_SEGMENT, |usable| usable.min(WHOLE_SEGMENT))
     }
 
     /// Zone of a segment.
     #[must_use]
     pub const fn zone_of(&self, segno: SegNo) -> u32 {
-        self.section_of(segno) / self.secs_per_zone
+        self.section_of(segno).strict_div(self.secs_per_zone)
     }
 
     /// The summary block of a segment in the summary area.
     #[must_use]
-    pub const fn summary_address(&self, segno: SegNo) -> Pba {
-        Pba(self.ssa as u64 + segno.get() as u64)
+    pub fn summary_address(&self, segno: SegNo) -> Pba {
+        block_at(self.ssa, segno.get().into())
     }
 
     // --- NAT ---
@@ -278,7 +293,7 @@ impl Layout {
     /// Logical blocks of the NAT: half of what the area holds.
     #[must_use]
     pub const fn nat_blocks(&self) -> u32 {
-        self.nat_segments / 2 * BLOCKS_PER_SEGMENT
+        (self.nat_segments / 2).strict_mul(BLOCKS_PER_SEGMENT)
     }
 
     /// Bytes of the NAT's version bitmap.
@@ -290,7 +305,7 @@ impl Layout {
     /// One more than the highest nid.
     #[must_use]
     pub const fn max_nid(&self) -> u32 {
-        self.nat_blocks().saturating_mul(nat::ENTRIES_PER_BLOCK as u32)
+        self.nat_blocks().saturating_mul(nat::NIDS_PER_BLOCK)
     }
 
     /// True if the NAT has an entry for it and it is not nid 0.
@@ -302,19 +317,14 @@ impl Layout {
     /// Logical NAT block that holds an nid's entry, and the entry's index in it.
     #[must_use]
     pub const fn nat_place(nid: Nid) -> (u32, usize) {
-        let per_block = nat::ENTRIES_PER_BLOCK as u32;
-        (nid.get() / per_block, (nid.get() % per_block) as usize)
+        (nid.get() / nat::NIDS_PER_BLOCK, as_index(nid.get() % nat::NIDS_PER_BLOCK))
     }
 
     /// Address of one of the copies of a logical NAT block: the copies alternate segment by segment.
     #[must_use]
-    pub const fn nat_address(&self, block: u32, side: Side) -> Pba {
-        let pair = (block / BLOCKS_PER_SEGMENT) as u64 * 2 * BPS;
-        let copy = match side {
-            Side::First => 0,
-            Side::Second => BPS,
-        };
-        Pba(self.nat as u64 + pair + copy + (block % BLOCKS_PER_SEGMENT) as u64)
+    pub fn nat_address(&self, block: u32, side: Side) -> Pba {
+        let others = blocks_of(block / BLOCKS_PER_SEGMENT).strict_add(side.start(BPS));
+        block_at(self.nat, u64::from(block).strict_add(others))
     }
 
     // --- SIT ---
@@ -322,7 +332,7 @@ impl Layout {
     /// Logical blocks of the SIT: half of what the area holds.
     #[must_use]
     pub const fn sit_blocks(&self) -> u32 {
-        self.sit_segments / 2 * BLOCKS_PER_SEGMENT
+        (self.sit_segments / 2).strict_mul(BLOCKS_PER_SEGMENT)
     }
 
     /// Bytes of the SIT's version bitmap.
@@ -334,43 +344,50 @@ impl Layout {
     /// SIT blocks that hold entries of segments that exist.
     #[must_use]
     pub const fn sit_blocks_used(&self) -> u32 {
-        self.main_segments.div_ceil(sit::ENTRIES_PER_BLOCK as u32)
+        self.main_segments.div_ceil(sit::SEGMENTS_PER_BLOCK)
     }
 
     /// Logical SIT block that holds a segment's entry, and the entry's index in it.
     #[must_use]
     pub const fn sit_place(segno: SegNo) -> (u32, usize) {
-        let per_block = sit::ENTRIES_PER_BLOCK as u32;
-        (segno.get() / per_block, (segno.get() % per_block) as usize)
+        (segno.get() / sit::SEGMENTS_PER_BLOCK, as_index(segno.get() % sit::SEGMENTS_PER_BLOCK))
     }
 
     /// Address of one of the copies of a logical SIT block: all first copies, then all second ones.
     #[must_use]
-    pub const fn sit_address(&self, block: u32, side: Side) -> Pba {
-        let copy = match side {
-            Side::First => 0,
-            Side::Second => self.sit_blocks() as u64,
-        };
-        Pba(self.sit as u64 + copy + block as u64)
+    pub fn sit_address(&self, block: u32, side: Side) -> Pba {
+        block_at(self.sit, side.start(self.sit_blocks().into()).strict_add(block.into()))
     }
 
     // --- checkpoint ---
 
     /// First block of a checkpoint pack.
     #[must_use]
-    pub const fn pack_start(&self, pack: Side) -> Pba {
-        let copy = match pack {
-            Side::First => 0,
-            Side::Second => BPS,
-        };
-        Pba(self.cp as u64 + copy)
+    pub fn pack_start(&self, pack: Side) -> Pba {
+        block_at(self.cp, pack.start(BPS))
     }
 
     /// Most orphans a checkpoint can name.
     #[must_use]
     pub const fn max_orphans(&self) -> u32 {
-        (BLOCKS_PER_SEGMENT - PACK_FIXED - self.cp_payload) * super::orphan::INOS_PER_BLOCK as u32
+        const MOST_BLOCKS: u32 = BLOCKS_PER_SEGMENT - PACK_FIXED;
+        MOST_BLOCKS.strict_sub(self.cp_payload).strict_mul(orphan::ORPHANS_PER_BLOCK)
     }
+}
+
+/// Blocks of so many segments.
+fn blocks_of(segments: u32) -> u64 {
+    u64::from(segments).strict_mul(BPS)
+}
+
+/// The block behind an area.
+fn end_of(start: u32, segments: u32) -> u64 {
+    u64::from(start).strict_add(blocks_of(segments))
+}
+
+/// A block of an area, counted from its start.
+fn block_at(start: u32, block: u64) -> Pba {
+    Pba(u64::from(start).strict_add(block))
 }
 
 fn check(field: &'static str, value: u32, fine: bool, expected: &'static str) -> Result<(), Corrupt> {

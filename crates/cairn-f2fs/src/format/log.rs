@@ -1,7 +1,9 @@
 //! The six logs: what they are for and how they are numbered.
 
+use zerocopy::IntoBytes;
+
 /// A log: the numbers are the types in SIT entries and the indices of `alloc_type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoBytes)]
 #[repr(u8)]
 pub enum Log {
     /// Directory entries.
@@ -31,14 +33,27 @@ impl Log {
 
     /// Its number.
     #[must_use]
-    pub const fn index(self) -> usize {
-        self as usize
+    pub fn index(self) -> usize {
+        self.raw().into()
     }
 
     /// The number as stored.
     #[must_use]
     pub const fn raw(self) -> u8 {
-        self as u8
+        zerocopy::transmute!(self)
+    }
+
+    /// The log's own of six values that stand in the order of [`Log::ALL`].
+    #[must_use]
+    pub const fn of<T>(self, values: &[T; Self::COUNT]) -> &T {
+        match self {
+            Self::HotData => &values[0],
+            Self::WarmData => &values[1],
+            Self::ColdData => &values[2],
+            Self::HotNode => &values[3],
+            Self::WarmNode => &values[4],
+            Self::ColdNode => &values[5],
+        }
     }
 
     /// The log of a stored number.
@@ -63,7 +78,7 @@ impl Log {
 }
 
 /// How a log takes blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes)]
 #[repr(u8)]
 pub enum AllocType {
     /// One after the other in a segment that was free.
@@ -71,4 +86,21 @@ pub enum AllocType {
     Lfs = 0,
     /// The holes of a segment in use (slack space reuse).
     Ssr = 1,
+}
+
+impl AllocType {
+    /// The number as stored.
+    #[must_use]
+    pub const fn raw(self) -> u8 {
+        zerocopy::transmute!(self)
+    }
+
+    /// The way of a stored number; all but one mean appending.
+    #[must_use]
+    pub const fn from_raw(raw: u8) -> Self {
+        match raw {
+            1 => Self::Ssr,
+            _ => Self::Lfs,
+        }
+    }
 }

@@ -10,7 +10,20 @@
 //! Three bit orders exist: version bitmaps and `valid_map` count bits from the most significant one ([`bits`]), dentry
 //! bitmaps from the least significant one (`cairn_base::bitmap`).
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 pub mod bits;
+mod block;
+
 pub mod checkpoint;
 pub mod checksum;
 pub mod dentry;

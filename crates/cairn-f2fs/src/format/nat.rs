@@ -3,15 +3,19 @@
 //! The area has two copies of each block (see [`Layout::nat_address`]); entries that changed lately may be in the
 //! journal of the hot data log's summary instead ([`super::summary::NatJournal`]), which overrides the area.
 
+use cairn_base::units::as_index;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::block::{self, view, view_mut};
 use super::layout::Layout;
 use super::units::{BLOCK_SIZE, BlockAddr, Nid};
 use crate::corrupt::Corrupt;
 
-/// Entries a block; the last byte of the block is unused.
-pub const ENTRIES_PER_BLOCK: usize = 455;
+/// Entries a block, as a number of nids; the last byte of the block is unused.
+pub const NIDS_PER_BLOCK: u32 = 455;
+/// Entries a block.
+pub const ENTRIES_PER_BLOCK: usize = as_index(NIDS_PER_BLOCK);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -79,24 +83,26 @@ impl From<NatEntry> for RawNatEntry {
     }
 }
 
-fn view(block: &[u8]) -> &RawNatBlock {
-    RawNatBlock::ref_from_bytes(block).expect("a whole block")
-}
-
-/// The entry at `index` (below [`ENTRIES_PER_BLOCK`]) of a NAT block.
+/// The entry at `index` of a NAT block.
+///
+/// # Panics
+/// `index` is not below [`ENTRIES_PER_BLOCK`]: the caller's bug.
 #[must_use]
 pub fn entry(block: &[u8], index: usize) -> NatEntry {
-    view(block).entries[index].into()
+    (*block::entry(&view::<RawNatBlock>(block).entries, index)).into()
 }
 
 /// All entries of a NAT block.
 pub fn entries(block: &[u8]) -> impl Iterator<Item = NatEntry> + '_ {
-    view(block).entries.iter().map(|raw| (*raw).into())
+    view::<RawNatBlock>(block).entries.iter().map(|raw| (*raw).into())
 }
 
 /// Replaces the entry at `index` of a NAT block.
+///
+/// # Panics
+/// As [`entry`].
 pub fn set_entry(block: &mut [u8], index: usize, entry: NatEntry) {
-    RawNatBlock::mut_from_bytes(block).expect("a whole block").entries[index] = entry.into();
+    *block::entry_mut(&mut view_mut::<RawNatBlock>(block).entries, index) = entry.into();
 }
 
 #[cfg(test)]

@@ -3,14 +3,18 @@
 //! Every node block ends with a footer that says which node it is. Inodes are in [`super::inode`].
 
 use bitflags::bitflags;
+use cairn_base::units::as_index;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::block::{self, view, view_mut};
 use super::units::{BLOCK_SIZE, BlockAddr, Nid};
 use crate::corrupt::Corrupt;
 
-/// Pointers of a direct node (block addresses) and of an indirect one (nids).
-pub const POINTERS: usize = 1018;
+/// Pointers of a direct node (block addresses) and of an indirect one (nids), as a number of blocks or nodes.
+pub const FANOUT: u32 = 1018;
+/// Pointers of a direct and of an indirect node.
+pub const POINTERS: usize = as_index(FANOUT);
 /// Where the footer begins; also the bytes that an attribute node has for attributes.
 pub const FOOTER_AT: usize = 4072;
 /// Offset of an attribute node in its inode's tree.
@@ -68,19 +72,19 @@ pub struct NodeFooter {
     pub next_blkaddr: BlockAddr,
 }
 
-fn view(block: &[u8]) -> &RawNode {
-    RawNode::ref_from_bytes(block).expect("a whole block")
+fn pointers(block: &[u8]) -> &[U32; POINTERS] {
+    &view::<RawNode>(block).pointers
 }
 
-fn view_mut(block: &mut [u8]) -> &mut RawNode {
-    RawNode::mut_from_bytes(block).expect("a whole block")
+fn pointers_mut(block: &mut [u8]) -> &mut [U32; POINTERS] {
+    &mut view_mut::<RawNode>(block).pointers
 }
 
 impl NodeFooter {
     /// Reads the footer of a node block.
     #[must_use]
     pub fn read(block: &[u8]) -> Self {
-        let raw = &view(block).footer;
+        let raw = &view::<RawNode>(block).footer;
         Self {
             nid: Nid(raw.nid.get()),
             ino: Nid(raw.ino.get()),
@@ -93,7 +97,7 @@ impl NodeFooter {
 
     /// Writes the footer of a node block. An inode's checksum covers it: [`super::inode::seal`] comes after.
     pub fn write(&self, block: &mut [u8]) {
-        view_mut(block).footer = RawFooter {
+        view_mut::<RawNode>(block).footer = RawFooter {
             nid: self.nid.get().into(),
             ino: self.ino.get().into(),
             flag: (self.marks.bits() | self.offset << OFFSET_SHIFT).into(),
@@ -127,36 +131,48 @@ impl NodeFooter {
     }
 }
 
-/// A data pointer (`index` below [`POINTERS`]) of a direct node.
+/// A data pointer of a direct node.
+///
+/// # Panics
+/// `index` is not below [`POINTERS`]: the caller's bug.
 #[must_use]
 pub fn data_pointer(block: &[u8], index: usize) -> BlockAddr {
-    BlockAddr(view(block).pointers[index].get())
+    BlockAddr(block::entry(pointers(block), index).get())
 }
 
 /// Sets a data pointer of a direct node.
+///
+/// # Panics
+/// As [`data_pointer`].
 pub fn set_data_pointer(block: &mut [u8], index: usize, addr: BlockAddr) {
-    view_mut(block).pointers[index] = addr.get().into();
+    *block::entry_mut(pointers_mut(block), index) = addr.get().into();
 }
 
 /// All data pointers of a direct node.
 pub fn data_pointers(block: &[u8]) -> impl Iterator<Item = BlockAddr> + '_ {
-    view(block).pointers.iter().map(|addr| BlockAddr(addr.get()))
+    pointers(block).iter().map(|addr| BlockAddr(addr.get()))
 }
 
-/// A child (`index` below [`POINTERS`]) of an indirect node; [`Nid::NONE`] if there is none.
+/// A child of an indirect node; [`Nid::NONE`] if there is none.
+///
+/// # Panics
+/// `index` is not below [`POINTERS`]: the caller's bug.
 #[must_use]
 pub fn child(block: &[u8], index: usize) -> Nid {
-    Nid(view(block).pointers[index].get())
+    Nid(block::entry(pointers(block), index).get())
 }
 
 /// Sets a child of an indirect node.
+///
+/// # Panics
+/// As [`child`].
 pub fn set_child(block: &mut [u8], index: usize, nid: Nid) {
-    view_mut(block).pointers[index] = nid.get().into();
+    *block::entry_mut(pointers_mut(block), index) = nid.get().into();
 }
 
 /// All children of an indirect node.
 pub fn children(block: &[u8]) -> impl Iterator<Item = Nid> + '_ {
-    view(block).pointers.iter().map(|nid| Nid(nid.get()))
+    pointers(block).iter().map(|nid| Nid(nid.get()))
 }
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
 //! Orphan blocks of a checkpoint pack: inodes without links that were still open.
 
+use cairn_base::units::as_index;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::block::view;
 use super::layout::Layout;
-use super::units::{BLOCK_SIZE, Nid};
+use super::units::{BLOCK_SIZE, Nid, stored};
 use crate::corrupt::Corrupt;
 
+/// Inode numbers a block, as a number of orphans.
+pub const ORPHANS_PER_BLOCK: u32 = 1020;
 /// Inode numbers a block.
-pub const INOS_PER_BLOCK: usize = 1020;
+pub const INOS_PER_BLOCK: usize = as_index(ORPHANS_PER_BLOCK);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -28,9 +32,9 @@ const _: () = assert!(size_of::<RawOrphanBlock>() == BLOCK_SIZE);
 /// # Errors
 /// Its count or a number is impossible.
 pub fn decode(block: &[u8], layout: &Layout) -> Result<Vec<Nid>, Corrupt> {
-    let raw = RawOrphanBlock::ref_from_bytes(block).expect("a whole block");
+    let raw: &RawOrphanBlock = view(block);
     let count = raw.entry_count.get();
-    let Some(inos) = raw.ino.get(..count as usize) else {
+    let Some(inos) = raw.ino.get(..as_index(count)) else {
         return Err(Corrupt::Orphan { what: "entry_count is beyond 1020", value: count.into() });
     };
     let inos: Vec<Nid> = inos.iter().map(|ino| Nid(ino.get())).collect();
@@ -43,16 +47,16 @@ pub fn decode(block: &[u8], layout: &Layout) -> Result<Vec<Nid>, Corrupt> {
 /// The blocks that name these inodes: [`INOS_PER_BLOCK`] each.
 #[must_use]
 pub fn encode(inos: &[Nid]) -> Vec<Vec<u8>> {
-    let blocks = inos.len().div_ceil(INOS_PER_BLOCK);
-    let encode_one = |(index, part): (usize, &[Nid])| {
+    let blocks: u16 = stored(inos.len().div_ceil(INOS_PER_BLOCK));
+    let encode_one = |(number, part): (u16, &[Nid])| {
         let mut raw = RawOrphanBlock::new_zeroed();
         raw.ino.iter_mut().zip(part).for_each(|(to, ino)| *to = ino.get().into());
-        raw.blk_addr = (index as u16 + 1).into();
-        raw.blk_count = (blocks as u16).into();
-        raw.entry_count = (part.len() as u32).into();
+        raw.blk_addr = number.into();
+        raw.blk_count = blocks.into();
+        raw.entry_count = stored::<_, u32>(part.len()).into();
         raw.as_bytes().to_vec()
     };
-    inos.chunks(INOS_PER_BLOCK).enumerate().map(encode_one).collect()
+    (1..).zip(inos.chunks(INOS_PER_BLOCK)).map(encode_one).collect()
 }
 
 #[cfg(test)]

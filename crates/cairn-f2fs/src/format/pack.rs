@@ -32,7 +32,8 @@ impl PackMap {
         let orphans = u32::try_from(orphan_inodes.div_ceil(orphan::INOS_PER_BLOCK)).ok()?;
         let node_summaries = if node_summaries { 3 } else { 0 };
         let map = Self { payload: layout.cp_payload, orphans, data_summaries, node_summaries };
-        let room = BLOCKS_PER_SEGMENT.checked_sub(2 + layout.cp_payload + data_summaries + node_summaries)?;
+        let without_orphans = Self { orphans: 0, ..map };
+        let room = BLOCKS_PER_SEGMENT.checked_sub(without_orphans.total())?;
         (orphans <= room).then_some(map)
     }
 
@@ -47,11 +48,13 @@ impl PackMap {
             return Err(bad("cp_pack_total_block_count", total, "it must be 3 to 512"));
         }
         let start = checkpoint.pack_start_sum;
-        let Some(orphans) = start.checked_sub(1 + layout.cp_payload) else {
+        let Some(orphans) = start.checked_sub(layout.cp_payload).and_then(|rest| rest.checked_sub(1)) else {
             return Err(bad("cp_pack_start_sum", start, "the payload ends behind it"));
         };
         let node_summaries = if checkpoint.has_node_summaries() { 3 } else { 0 };
-        let Some(data_summaries) = total.checked_sub(1 + node_summaries).and_then(|end| end.checked_sub(start)) else {
+        // The last block, node summaries and data summaries, from the end on.
+        let data_end = total.checked_sub(1).and_then(|last| last.checked_sub(node_summaries));
+        let Some(data_summaries) = data_end.and_then(|end| end.checked_sub(start)) else {
             return Err(bad("cp_pack_start_sum", start, "no room is left for summaries"));
         };
         let compact = checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM);
@@ -65,38 +68,38 @@ impl PackMap {
     /// Blocks of the pack: `cp_pack_total_block_count`.
     #[must_use]
     pub const fn total(&self) -> u32 {
-        self.start_sum() + self.data_summaries + self.node_summaries + 1
+        self.last().strict_add(1)
     }
 
     /// The first data summary: `cp_pack_start_sum`.
     #[must_use]
     pub const fn start_sum(&self) -> u32 {
-        1 + self.payload + self.orphans
+        self.head().end.strict_add(self.orphans)
     }
 
     /// The first block with its payload.
     #[must_use]
     pub const fn head(&self) -> Range<u32> {
-        0..1 + self.payload
+        0..self.payload.strict_add(1)
     }
 
     /// Orphan blocks.
     #[must_use]
     pub const fn orphans(&self) -> Range<u32> {
-        1 + self.payload..self.start_sum()
+        self.head().end..self.start_sum()
     }
 
     /// Data summaries: hot, warm, cold; or the compact ones.
     #[must_use]
     pub const fn data_summaries(&self) -> Range<u32> {
-        self.start_sum()..self.start_sum() + self.data_summaries
+        self.start_sum()..self.start_sum().strict_add(self.data_summaries)
     }
 
     /// Node summaries: hot, warm, cold; empty if they are not in the pack.
     #[must_use]
     pub const fn node_summaries(&self) -> Range<u32> {
-        let start = self.start_sum() + self.data_summaries;
-        start..start + self.node_summaries
+        let start = self.data_summaries().end;
+        start..start.strict_add(self.node_summaries)
     }
 
     /// The full summary block of a log. `None` for a data log in the compact form and a node log of a runtime checkpoint.
@@ -109,7 +112,7 @@ impl PackMap {
     /// The last block: the copy of the first.
     #[must_use]
     pub const fn last(&self) -> u32 {
-        self.total() - 1
+        self.node_summaries().end
     }
 }
 

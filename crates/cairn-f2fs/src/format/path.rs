@@ -5,16 +5,26 @@
 //! direct 1 and 2, indirect 3 with its directs 4…, indirect 4+N with its directs 5+N…, double indirect 5+2N, its k-th
 //! indirect 6+2N+k(N+1), followed by that one's directs.
 
-use super::node::{POINTERS, XATTR_OFFSET};
+use cairn_base::units::{as_index, as_u64};
 
-const N: u64 = POINTERS as u64;
-const OFFSET_N: u32 = POINTERS as u32;
+use super::node::{FANOUT, XATTR_OFFSET};
+
+/// [`FANOUT`] for file blocks.
+const N: u64 = as_u64(as_index(FANOUT));
+/// Offset of the first indirect node.
+const FIRST_INDIRECT: u32 = 3;
 /// Offset of the second indirect node.
-const SECOND_INDIRECT: u32 = 4 + OFFSET_N;
+const SECOND_INDIRECT: u32 = 4 + FANOUT;
 /// Offset of the double indirect node.
-const DOUBLE_INDIRECT: u32 = 5 + 2 * OFFSET_N;
+const DOUBLE_INDIRECT: u32 = 5 + 2 * FANOUT;
+/// Offset of the first indirect node below the double indirect one.
+const INDIRECTS: u32 = DOUBLE_INDIRECT + 1;
+/// Offsets that one of those and its direct nodes take.
+const SUBTREE: u32 = 1 + FANOUT;
 /// One more than the highest offset.
-const END: u32 = DOUBLE_INDIRECT + 1 + OFFSET_N * (OFFSET_N + 1);
+const END: u32 = INDIRECTS + FANOUT * SUBTREE;
+/// Direct nodes that come before those below the double indirect node.
+const DIRECTS_BEFORE: u32 = 2 + 2 * FANOUT;
 
 /// How many data pointers an inode and its direct nodes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +71,11 @@ impl NodeKind {
         Some(match offset {
             0 => Self::Inode,
             XATTR_OFFSET => Self::Xattr,
-            3 | SECOND_INDIRECT => Self::Indirect,
+            FIRST_INDIRECT | SECOND_INDIRECT => Self::Indirect,
             DOUBLE_INDIRECT => Self::DoubleIndirect,
             END.. => return None,
             1..DOUBLE_INDIRECT => Self::Direct,
-            _ if (offset - DOUBLE_INDIRECT - 1).is_multiple_of(OFFSET_N + 1) => Self::Indirect,
+            _ if offset % SUBTREE == INDIRECTS % SUBTREE => Self::Indirect,
             _ => Self::Direct,
         })
     }
@@ -74,89 +84,89 @@ impl NodeKind {
 impl TreeShape {
     /// Blocks a file can have: one more than the last file block.
     #[must_use]
-    pub const fn max_blocks(self) -> u64 {
-        let node = self.node_slots as u64;
-        self.inode_slots as u64 + 2 * node + 2 * node * N + node * N * N
+    pub fn max_blocks(self) -> u64 {
+        const DIRECTS: u64 = 2 + 2 * N + N * N;
+        u64::from(self.node_slots).strict_mul(DIRECTS).strict_add(self.inode_slots.into())
     }
 
     /// The way to a file block; `None` beyond [`TreeShape::max_blocks`].
     #[must_use]
     pub fn locate(self, block: u64) -> Option<NodePath> {
-        let node = u64::from(self.node_slots);
-        let inode = u64::from(self.inode_slots);
-        let Some(block) = block.checked_sub(inode) else {
-            let rest = (inode - block) as u32;
-            return Some(NodePath { depth: 0, slots: [block as u16, 0, 0, 0], offsets: [0; 4], rest });
+        let Some(block) = block.checked_sub(self.inode_slots.into()) else {
+            let slot = u16::try_from(block).ok()?;
+            let rest = self.inode_slots.checked_sub(slot.into())?;
+            return Some(NodePath { depth: 0, slots: [slot, 0, 0, 0], offsets: [0; 4], rest });
         };
-        if node == 0 {
-            return None;
-        }
         // From here on in direct nodes: which one, and where in it.
-        let (direct, slot) = (block / node, (block % node) as u16);
-        let rest = self.node_slots - u32::from(slot);
-        let at = |depth, slots: [u64; 4], offsets| {
-            let slots = slots.map(|slot| slot as u16);
-            Some(NodePath { depth, slots, offsets, rest })
+        let node = u64::from(self.node_slots);
+        let direct = u32::try_from(block.checked_div(node)?).ok()?;
+        let slot = u32::try_from(block.checked_rem(node)?).ok()?;
+        let rest = self.node_slots.checked_sub(slot)?;
+        let at = |depth, slots, offsets| Some(NodePath { depth, slots: narrow(slots)?, offsets, rest });
+        let Some(direct) = direct.checked_sub(2) else {
+            return at(1, [direct, slot, 0, 0], [0, child(0, direct), 0, 0]);
         };
-        let slot = u64::from(slot);
-        if direct < 2 {
-            return at(1, [direct, slot, 0, 0], [0, 1 + direct as u32, 0, 0]);
-        }
-        let direct = direct - 2;
-        if direct < 2 * N {
-            let (which, index) = (direct / N, direct % N);
-            let indirect = if which == 0 { 3 } else { SECOND_INDIRECT };
-            return at(2, [2 + which, index, slot, 0], [0, indirect, indirect + 1 + index as u32, 0]);
-        }
-        let direct = direct - 2 * N;
-        let (which, index) = (direct / N, direct % N);
-        if which >= N {
+        let Some(direct) = direct.checked_sub(2 * FANOUT) else {
+            let (parent, indirect) = if direct < FANOUT { (2, FIRST_INDIRECT) } else { (3, SECOND_INDIRECT) };
+            let index = direct % FANOUT;
+            return at(2, [parent, index, slot, 0], [0, indirect, child(indirect, index), 0]);
+        };
+        let (which, index) = (direct / FANOUT, direct % FANOUT);
+        if which >= FANOUT {
             return None;
         }
-        let indirect = DOUBLE_INDIRECT + 1 + which as u32 * (OFFSET_N + 1);
-        at(3, [4, which, index, slot], [0, DOUBLE_INDIRECT, indirect, indirect + 1 + index as u32])
+        let indirect = which.strict_mul(SUBTREE).strict_add(INDIRECTS);
+        at(3, [4, which, index, slot], [0, DOUBLE_INDIRECT, indirect, child(indirect, index)])
     }
 
     /// The first file block that a direct node's pointers stand for; `None` if no direct node (nor the inode, whose first
     /// is 0) has this offset.
     #[must_use]
     pub fn first_block(self, offset: u32) -> Option<u64> {
+        // Offsets count indirect nodes too: those before it come off.
         let direct = match (NodeKind::at(offset)?, offset) {
             (NodeKind::Inode, _) => return Some(0),
-            (NodeKind::Direct, 1..=2) => offset - 1,
-            (NodeKind::Direct, 4..SECOND_INDIRECT) => offset - 2,
-            (NodeKind::Direct, SECOND_INDIRECT..DOUBLE_INDIRECT) => offset - 3,
-            // Before it: 2 directs, 2 full indirects; among the rest one offset in N+1 is an indirect node.
+            (NodeKind::Direct, 1..=2) => offset.checked_sub(1)?,
+            (NodeKind::Direct, 4..SECOND_INDIRECT) => offset.checked_sub(2)?,
+            (NodeKind::Direct, SECOND_INDIRECT..DOUBLE_INDIRECT) => offset.checked_sub(3)?,
             (NodeKind::Direct, _) => {
-                let within = offset - DOUBLE_INDIRECT - 1;
-                2 + 2 * OFFSET_N + within - within / (OFFSET_N + 1) - 1
+                let within = offset.checked_sub(INDIRECTS)?;
+                // The first of each subtree is its indirect node.
+                let directs = (within / SUBTREE).strict_mul(FANOUT).strict_add((within % SUBTREE).checked_sub(1)?);
+                directs.strict_add(DIRECTS_BEFORE)
             }
             _ => return None,
         };
-        Some(u64::from(self.inode_slots) + u64::from(direct) * u64::from(self.node_slots))
+        let before = u64::from(direct).strict_mul(self.node_slots.into());
+        Some(before.strict_add(self.inode_slots.into()))
     }
 
     /// The file blocks (first, number) below the node at `depth` (1 or more) of a path to `block`: what a missing node makes a hole of.
     #[must_use]
     pub fn span(self, path: &NodePath, depth: usize, block: u64) -> (u64, u64) {
-        let node = u64::from(self.node_slots);
-        let below = path.depth.saturating_sub(depth);
-        let within = (depth..=path.depth).fold(0, |sum, level| {
-            let size = node_span(node, path.depth - level);
-            sum + u64::from(path.slots[level.min(3)]) * size
-        });
-        (block - within, node_span(node, below + 1))
+        let below = path.slots.get(depth..=path.depth).unwrap_or_default();
+        let (mut within, mut len, mut fanout) = (0_u64, 1_u64, u64::from(self.node_slots));
+        for slot in below.iter().rev() {
+            within = within.strict_add(u64::from(*slot).strict_mul(len));
+            len = len.strict_mul(fanout);
+            fanout = N;
+        }
+        (block.strict_sub(within), len)
     }
 }
 
-/// Data pointers below one pointer that has `levels` node levels under it.
-const fn node_span(node: u64, levels: usize) -> u64 {
-    match levels {
-        0 => 1,
-        1 => node,
-        2 => node * N,
-        _ => node * N * N,
+/// Offset of a node's child, where children follow their parent one after the other.
+const fn child(parent: u32, index: u32) -> u32 {
+    parent.strict_add(1).strict_add(index)
+}
+
+/// Indices of pointers: they are below [`FANOUT`].
+fn narrow(slots: [u32; 4]) -> Option<[u16; 4]> {
+    let mut narrow = [0; 4];
+    for (to, slot) in narrow.iter_mut().zip(slots) {
+        *to = u16::try_from(slot).ok()?;
     }
+    Some(narrow)
 }
 
 #[cfg(test)]

@@ -3,16 +3,20 @@
 //! The area has two copies of each block (see [`Layout::sit_address`](super::layout::Layout::sit_address)); entries that changed lately may be in the
 //! journal of the cold data log's summary instead ([`super::summary::SitJournal`]), which overrides the area.
 
+use cairn_base::units::as_index;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::bits;
+use super::block::{self, view, view_mut};
 use super::log::Log;
-use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, SegNo};
+use super::units::{BLOCK_SIZE, SegNo, stored};
 use crate::corrupt::Corrupt;
 
-/// Entries a block; 26 bytes at its end are unused.
-pub const ENTRIES_PER_BLOCK: usize = 55;
+/// Entries a block, as a number of segments; 26 bytes at the block's end are unused.
+pub const SEGMENTS_PER_BLOCK: u32 = 55;
+/// Entries a block.
+pub const ENTRIES_PER_BLOCK: usize = as_index(SEGMENTS_PER_BLOCK);
 /// Bytes of a segment's bitmap.
 pub const VALID_MAP_SIZE: usize = 64;
 /// Bits of `vblocks` that count; the type stands above them.
@@ -81,24 +85,29 @@ impl SitEntry {
     }
 
     pub(super) fn encode(&self) -> RawSitEntry {
-        let count = self.valid_blocks();
-        debug_assert!(count <= BLOCKS_PER_SEGMENT);
-        let vblocks = U16::new(count as u16 | u16::from(self.log.raw()) << COUNT_BITS);
-        RawSitEntry { vblocks, valid_map: self.valid_map, mtime: self.mtime.into() }
+        let count: u16 = stored(self.valid_blocks());
+        let vblocks = count | u16::from(self.log.raw()) << COUNT_BITS;
+        RawSitEntry { vblocks: vblocks.into(), valid_map: self.valid_map, mtime: self.mtime.into() }
     }
 }
 
-/// The entry of `segno`, which stands at `index` (below [`ENTRIES_PER_BLOCK`]) of this SIT block.
+/// The entry of `segno`, which stands at `index` of this SIT block.
 ///
 /// # Errors
 /// Its count or type is impossible.
+///
+/// # Panics
+/// `index` is not below [`ENTRIES_PER_BLOCK`]: the caller's bug.
 pub fn entry(block: &[u8], index: usize, segno: SegNo) -> Result<SitEntry, Corrupt> {
-    SitEntry::decode(&RawSitBlock::ref_from_bytes(block).expect("a whole block").entries[index], segno)
+    SitEntry::decode(block::entry(&view::<RawSitBlock>(block).entries, index), segno)
 }
 
 /// Replaces the entry at `index` of a SIT block.
+///
+/// # Panics
+/// As [`entry`].
 pub fn set_entry(block: &mut [u8], index: usize, entry: &SitEntry) {
-    RawSitBlock::mut_from_bytes(block).expect("a whole block").entries[index] = entry.encode();
+    *block::entry_mut(&mut view_mut::<RawSitBlock>(block).entries, index) = entry.encode();
 }
 
 #[cfg(test)]

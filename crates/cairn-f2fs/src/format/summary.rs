@@ -5,17 +5,19 @@
 //! only what is used is stored ([`CompactSummaries`]). The NAT journal lives in the hot data log's summary, the SIT journal
 //! in the cold data log's.
 
+use cairn_base::units::{as_index, as_u64};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::block::view;
 use super::layout::Layout;
 use super::nat::{NatEntry, RawNatEntry};
 use super::sit::{RawSitEntry, SitEntry};
-use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SegNo};
+use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SegNo, stored};
 use crate::corrupt::Corrupt;
 
 /// Entries of a summary block: one a block of the segment.
-pub const ENTRIES: usize = BLOCKS_PER_SEGMENT as usize;
+pub const ENTRIES: usize = as_index(BLOCKS_PER_SEGMENT);
 /// Bytes of the journal area.
 pub const JOURNAL_SIZE: usize = 507;
 /// Most entries of a NAT journal.
@@ -69,6 +71,24 @@ struct RawSitJournalEntry {
 
 const _: () = assert!(size_of::<RawSitJournalEntry>() == 78);
 
+/// The first block of the compact form.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawFirstCompact {
+    nat_journal: JournalBytes,
+    sit_journal: JournalBytes,
+    entries: [RawSummary; COMPACT_FIRST],
+    unused: [u8; BLOCK_SIZE - 2 * JOURNAL_SIZE - COMPACT_FIRST * ENTRY_SIZE],
+}
+
+/// Another block of the compact form.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawCompact {
+    entries: [RawSummary; COMPACT_REST],
+    unused: [u8; BLOCK_SIZE - COMPACT_REST * ENTRY_SIZE],
+}
+
 /// Owner of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -118,7 +138,7 @@ impl SummaryBlock {
     /// # Errors
     /// The footer's type is neither data nor node.
     pub fn decode(block: &[u8]) -> Result<Self, Corrupt> {
-        let raw = RawSummaryBlock::ref_from_bytes(block).expect("a whole block");
+        let raw: &RawSummaryBlock = view(block);
         if raw.entry_type > 1 {
             return Err(Corrupt::Summary {
                 what: "the footer's type is neither data nor node",
@@ -223,40 +243,62 @@ impl SitJournal {
     }
 }
 
+/// Bytes of a journal area behind the count.
+const JOURNAL_BODY: usize = JOURNAL_SIZE - size_of::<U16>();
+
+/// A journal area.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawJournal {
+    count: U16,
+    body: [u8; JOURNAL_BODY],
+}
+
+/// The journal area of the hot node summary.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawInfoJournal {
+    count: U16,
+    kbytes_written: U64,
+    reserved: [u8; JOURNAL_BODY - size_of::<U64>()],
+}
+
 /// The entries that a journal's count announces.
 fn counted<'j, T>(journal: &'j JournalBytes, most: usize, too_many: &'static str) -> Result<&'j [T], Corrupt>
 where
     T: FromBytes + Immutable + KnownLayout + Unaligned,
 {
-    let (count, bytes) = journal.split_at(2);
-    let count = usize::from(u16::from_le_bytes([count[0], count[1]]));
-    if count > most {
-        return Err(Corrupt::Summary { what: too_many, value: count as u64 });
+    let raw: &RawJournal = zerocopy::transmute_ref!(journal);
+    let count = usize::from(raw.count.get());
+    match <[T]>::ref_from_prefix_with_elems(&raw.body, count) {
+        Ok((entries, _)) if count <= most => Ok(entries),
+        _ => Err(Corrupt::Summary { what: too_many, value: as_u64(count) }),
     }
-    let (entries, _) = <[T]>::ref_from_prefix_with_elems(bytes, count).expect("the limit fits the area");
-    Ok(entries)
 }
 
+/// # Panics
+/// The entries do not fit.
 fn pack<T: IntoBytes + Immutable>(entries: &[T]) -> JournalBytes {
-    let mut journal = [0; JOURNAL_SIZE];
-    let (count, bytes) = journal.split_at_mut(2);
-    count.copy_from_slice(&(entries.len() as u16).to_le_bytes());
-    bytes[..size_of_val(entries)].copy_from_slice(entries.as_bytes());
-    journal
+    let mut raw = RawJournal::new_zeroed();
+    raw.count = stored::<_, u16>(entries.len()).into();
+    let (used, _) = raw.body.split_at_mut(size_of_val(entries));
+    used.copy_from_slice(entries.as_bytes());
+    zerocopy::transmute!(raw)
 }
 
 /// Kilobytes ever written to the volume, kept in the journal area of the hot *node* summary.
 #[must_use]
 pub fn kbytes_written(journal: &JournalBytes) -> u64 {
-    journal.get(2..10).and_then(|bytes| U64::read_from_bytes(bytes).ok()).map_or(0, U64::get)
+    let raw: &RawInfoJournal = zerocopy::transmute_ref!(journal);
+    raw.kbytes_written.get()
 }
 
 /// The journal area of a hot node summary.
 #[must_use]
 pub fn info_journal(kbytes_written: u64) -> JournalBytes {
-    let mut journal = [0; JOURNAL_SIZE];
-    journal[2..10].copy_from_slice(&kbytes_written.to_le_bytes());
-    journal
+    let mut raw = RawInfoJournal::new_zeroed();
+    raw.kbytes_written = kbytes_written.into();
+    zerocopy::transmute!(raw)
 }
 
 /// The compact form of a pack's three data summaries.
@@ -274,7 +316,7 @@ impl CompactSummaries {
     /// Blocks that so many entries in all need; the compact form is used only for fewer than 3 full blocks.
     #[must_use]
     pub const fn blocks_for(entries: usize) -> usize {
-        1 + entries.saturating_sub(COMPACT_FIRST).div_ceil(COMPACT_REST)
+        entries.saturating_sub(COMPACT_FIRST).div_ceil(COMPACT_REST).strict_add(1)
     }
 
     /// Decodes the blocks, which lie one after the other in `blocks`. `counts` are the entries of each log: `cur_data_blkoff`
@@ -283,17 +325,12 @@ impl CompactSummaries {
     /// # Errors
     /// The blocks hold fewer entries.
     pub fn decode(blocks: &[u8], counts: [u16; 3]) -> Result<Self, Corrupt> {
-        let short = || Corrupt::Summary { what: "too few compact summary blocks", value: blocks.len() as u64 };
-        let (nat_journal, rest) = blocks.split_first_chunk::<JOURNAL_SIZE>().ok_or_else(short)?;
-        let (sit_journal, _) = rest.split_first_chunk::<JOURNAL_SIZE>().ok_or_else(short)?;
-        let mut stored = blocks.chunks_exact(BLOCK_SIZE).enumerate().flat_map(|(index, block)| {
-            let start = if index == 0 { 2 * JOURNAL_SIZE } else { 0 };
-            let bytes = block.get(start..BLOCK_SIZE - FOOTER_SIZE).unwrap_or_default();
-            bytes
-                .chunks_exact(ENTRY_SIZE)
-                .filter_map(|entry| RawSummary::read_from_bytes(entry).ok())
-                .map(Summary::from)
-        });
+        let short = || Corrupt::Summary { what: "too few compact summary blocks", value: as_u64(blocks.len()) };
+        let (blocks, _) = blocks.as_chunks::<BLOCK_SIZE>();
+        let (first, rest) = blocks.split_first().ok_or_else(short)?;
+        let first: &RawFirstCompact = view(first);
+        let rest = rest.iter().flat_map(|block| &view::<RawCompact>(block).entries);
+        let mut stored = first.entries.iter().chain(rest).map(|raw| Summary::from(*raw));
         let mut entries: [Vec<Summary>; 3] = Default::default();
         for (entries, count) in entries.iter_mut().zip(counts) {
             entries.extend(stored.by_ref().take(count.into()));
@@ -301,23 +338,23 @@ impl CompactSummaries {
                 return Err(short());
             }
         }
-        Ok(Self { nat_journal: *nat_journal, sit_journal: *sit_journal, entries })
+        Ok(Self { nat_journal: first.nat_journal, sit_journal: first.sit_journal, entries })
     }
 
     /// The blocks, one after the other.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let total = self.entries.iter().map(Vec::len).sum();
-        let mut blocks = vec![0; Self::blocks_for(total) * BLOCK_SIZE];
-        blocks[..JOURNAL_SIZE].copy_from_slice(&self.nat_journal);
-        blocks[JOURNAL_SIZE..2 * JOURNAL_SIZE].copy_from_slice(&self.sit_journal);
         let mut entries = self.entries.iter().flatten().map(|entry| RawSummary::from(*entry));
-        for (index, block) in blocks.chunks_exact_mut(BLOCK_SIZE).enumerate() {
-            let start = if index == 0 { 2 * JOURNAL_SIZE } else { 0 };
-            for (place, entry) in block[start..BLOCK_SIZE - FOOTER_SIZE].chunks_exact_mut(ENTRY_SIZE).zip(&mut entries)
-            {
-                place.copy_from_slice(entry.as_bytes());
-            }
+        let mut fill = |to: &mut [RawSummary]| to.iter_mut().zip(&mut entries).for_each(|(to, entry)| *to = entry);
+        let mut first = RawFirstCompact::new_zeroed();
+        (first.nat_journal, first.sit_journal) = (self.nat_journal, self.sit_journal);
+        fill(&mut first.entries);
+        let mut blocks = first.as_bytes().to_vec();
+        let total = self.entries.iter().map(Vec::len).sum();
+        for _ in 1..Self::blocks_for(total) {
+            let mut block = RawCompact::new_zeroed();
+            fill(&mut block.entries);
+            blocks.extend_from_slice(block.as_bytes());
         }
         blocks
     }

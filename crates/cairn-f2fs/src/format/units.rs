@@ -1,17 +1,29 @@
 //! Numbers of F2FS that must not be mixed up, and its fixed sizes.
 
+use std::fmt::Display;
+
+use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba, unit};
 
 /// Bytes a block. The only size that Linux accepts on a machine with 4 KiB pages.
 pub const BLOCK_SIZE: usize = 4096;
 /// [`BLOCK_SIZE`] for byte offsets.
-pub const BLOCK_BYTES: u64 = BLOCK_SIZE as u64;
+pub const BLOCK_BYTES: u64 = as_u64(BLOCK_SIZE);
 /// Blocks a segment.
 pub const BLOCKS_PER_SEGMENT: u32 = 512;
 /// Bytes a segment.
-pub const SEGMENT_BYTES: u64 = BLOCKS_PER_SEGMENT as u64 * BLOCK_BYTES;
+pub const SEGMENT_BYTES: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT)) * BLOCK_BYTES;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
+
+/// A number that Cairn made, in the type that the disk has for it.
+///
+/// # Panics
+/// It does not fit: the caller's bug. Numbers from the disk never come here.
+#[track_caller]
+pub(super) fn stored<N: Copy + Display, T: TryFrom<N>>(number: N) -> T {
+    T::try_from(number).unwrap_or_else(|_| panic!("{number} does not fit its field"))
+}
 
 unit!(
     /// Node id: names a node block through the NAT. An inode's number is the nid of its inode block.
@@ -30,7 +42,7 @@ impl SegNo {
     /// The number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        as_index(self.0)
     }
 }
 
@@ -47,7 +59,7 @@ impl Nid {
     /// The inode number of the same value.
     #[must_use]
     pub const fn ino(self) -> Ino {
-        Ino(self.0 as u64)
+        Ino(as_u64(self.index()))
     }
 
     /// The nid of an inode number; `None` beyond 32 bits.
@@ -59,7 +71,7 @@ impl Nid {
     /// The number as an index.
     #[must_use]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        as_index(self.0)
     }
 
     /// True if there is none.
@@ -85,13 +97,14 @@ impl BlockAddr {
 
     /// The block on the volume. Meaningful only if [`BlockAddr::is_address`].
     #[must_use]
-    pub const fn pba(self) -> Pba {
-        Pba(self.0 as u64)
+    pub fn pba(self) -> Pba {
+        Pba(self.0.into())
     }
 
     /// Byte offset on the volume.
     #[must_use]
-    pub const fn bytes(self) -> u64 {
-        self.0 as u64 * BLOCK_BYTES
+    pub fn bytes(self) -> u64 {
+        // 2^32 blocks have 2^44 bytes.
+        u64::from(self.0).strict_mul(BLOCK_BYTES)
     }
 }

@@ -3,6 +3,7 @@
 //! The area begins with a header of 24 bytes; entries follow, padded to 4, and a zero word ends them. Entries may cross from
 //! the inline part into the node: put the two together before decoding, and cut them after encoding.
 
+use cairn_base::units::as_u64;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -83,7 +84,7 @@ impl Xattr {
     /// Bytes it takes.
     #[must_use]
     pub fn stored_size(&self) -> usize {
-        (ENTRY_HEAD + self.name.len() + self.value.len()).next_multiple_of(4)
+        ENTRY_HEAD.saturating_add(self.name.len()).saturating_add(self.value.len()).next_multiple_of(4)
     }
 }
 
@@ -111,19 +112,22 @@ pub fn decode(area: &[u8], ino: Nid) -> Result<Vec<Xattr>, Corrupt> {
     let mut found = Vec::new();
     let mut at = HEADER_SIZE;
     // Every step goes forward by at least 4 bytes.
-    while let Some(head) = area.get(at..at + ENTRY_HEAD) {
-        if head == [0; END_SIZE] {
+    while let Some((head, rest)) = area.get(at..).and_then(|rest| rest.split_first_chunk::<ENTRY_HEAD>()) {
+        if *head == [0; END_SIZE] {
             break;
         }
-        let raw = RawXattrEntry::read_from_bytes(head).expect("4 bytes");
-        let name_at = at + ENTRY_HEAD;
-        let value_at = name_at + usize::from(raw.e_name_len);
-        let end = value_at + usize::from(raw.e_value_size.get());
-        let (Some(name), Some(value)) = (area.get(name_at..value_at), area.get(value_at..end)) else {
-            return Err(bad(at, "an entry crosses the end of the area", end as u64));
+        let raw: &RawXattrEntry = zerocopy::transmute_ref!(head);
+        let (name_len, value_len) = (usize::from(raw.e_name_len), usize::from(raw.e_value_size.get()));
+        let xattr = rest.split_at_checked(name_len).and_then(|(name, rest)| {
+            let value = rest.get(..value_len)?;
+            Some(Xattr { index: raw.e_name_index, name: name.to_vec(), value: value.to_vec() })
+        });
+        let Some(xattr) = xattr else {
+            let end = at.saturating_add(ENTRY_HEAD).saturating_add(name_len).saturating_add(value_len);
+            return Err(bad(at, "an entry crosses the end of the area", as_u64(end)));
         };
-        found.push(Xattr { index: raw.e_name_index, name: name.to_vec(), value: value.to_vec() });
-        at = end.next_multiple_of(4);
+        at = at.saturating_add(xattr.stored_size());
+        found.push(xattr);
     }
     Ok(found)
 }
@@ -131,7 +135,8 @@ pub fn decode(area: &[u8], ino: Nid) -> Result<Vec<Xattr>, Corrupt> {
 /// Bytes that an area needs for these attributes, with header and end.
 #[must_use]
 pub fn area_size(xattrs: &[Xattr]) -> usize {
-    HEADER_SIZE + xattrs.iter().map(Xattr::stored_size).sum::<usize>() + END_SIZE
+    const EMPTY: usize = HEADER_SIZE + END_SIZE;
+    xattrs.iter().fold(EMPTY, |size, xattr| size.saturating_add(xattr.stored_size()))
 }
 
 /// An area of `size` bytes with these attributes, zeros behind them; `None` if they do not fit or one of them can never be

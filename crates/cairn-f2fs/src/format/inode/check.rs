@@ -1,5 +1,6 @@
 //! What the features and the block's size bound of an inode's fields.
 
+use cairn_base::units::as_u64;
 use cairn_vfs::FileKind;
 
 use super::{EXTRA_SIZE, FileFlags, InlineFlags, Inode};
@@ -18,7 +19,7 @@ impl Inode {
             if fine { Ok(()) } else { Err(Corrupt::Inode { ino, field, value, expected }) }
         };
         check("i_blocks", self.blocks, self.blocks > 0, "an inode has at least its own block")?;
-        check("i_size", self.size, self.size <= i64::MAX as u64, "it is beyond every limit")?;
+        check("i_size", self.size, self.size <= i64::MAX.cast_unsigned(), "it is beyond every limit")?;
         let inline = u64::from(self.inline.bits());
         if let Some(extra) = &self.extra {
             let allowed = features.contains(Features::EXTRA_ATTR);
@@ -55,7 +56,7 @@ impl Inode {
             return bad("i_inline", inline, "no room is left for inline contents");
         }
         // The room is the limit; a larger size means that blocks should be there.
-        if self.inline.contains(InlineFlags::DATA) && self.size > self.max_inline_data() as u64 {
+        if self.inline.contains(InlineFlags::DATA) && self.size > as_u64(self.max_inline_data()) {
             return bad("i_size", self.size, "inline data ends earlier");
         }
         Ok(())

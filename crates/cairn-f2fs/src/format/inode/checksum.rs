@@ -3,7 +3,7 @@
 use zerocopy::IntoBytes;
 
 use super::extra::CHECKSUM_AT;
-use super::raw::view;
+use super::raw::{view, view_mut};
 use super::{ExtraAttr, InlineFlags};
 use crate::corrupt::Corrupt;
 use crate::format::checksum::crc32;
@@ -22,8 +22,9 @@ fn checksum(block: &[u8], layout: &Layout) -> Option<u32> {
     }
     let ino = NodeFooter::read(block).ino.get().to_le_bytes();
     let seed = crc32(crc32(crc32(!0, &layout.uuid), &ino), raw.head.i_generation.as_bytes());
-    let (before, after) = block.split_at(CHECKSUM_AT);
-    Some(crc32(crc32(crc32(seed, before), &[0; 4]), after.get(4..).unwrap_or_default()))
+    let (before, rest) = block.split_at(CHECKSUM_AT);
+    let (_, after) = rest.split_at(size_of::<u32>());
+    Some(crc32(crc32(crc32(seed, before), &[0; 4]), after))
 }
 
 /// Verifies an inode block's checksum, where it has one. Holds only for blocks as they were [`seal`]ed.
@@ -43,6 +44,6 @@ pub fn verify(block: &[u8], ino: Nid, layout: &Layout) -> Result<(), Corrupt> {
 /// footer.
 pub fn seal(block: &mut [u8], layout: &Layout) {
     if let Some(sum) = checksum(block, layout) {
-        block[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        ExtraAttr::write_checksum(&mut view_mut(block).i_addr, sum);
     }
 }

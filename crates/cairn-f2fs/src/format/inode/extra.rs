@@ -4,7 +4,7 @@ use cairn_vfs::Timestamp;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::raw::{ADDR_AT, ADDR_WORDS, raw_time, time};
+use super::raw::{ADDR_AT, AddrWords, raw_time, time};
 
 /// Most extra attributes, in bytes: what the kernel gives every inode it makes.
 pub const EXTRA_SIZE: u16 = 36;
@@ -26,8 +26,16 @@ struct RawExtra {
     i_compress_flag: U16,
 }
 
-const _: () = assert!(size_of::<RawExtra>() == EXTRA_SIZE as usize);
+const _: () = assert!(size_of::<RawExtra>() == 36 && EXTRA_SIZE == 36);
 const _: () = assert!(ADDR_AT + std::mem::offset_of!(RawExtra, i_inode_checksum) == CHECKSUM_AT);
+
+/// `i_addr` of an inode that has extra attributes.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawAddr {
+    extra: RawExtra,
+    rest: [u8; size_of::<AddrWords>() - size_of::<RawExtra>()],
+}
 
 /// Extra attributes. A field whose end lies beyond `size` is 0 and is not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,8 +61,8 @@ pub struct ExtraAttr {
 }
 
 impl ExtraAttr {
-    pub(super) fn read(words: &[U32; ADDR_WORDS as usize]) -> Self {
-        let (raw, _) = RawExtra::ref_from_prefix(words.as_bytes()).expect("36 bytes are fewer than 3692");
+    pub(super) fn read(words: &AddrWords) -> Self {
+        let RawAddr { extra: raw, .. } = zerocopy::transmute_ref!(words);
         let size = raw.i_extra_isize.get();
         let within = |end: u16| end <= size;
         let crtime = if within(24) { time(raw.i_crtime, raw.i_crtime_nsec) } else { Timestamp::default() };
@@ -72,7 +80,7 @@ impl ExtraAttr {
         }
     }
 
-    pub(super) fn write(&self, words: &mut [U32; ADDR_WORDS as usize]) {
+    pub(super) fn write(&self, words: &mut AddrWords) {
         let mut raw = RawExtra::new_zeroed();
         raw.i_extra_isize = self.size.into();
         raw.i_inline_xattr_size = self.inline_xattr_size.into();
@@ -83,8 +91,14 @@ impl ExtraAttr {
         raw.i_compress_algorithm = self.compress_algorithm;
         raw.i_log_cluster_size = self.log_cluster_size;
         raw.i_compress_flag = self.compress_flag.into();
-        let size = usize::from(self.size.min(EXTRA_SIZE));
-        words.as_mut_bytes()[..size].copy_from_slice(&raw.as_bytes()[..size]);
+        let used = words.as_mut_bytes().iter_mut().zip(raw.as_bytes()).take(self.size.into());
+        used.for_each(|(to, byte)| *to = *byte);
+    }
+
+    /// Sets only the checksum.
+    pub(super) fn write_checksum(words: &mut AddrWords, sum: u32) {
+        let raw: &mut RawAddr = zerocopy::transmute_mut!(words);
+        raw.extra.i_inode_checksum = sum.into();
     }
 
     /// Is there room for the creation time?

@@ -13,11 +13,12 @@ mod raw;
 mod tests;
 mod words;
 
+use cairn_base::units::as_index;
 use cairn_vfs::{FileKind, Name, Timestamp};
 use zerocopy::FromZeros;
 
 use super::features::Features;
-use super::units::{BLOCK_SIZE, BlockAddr, NAME_MAX, Nid};
+use super::units::{BLOCK_SIZE, BlockAddr, NAME_MAX, Nid, stored};
 use crate::corrupt::Corrupt;
 
 pub use checksum::{seal, verify};
@@ -116,7 +117,7 @@ impl Inode {
         let kind = FileKind::from_mode(mode.into());
         let kind = kind.ok_or_else(|| bad("i_mode", mode.into(), "it is no kind of file"))?;
         let name_len = raw.head.i_namelen.get();
-        if name_len as usize > NAME_MAX {
+        if as_index(name_len) > NAME_MAX {
             return Err(bad("i_namelen", name_len.into(), "a name has at most 255 bytes"));
         }
         let inode = Self::from_raw(raw, kind, features);
@@ -156,7 +157,7 @@ impl Inode {
             xattr_nid: Nid(head.i_xattr_nid.get()),
             flags: FileFlags::from_bits_retain(head.i_flags.get()),
             pino: Nid(head.i_pino.get()),
-            name: head.i_name.iter().copied().take(head.i_namelen.get() as usize).collect(),
+            name: head.i_name.iter().copied().take(as_index(head.i_namelen.get())).collect(),
             dir_level: head.i_dir_level,
             ext: ExtentHint {
                 fofs: head.i_ext_fofs.get(),
@@ -186,7 +187,7 @@ impl Inode {
 
     fn to_raw(&self) -> RawInode {
         let mut raw = RawInode::new_zeroed();
-        raw.i_mode = (self.kind.mode_bits() as u16 | self.permissions & 0o7777).into();
+        raw.i_mode = (stored::<_, u16>(self.kind.mode_bits()) | self.permissions & 0o7777).into();
         raw.i_advise = self.advise.bits();
         raw.i_inline = self.inline.bits();
         raw.i_uid = self.uid.into();
@@ -202,8 +203,8 @@ impl Inode {
         raw.i_xattr_nid = self.xattr_nid.get().into();
         raw.i_flags = self.flags.bits().into();
         raw.i_pino = self.pino.get().into();
-        raw.i_namelen = (self.name.len() as u32).into();
-        raw.i_name[..self.name.len()].copy_from_slice(&self.name);
+        raw.i_namelen = stored::<_, u32>(self.name.len()).into();
+        raw.i_name.iter_mut().zip(&self.name).for_each(|(to, byte)| *to = *byte);
         raw.i_dir_level = self.dir_level;
         raw.i_ext_fofs = self.ext.fofs.into();
         raw.i_ext_blk_addr = self.ext.blk_addr.get().into();

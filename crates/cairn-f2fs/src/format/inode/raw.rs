@@ -1,13 +1,17 @@
 //! An inode block's bytes.
 
+use cairn_base::units::as_index;
 use cairn_vfs::Timestamp;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::format::block;
 use crate::format::units::{BLOCK_SIZE, NAME_MAX};
 
 /// Words of `i_addr`.
 pub const ADDR_WORDS: u32 = 923;
+/// The words of `i_addr`: extra attributes, then pointers or inline contents, then inline attributes.
+pub(super) type AddrWords = [U32; as_index(ADDR_WORDS)];
 /// nids in an inode: two direct, two indirect, one double indirect.
 pub const NIDS: usize = 5;
 /// Where `i_addr` begins.
@@ -49,7 +53,7 @@ pub(super) struct RawInode {
 #[repr(C)]
 pub(super) struct RawInodeBlock {
     pub(super) head: RawInode,
-    pub(super) i_addr: [U32; ADDR_WORDS as usize],
+    pub(super) i_addr: AddrWords,
     pub(super) i_nid: [U32; NIDS],
     footer: [u8; 24],
 }
@@ -59,11 +63,11 @@ const _: () = assert!(size_of::<RawInodeBlock>() == BLOCK_SIZE);
 const _: () = assert!(std::mem::offset_of!(RawInodeBlock, i_nid) == NID_AT);
 
 pub(super) fn view(block: &[u8]) -> &RawInodeBlock {
-    RawInodeBlock::ref_from_bytes(block).expect("a whole block")
+    block::view(block)
 }
 
 pub(super) fn view_mut(block: &mut [u8]) -> &mut RawInodeBlock {
-    RawInodeBlock::mut_from_bytes(block).expect("a whole block")
+    block::view_mut(block)
 }
 
 pub(super) fn time(seconds: U64, nanoseconds: U32) -> Timestamp {

@@ -5,14 +5,18 @@
 
 use std::ops::Range;
 
+use cairn_base::units::as_index;
 use cairn_vfs::FileKind;
 
 use super::raw::{ADDR_AT, ADDR_WORDS, NID_AT, view, view_mut};
 use super::{ExtraAttr, FileFlags, InlineFlags, Inode};
-use crate::format::node::POINTERS;
+use crate::format::block;
+use crate::format::node::FANOUT;
 use crate::format::path::TreeShape;
 use crate::format::units::BlockAddr;
 
+/// Bytes of a word.
+const WORD: usize = size_of::<u32>();
 /// Words kept for inline attributes where the number is not set per inode.
 pub const DEFAULT_INLINE_XATTR_WORDS: u32 = 50;
 
@@ -43,16 +47,19 @@ impl Inode {
     /// Data pointers that the inode has: whole clusters where it is compressed.
     #[must_use]
     pub fn address_slots(&self) -> u32 {
-        let words = self.free_words();
-        words - words % self.cluster_blocks().unwrap_or(1)
+        self.whole_clusters(self.free_words())
     }
 
     /// Shape of the node tree.
     #[must_use]
     pub fn shape(&self) -> TreeShape {
-        let node = POINTERS as u32;
-        let node_slots = node - node % self.cluster_blocks().unwrap_or(1);
-        TreeShape { inode_slots: self.address_slots(), node_slots }
+        TreeShape { inode_slots: self.address_slots(), node_slots: self.whole_clusters(FANOUT) }
+    }
+
+    /// Those of so many pointers that are used: whole clusters where the file is compressed.
+    fn whole_clusters(&self, pointers: u32) -> u32 {
+        let unused = self.cluster_blocks().and_then(|cluster| pointers.checked_rem(cluster)).unwrap_or(0);
+        pointers.saturating_sub(unused)
     }
 
     /// Blocks a cluster (4 to 256) of a compressed file.
@@ -70,13 +77,23 @@ impl Inode {
     #[must_use]
     pub fn data_pointer(&self, block: &[u8], slot: u32) -> BlockAddr {
         assert!(slot < self.address_slots(), "data pointer {slot} of an inode");
-        BlockAddr(view(block).i_addr[(self.address_base() + slot) as usize].get())
+        BlockAddr(block::entry(&view(block).i_addr, self.word(slot)).get())
+    }
+
+    /// Index in `i_addr` of a word behind the extra attributes.
+    fn word(&self, index: u32) -> usize {
+        as_index(self.address_base().strict_add(index))
+    }
+
+    /// The byte in the block where a word behind the extra attributes stands.
+    fn word_at(&self, index: u32) -> usize {
+        self.word(index).strict_mul(WORD).strict_add(ADDR_AT)
     }
 
     /// The byte in the block where a data pointer stands.
     #[must_use]
     pub fn data_pointer_at(&self, slot: u32) -> usize {
-        ADDR_AT + 4 * (self.address_base() + slot) as usize
+        self.word_at(slot)
     }
 
     /// Sets a data pointer of the inode.
@@ -85,34 +102,34 @@ impl Inode {
     /// As [`Inode::data_pointer`].
     pub fn set_data_pointer(&self, block: &mut [u8], slot: u32, addr: BlockAddr) {
         assert!(slot < self.address_slots(), "data pointer {slot} of an inode");
-        view_mut(block).i_addr[(self.address_base() + slot) as usize] = addr.get().into();
+        *block::entry_mut(&mut view_mut(block).i_addr, self.word(slot)) = addr.get().into();
     }
 
     /// Where inline contents (data or entries) lie in the block. The word before it is reserved and 0.
     #[must_use]
     pub fn inline_data_range(&self) -> Range<usize> {
-        let start = ADDR_AT + 4 * (self.address_base() as usize + 1);
-        start..start + self.max_inline_data()
+        let start = self.word_at(1);
+        start..start.strict_add(self.max_inline_data())
     }
 
     /// Bytes that inline contents can have.
     #[must_use]
     pub fn max_inline_data(&self) -> usize {
-        4 * self.free_words().saturating_sub(1) as usize
+        as_index(self.free_words().saturating_sub(1)).strict_mul(WORD)
     }
 
     /// Where inline attributes lie in the block; empty without [`InlineFlags::XATTR`].
     #[must_use]
     pub fn inline_xattr_range(&self) -> Range<usize> {
         let words = if self.inline.contains(InlineFlags::XATTR) { self.inline_xattr_words() } else { 0 };
-        NID_AT - 4 * words as usize..NID_AT
+        NID_AT.strict_sub(as_index(words).strict_mul(WORD))..NID_AT
     }
 
     /// Device number of a device node, in Linux's `new_encode_dev` encoding.
     #[must_use]
     pub fn device(&self, block: &[u8]) -> u32 {
         let words = &view(block).i_addr;
-        let word = |index: u32| words.get((self.address_base() + index) as usize).map_or(0, |word| word.get());
+        let word = |index| words.get(self.word(index)).map_or(0, |word| word.get());
         // The old encoding (major and minor below 256) equals the new one.
         match word(0) {
             0 => word(1),
@@ -122,9 +139,9 @@ impl Inode {
 
     /// Sets the device number, in the old encoding where it fits, as Linux does.
     pub fn set_device(&self, block: &mut [u8], device: u32) {
-        let base = self.address_base() as usize;
         let (old, new) = if device <= 0xffff { (device, 0) } else { (0, device) };
         let words = &mut view_mut(block).i_addr;
-        (words[base], words[base + 1]) = (old.into(), new.into());
+        *block::entry_mut(words, self.word(0)) = old.into();
+        *block::entry_mut(words, self.word(1)) = new.into();
     }
 }

@@ -3,91 +3,24 @@
 //! A pack begins and ends with this block; the bitmaps may run on into `cp_payload` blocks behind the first one (see
 //! [`super::pack`] for the pack's order). The checksum covers one block, never the payload.
 
-use bitflags::bitflags;
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+mod flags;
+mod raw;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use cairn_base::units::as_index;
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::bits;
-use super::checksum::{MAGIC, crc32};
 use super::features::Features;
 use super::layout::{Layout, Side};
 use super::log::{AllocType, Log};
 use super::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT, Nid, SegNo};
 use crate::corrupt::Corrupt;
 
-bitflags! {
-    /// `ckpt_flags`. Unknown bits are kept.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct CheckpointFlags: u32 {
-        /// Written at unmount: node summaries are in the pack.
-        const UMOUNT = 0x1;
-        /// Orphan blocks are in the pack.
-        const ORPHAN_PRESENT = 0x2;
-        /// Data summaries are in the compact form.
-        const COMPACT_SUM = 0x4;
-        /// The filesystem met an error.
-        const ERROR = 0x8;
-        /// fsck must run.
-        const FSCK = 0x10;
-        /// Node summaries are in the pack although it is no unmount.
-        const FASTBOOT = 0x20;
-        /// Node footers carry this checkpoint's checksum in the upper half of their version.
-        const CRC_RECOVERY = 0x40;
-        /// `nat_bits` lie at the end of the pack's segment.
-        const NAT_BITS = 0x80;
-        /// Free space has been discarded.
-        const TRIMMED = 0x100;
-        /// Roll-forward compares only the lower half of the footers' version.
-        const NOCRC_RECOVERY = 0x200;
-        /// The checksum is at 192 and the bitmaps follow it, NAT first.
-        const LARGE_NAT_BITMAP = 0x400;
-        /// Quota files must be rebuilt.
-        const QUOTA_NEED_FSCK = 0x800;
-        /// Checkpoints are disabled.
-        const DISABLED = 0x1000;
-        /// Checkpoints are disabled, without cleaning first.
-        const DISABLED_QUICK = 0x2000;
-        /// A resize was under way.
-        const RESIZEFS = 0x4000;
-        const _ = !0;
-    }
-}
-
-/// Where the bitmaps begin without `LARGE_NAT_BITMAP`, and the lowest place of the checksum.
-const BITMAP_AT: usize = 192;
-/// Usual place of the checksum.
-pub const CHECKSUM_AT: u32 = 4092;
-/// Place of the checksum with `LARGE_NAT_BITMAP`.
-pub const LARGE_CHECKSUM_AT: u32 = BITMAP_AT as u32;
-
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawCheckpoint {
-    checkpoint_ver: U64,
-    user_block_count: U64,
-    valid_block_count: U64,
-    rsvd_segment_count: U32,
-    overprov_segment_count: U32,
-    free_segment_count: U32,
-    cur_node_segno: [U32; 8],
-    cur_node_blkoff: [U16; 8],
-    cur_data_segno: [U32; 8],
-    cur_data_blkoff: [U16; 8],
-    ckpt_flags: U32,
-    cp_pack_total_block_count: U32,
-    cp_pack_start_sum: U32,
-    valid_node_count: U32,
-    valid_inode_count: U32,
-    next_free_nid: U32,
-    sit_ver_bitmap_bytesize: U32,
-    nat_ver_bitmap_bytesize: U32,
-    checksum_offset: U32,
-    elapsed_time: U64,
-    alloc_type: [u8; 16],
-}
-
-const _: () = assert!(size_of::<RawCheckpoint>() == BITMAP_AT);
-const _: () = assert!(std::mem::offset_of!(RawCheckpoint, ckpt_flags) == 132);
+pub use flags::CheckpointFlags;
+use raw::{BITMAP_AT, RawCheckpoint};
+pub use raw::{CHECKSUM_AT, LARGE_CHECKSUM_AT, Stamp, verify};
 
 /// Where a log goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,63 +74,20 @@ pub struct Checkpoint {
     pub crc: u32,
 }
 
-/// What the two blocks of a pack must agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// Version.
-    pub version: u64,
-    /// Checksum of the block.
-    pub crc: u32,
-    /// Blocks of the pack.
-    pub total_blocks: u32,
-}
-
-/// Verifies the checksum of one checkpoint block. `place` is its address, for the error.
-///
-/// # Errors
-/// The checksum's place or value is wrong.
-pub fn verify(block: &[u8], place: u64) -> Result<Stamp, Corrupt> {
-    let (raw, _) = RawCheckpoint::ref_from_prefix(whole(block)).expect("a block is longer");
-    let offset = raw.checksum_offset.get();
-    let Some(stored) = checksum_field(block, offset) else {
-        return Err(bad("checksum_offset", offset.into(), "it must be 192 to 4092, in whole words"));
-    };
-    let computed = checksum(block, offset as usize);
-    if stored != computed {
-        return Err(Corrupt::Checksum { what: "checkpoint block", place, stored, computed });
-    }
-    let total_blocks = raw.cp_pack_total_block_count.get();
-    Ok(Stamp { version: raw.checkpoint_ver.get(), crc: stored, total_blocks })
-}
-
-fn whole(block: &[u8]) -> &[u8] {
-    assert_eq!(block.len(), BLOCK_SIZE, "a whole block");
-    block
-}
-
-fn checksum_field(block: &[u8], offset: u32) -> Option<u32> {
-    if !(LARGE_CHECKSUM_AT..=CHECKSUM_AT).contains(&offset) || !offset.is_multiple_of(4) {
-        return None;
-    }
-    let bytes = block.get(offset as usize..offset as usize + 4)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
-}
-
-/// The sum over a block without the four bytes at `offset`.
-fn checksum(block: &[u8], offset: usize) -> u32 {
-    let head = crc32(MAGIC, block.get(..offset).unwrap_or_default());
-    crc32(head, block.get(offset + 4..).unwrap_or_default())
+/// Bytes of a pack's first block and its payload.
+fn head_bytes(layout: &Layout) -> usize {
+    as_index(layout.cp_payload).strict_add(1).strict_mul(BLOCK_SIZE)
 }
 
 /// Byte offsets of the SIT and the NAT bitmap from the pack's start.
 fn bitmap_places(large: bool, layout: &Layout) -> (usize, usize) {
-    let (sit, nat) = (layout.sit_bitmap_bytes() as usize, layout.nat_bitmap_bytes() as usize);
+    const BEHIND_CHECKSUM: usize = BITMAP_AT + size_of::<u32>();
     if large {
-        (BITMAP_AT + 4 + nat, BITMAP_AT + 4)
+        (BEHIND_CHECKSUM.strict_add(as_index(layout.nat_bitmap_bytes())), BEHIND_CHECKSUM)
     } else if layout.cp_payload > 0 {
         (BLOCK_SIZE, BITMAP_AT)
     } else {
-        (BITMAP_AT, BITMAP_AT + sit)
+        (BITMAP_AT, BITMAP_AT.strict_add(as_index(layout.sit_bitmap_bytes())))
     }
 }
 
@@ -211,10 +101,10 @@ impl Checkpoint {
     /// # Panics
     /// `blocks` is not `1 + cp_payload` blocks: the caller's bug.
     pub fn decode(blocks: &[u8], place: u64, layout: &Layout) -> Result<Self, Corrupt> {
-        assert_eq!(blocks.len(), (1 + layout.cp_payload as usize) * BLOCK_SIZE, "the pack's head and payload");
+        assert_eq!(blocks.len(), head_bytes(layout), "the pack's head and payload");
         let (first, _) = blocks.split_at(BLOCK_SIZE);
         let stamp = verify(first, place)?;
-        let (raw, _) = RawCheckpoint::ref_from_prefix(first).expect("a block is longer");
+        let raw = RawCheckpoint::of(first);
         let flags = CheckpointFlags::from_bits_retain(raw.ckpt_flags.get());
         let (sit_bitmap, nat_bitmap) = bitmaps(blocks, raw, flags, layout)?;
         let checkpoint = Self {
@@ -247,7 +137,7 @@ impl Checkpoint {
         let users = self.user_block_count;
         let read_only = layout.features.contains(Features::RO);
         // Only a volume that is never written keeps nothing back.
-        let room = layout.main_blocks() + u64::from(read_only);
+        let room = layout.main_blocks().saturating_add(read_only.into());
         check("user_block_count", users, users > 0 && users < room, "the main area is no larger")?;
         let valid = self.valid_block_count;
         check("valid_block_count", valid, valid <= users, "there are fewer blocks for users")?;
@@ -281,9 +171,9 @@ impl Checkpoint {
 
     /// `cp_ver` of the footers of nodes written after this checkpoint and before the next.
     #[must_use]
-    pub const fn node_version(&self) -> u64 {
+    pub fn node_version(&self) -> u64 {
         if self.flags.contains(CheckpointFlags::CRC_RECOVERY) {
-            self.version | (self.crc as u64) << 32
+            self.version | u64::from(self.crc) << 32
         } else {
             self.version
         }
@@ -291,7 +181,7 @@ impl Checkpoint {
 
     /// Was a node with this `cp_ver` written after this checkpoint?
     #[must_use]
-    pub const fn is_node_version(&self, cp_ver: u64) -> bool {
+    pub fn is_node_version(&self, cp_ver: u64) -> bool {
         if self.flags.contains(CheckpointFlags::NOCRC_RECOVERY) {
             cp_ver & 0xffff_ffff == self.version & 0xffff_ffff
         } else {
@@ -308,19 +198,19 @@ impl Checkpoint {
     /// Position of a log.
     #[must_use]
     pub const fn log(&self, log: Log) -> LogPosition {
-        self.logs[log.index()]
+        *log.of(&self.logs)
     }
 
     /// Which copy of a logical NAT block (below [`Layout::nat_blocks`]) is current.
     #[must_use]
     pub fn nat_side(&self, block: u32) -> Side {
-        Side::of_bit(bits::test(&self.nat_bitmap, block as usize))
+        Side::of_bit(bits::test(&self.nat_bitmap, as_index(block)))
     }
 
     /// Which copy of a logical SIT block (below [`Layout::sit_blocks`]) is current.
     #[must_use]
     pub fn sit_side(&self, block: u32) -> Side {
-        Side::of_bit(bits::test(&self.sit_bitmap, block as usize))
+        Side::of_bit(bits::test(&self.sit_bitmap, as_index(block)))
     }
 
     /// The first block and its payload blocks, one after the other, with the checksum; the pack's last block equals the
@@ -330,26 +220,25 @@ impl Checkpoint {
     /// The bitmaps do not have the layout's size.
     #[must_use]
     pub fn encode(&mut self, layout: &Layout) -> Vec<u8> {
-        assert_eq!(self.sit_bitmap.len(), layout.sit_bitmap_bytes() as usize, "SIT bitmap");
-        assert_eq!(self.nat_bitmap.len(), layout.nat_bitmap_bytes() as usize, "NAT bitmap");
+        assert_eq!(self.sit_bitmap.len(), as_index(layout.sit_bitmap_bytes()), "SIT bitmap");
+        assert_eq!(self.nat_bitmap.len(), as_index(layout.nat_bitmap_bytes()), "NAT bitmap");
         let large = self.flags.contains(CheckpointFlags::LARGE_NAT_BITMAP);
         if large {
             self.checksum_offset = LARGE_CHECKSUM_AT;
         } else if self.checksum_offset == 0 || self.checksum_offset == LARGE_CHECKSUM_AT {
             self.checksum_offset = CHECKSUM_AT;
         }
-        let mut blocks = vec![0; (1 + layout.cp_payload as usize) * BLOCK_SIZE];
+        let mut blocks = vec![0; head_bytes(layout)];
         let (sit_at, nat_at) = bitmap_places(large, layout);
-        blocks[..BITMAP_AT].copy_from_slice(self.to_raw().as_bytes());
-        blocks[sit_at..sit_at + self.sit_bitmap.len()].copy_from_slice(&self.sit_bitmap);
-        blocks[nat_at..nat_at + self.nat_bitmap.len()].copy_from_slice(&self.nat_bitmap);
-        let at = self.checksum_offset as usize;
-        self.crc = checksum(&blocks[..BLOCK_SIZE], at);
-        blocks[at..at + 4].copy_from_slice(&self.crc.to_le_bytes());
+        put(&mut blocks, 0, self.to_raw(layout).as_bytes());
+        put(&mut blocks, sit_at, &self.sit_bitmap);
+        put(&mut blocks, nat_at, &self.nat_bitmap);
+        let (first, _) = blocks.split_at_mut(BLOCK_SIZE);
+        self.crc = raw::seal(first, self.checksum_offset);
         blocks
     }
 
-    fn to_raw(&self) -> RawCheckpoint {
+    fn to_raw(&self, layout: &Layout) -> RawCheckpoint {
         let mut raw = RawCheckpoint::new_zeroed();
         raw.checkpoint_ver = self.version.into();
         raw.user_block_count = self.user_block_count.into();
@@ -357,33 +246,32 @@ impl Checkpoint {
         raw.rsvd_segment_count = self.rsvd_segment_count.into();
         raw.overprov_segment_count = self.overprov_segment_count.into();
         raw.free_segment_count = self.free_segment_count.into();
-        raw.cur_node_segno = [u32::MAX.into(); 8];
-        raw.cur_data_segno = [u32::MAX.into(); 8];
-        for log in Log::ALL {
-            let position = self.log(log);
-            let (segnos, blkoffs) = if log.is_node() {
-                (&mut raw.cur_node_segno, &mut raw.cur_node_blkoff)
-            } else {
-                (&mut raw.cur_data_segno, &mut raw.cur_data_blkoff)
-            };
-            segnos[log.index() % 3] = position.segno.get().into();
-            blkoffs[log.index() % 3] = position.blkoff.into();
-            raw.alloc_type[log.index()] = position.alloc as u8;
-        }
+        raw.set_segnos(self.logs.map(|log| log.segno.get().into()));
+        raw.set_blkoffs(self.logs.map(|log| log.blkoff.into()));
+        raw.alloc_type.iter_mut().zip(&self.logs).for_each(|(to, log)| *to = log.alloc.raw());
         raw.ckpt_flags = self.flags.bits().into();
         raw.cp_pack_total_block_count = self.pack_total_blocks.into();
         raw.cp_pack_start_sum = self.pack_start_sum.into();
         raw.valid_node_count = self.valid_node_count.into();
         raw.valid_inode_count = self.valid_inode_count.into();
         raw.next_free_nid = self.next_free_nid.get().into();
-        raw.sit_ver_bitmap_bytesize = (self.sit_bitmap.len() as u32).into();
-        raw.nat_ver_bitmap_bytesize = (self.nat_bitmap.len() as u32).into();
+        raw.sit_ver_bitmap_bytesize = layout.sit_bitmap_bytes().into();
+        raw.nat_ver_bitmap_bytesize = layout.nat_bitmap_bytes().into();
         raw.checksum_offset = self.checksum_offset.into();
         raw.elapsed_time = self.elapsed_time.into();
         raw
     }
 }
 
+/// # Panics
+/// `blocks` ends before: the caller's bug.
+fn put(blocks: &mut [u8], at: usize, bytes: &[u8]) {
+    let (_, rest) = blocks.split_at_mut(at);
+    let (place, _) = rest.split_at_mut(bytes.len());
+    place.copy_from_slice(bytes);
+}
+
+/// The version bitmaps of SIT and NAT.
 fn bitmaps(
     blocks: &[u8],
     raw: &RawCheckpoint,
@@ -400,10 +288,10 @@ fn bitmaps(
         if stored != right {
             return Err(bad(field, stored.into(), "the area's size gives another"));
         }
-        let end = at + stored as usize;
+        let end = at.saturating_add(as_index(stored));
         let bytes = blocks.get(at..end).ok_or_else(|| bad(field, stored.into(), "the pack has no room for it"))?;
         // In the first block the bitmaps must end before a checksum behind them.
-        if !large && at < BLOCK_SIZE && end > offset as usize {
+        if !large && at < BLOCK_SIZE && end > as_index(offset) {
             return Err(bad(field, stored.into(), "it runs into the checksum"));
         }
         Ok(bytes.to_vec())
@@ -413,17 +301,14 @@ fn bitmaps(
     Ok((sit, nat))
 }
 
+/// The positions of the logs, by [`Log::index`].
 fn logs(raw: &RawCheckpoint, layout: &Layout) -> Result<[LogPosition; Log::COUNT], Corrupt> {
+    let (segnos, blkoffs) = (raw.segnos(), raw.blkoffs());
     let mut logs = [LogPosition::default(); Log::COUNT];
     let mut places: Vec<SegNo> = Vec::new();
     let read_only = layout.features.contains(Features::RO);
-    for log in Log::ALL {
-        let (segnos, blkoffs) = if log.is_node() {
-            (&raw.cur_node_segno, &raw.cur_node_blkoff)
-        } else {
-            (&raw.cur_data_segno, &raw.cur_data_blkoff)
-        };
-        let (segno, blkoff) = (SegNo(segnos[log.index() % 3].get()), blkoffs[log.index() % 3].get());
+    for ((log, position), alloc) in Log::ALL.into_iter().zip(&mut logs).zip(raw.alloc_type) {
+        let (segno, blkoff) = (SegNo(log.of(&segnos).get()), log.of(&blkoffs).get());
         // A volume that is never written has only two logs; the other fields mean nothing.
         let in_use = !read_only || matches!(log, Log::HotData | Log::HotNode);
         if in_use && segno.get() >= layout.main_segments {
@@ -436,11 +321,7 @@ fn logs(raw: &RawCheckpoint, layout: &Layout) -> Result<[LogPosition; Log::COUNT
             return Err(bad("cur_segno", segno.get().into(), "another log is in the same segment"));
         }
         places.extend(in_use.then_some(segno));
-        let alloc = match raw.alloc_type[log.index()] {
-            1 => AllocType::Ssr,
-            _ => AllocType::Lfs,
-        };
-        logs[log.index()] = LogPosition { segno, blkoff, alloc };
+        *position = LogPosition { segno, blkoff, alloc: AllocType::from_raw(alloc) };
     }
     Ok(logs)
 }
@@ -448,7 +329,3 @@ fn logs(raw: &RawCheckpoint, layout: &Layout) -> Result<[LogPosition; Log::COUNT
 fn bad(field: &'static str, value: u64, expected: &'static str) -> Corrupt {
     Corrupt::Checkpoint { field, value, expected }
 }
-
-#[cfg(test)]
-#[path = "checkpoint_tests.rs"]
-pub(crate) mod tests;

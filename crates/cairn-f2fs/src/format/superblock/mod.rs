@@ -2,92 +2,20 @@
 //!
 //! [`Superblock`] holds every byte of the 3072, so that decoding and encoding loses nothing.
 
-use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+mod raw;
+
+use cairn_base::units::{as_index, as_u64};
+use zerocopy::little_endian::U16;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::checksum::{MAGIC, crc32};
 use super::features::Features;
 use super::inode::Advise;
-use super::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid};
+use super::units::{BLOCK_BYTES, BlockAddr, Nid, SEGMENT_BYTES};
 use crate::corrupt::Corrupt;
 
-/// Where the superblock lies in its block.
-pub const OFFSET: usize = 1024;
-/// Its size.
-pub const SIZE: usize = 3072;
-/// Where the checksum is, if there is one.
-pub const CHECKSUM_OFFSET: usize = 3068;
-/// Devices a volume may consist of.
-pub const MAX_DEVICES: usize = 8;
-/// Extensions of hot and cold files together.
-pub const MAX_EXTENSIONS: usize = 64;
-/// Bytes of an extension.
-pub const EXTENSION_LEN: usize = 8;
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawDevice {
-    path: [u8; 64],
-    total_segments: U32,
-}
-
-/// The bytes on disk.
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawSuperblock {
-    magic: U32,
-    major_ver: U16,
-    minor_ver: U16,
-    log_sectorsize: U32,
-    log_sectors_per_block: U32,
-    log_blocksize: U32,
-    log_blocks_per_seg: U32,
-    segs_per_sec: U32,
-    secs_per_zone: U32,
-    checksum_offset: U32,
-    block_count: U64,
-    section_count: U32,
-    segment_count: U32,
-    segment_count_ckpt: U32,
-    segment_count_sit: U32,
-    segment_count_nat: U32,
-    segment_count_ssa: U32,
-    segment_count_main: U32,
-    segment0_blkaddr: U32,
-    cp_blkaddr: U32,
-    sit_blkaddr: U32,
-    nat_blkaddr: U32,
-    ssa_blkaddr: U32,
-    main_blkaddr: U32,
-    root_ino: U32,
-    node_ino: U32,
-    meta_ino: U32,
-    uuid: [u8; 16],
-    volume_name: [U16; 512],
-    extension_count: U32,
-    extension_list: [[u8; EXTENSION_LEN]; MAX_EXTENSIONS],
-    cp_payload: U32,
-    version: [u8; 256],
-    init_version: [u8; 256],
-    feature: U32,
-    encryption_level: u8,
-    encrypt_pw_salt: [u8; 16],
-    devs: [RawDevice; MAX_DEVICES],
-    qf_ino: [U32; 3],
-    hot_ext_count: u8,
-    s_encoding: U16,
-    s_encoding_flags: U16,
-    s_stop_reason: [u8; 32],
-    s_errors: [u8; 16],
-    reserved: [u8; 258],
-    crc: U32,
-}
-
-const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
-const _: () = assert!(std::mem::offset_of!(RawSuperblock, uuid) == 108);
-const _: () = assert!(std::mem::offset_of!(RawSuperblock, feature) == 2180);
-const _: () = assert!(std::mem::offset_of!(RawSuperblock, devs) == 2201);
-const _: () = assert!(std::mem::offset_of!(RawSuperblock, crc) == CHECKSUM_OFFSET);
+pub use raw::{CHECKSUM_OFFSET, EXTENSION_LEN, MAX_DEVICES, MAX_EXTENSIONS, OFFSET, SIZE};
+use raw::{RawDevice, RawSuperblock};
 
 /// One of the devices of a volume on several.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,8 +130,8 @@ pub struct Superblock {
 /// The magic number in a block of a superblock, if the block is long enough.
 #[must_use]
 pub fn magic_of(block: &[u8]) -> Option<u32> {
-    let bytes = block.get(OFFSET..OFFSET + 4)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    let (_, superblock) = block.split_at_checked(OFFSET)?;
+    superblock.first_chunk().map(|magic| u32::from_le_bytes(*magic))
 }
 
 impl Superblock {
@@ -214,7 +142,7 @@ impl Superblock {
     pub fn decode(block: &[u8]) -> Result<Self, Corrupt> {
         let bytes = block.get(OFFSET..OFFSET + SIZE).unwrap_or_default();
         let Ok(raw) = RawSuperblock::read_from_bytes(bytes) else {
-            return Err(bad("length", bytes.len() as u64, "3072 bytes are needed"));
+            return Err(bad("length", as_u64(bytes.len()), "3072 bytes are needed"));
         };
         let superblock = Self::from_raw(&raw);
         if raw.magic.get() != MAGIC {
@@ -229,7 +157,7 @@ impl Superblock {
         if !self.features.contains(Features::SB_CHECKSUM) {
             return Ok(());
         }
-        if self.checksum_offset != CHECKSUM_OFFSET as u32 {
+        if as_index(self.checksum_offset) != CHECKSUM_OFFSET {
             return Err(bad("checksum_offset", self.checksum_offset.into(), "only 3068 is possible"));
         }
         let computed = crc32(MAGIC, bytes.get(..CHECKSUM_OFFSET).unwrap_or_default());
@@ -253,12 +181,12 @@ impl Superblock {
         if !(9..=12).contains(&self.log_sectorsize) {
             return Err(bad("log_sectorsize", self.log_sectorsize.into(), "it must be 9 to 12"));
         }
-        if self.log_sectors_per_block != 12 - self.log_sectorsize {
+        if self.log_sectorsize.saturating_add(self.log_sectors_per_block) != 12 {
             let value = self.log_sectors_per_block.into();
             return Err(bad("log_sectors_per_block", value, "with log_sectorsize it must give 12"));
         }
         let extensions = self.extension_count.saturating_add(self.hot_ext_count.into());
-        if extensions > MAX_EXTENSIONS as u32 {
+        if as_index(extensions) > MAX_EXTENSIONS {
             return Err(bad("extension_count", extensions.into(), "there is room for 64"));
         }
         let inos = [("node_ino", self.node_ino, 1), ("meta_ino", self.meta_ino, 2), ("root_ino", self.root_ino, 3)];
@@ -273,7 +201,8 @@ impl Superblock {
     pub fn encode(&self) -> Vec<u8> {
         let mut raw = self.to_raw();
         if self.features.contains(Features::SB_CHECKSUM) {
-            raw.crc = crc32(MAGIC, &raw.as_bytes()[..CHECKSUM_OFFSET]).into();
+            let (covered, _) = raw.as_bytes().split_at(CHECKSUM_OFFSET);
+            raw.crc = crc32(MAGIC, covered).into();
         }
         raw.as_bytes().to_vec()
     }
@@ -300,7 +229,7 @@ impl Superblock {
     /// (`film.mp4.part`), in any case.
     #[must_use]
     pub fn advise_for(&self, name: &[u8]) -> Advise {
-        let cold = self.extension_count as usize;
+        let cold = as_index(self.extension_count);
         let known = cold.saturating_add(self.hot_ext_count.into());
         let mut extensions = self.extension_list.iter().take(known).enumerate();
         match extensions.find(|(_, extension)| has_extension(name, extension)) {
@@ -324,10 +253,10 @@ impl Superblock {
     /// Bytes that the volume uses of each of its devices, in order; none if it lies on a single one.
     #[must_use]
     pub fn device_lengths(&self) -> Vec<u64> {
-        let before = std::iter::once(u64::from(self.segment0_blkaddr.get()) * BLOCK_BYTES).chain(std::iter::repeat(0));
-        let segment = u64::from(BLOCKS_PER_SEGMENT) * BLOCK_BYTES;
+        let before = std::iter::once(self.segment0_blkaddr.bytes()).chain(std::iter::repeat(0));
         let named = self.devs.iter().take_while(|part| part.path[0] != 0);
-        named.zip(before).map(|(part, before)| before + u64::from(part.total_segments) * segment).collect()
+        let segments = |part: &DevicePart| u64::from(part.total_segments).saturating_mul(SEGMENT_BYTES);
+        named.zip(before).map(|(part, before)| segments(part).saturating_add(before)).collect()
     }
 
     /// The label.
@@ -351,10 +280,10 @@ impl Superblock {
     /// Extensions of cold files and of hot files, in lower case as stored.
     #[must_use]
     pub fn extensions(&self) -> (Vec<&[u8]>, Vec<&[u8]>) {
-        let cold = self.extension_count as usize;
+        let cold = as_index(self.extension_count);
         let trim = |bytes: &'_ [u8; EXTENSION_LEN]| bytes.iter().position(|byte| *byte == 0).unwrap_or(EXTENSION_LEN);
         let list = self.extension_list.iter().map(|bytes| bytes.get(..trim(bytes)).unwrap_or_default());
-        let mut all: Vec<&[u8]> = list.take(cold + usize::from(self.hot_ext_count)).collect();
+        let mut all: Vec<&[u8]> = list.take(cold.saturating_add(self.hot_ext_count.into())).collect();
         let hot = all.split_off(cold.min(all.len()));
         (all, hot)
     }
@@ -434,48 +363,4 @@ fn has_extension(name: &[u8], extension: &[u8; EXTENSION_LEN]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn block(superblock: &Superblock) -> Vec<u8> {
-        let mut block = vec![0; OFFSET];
-        block.extend(superblock.encode());
-        block
-    }
-
-    #[test]
-    fn survives_the_disk() {
-        let mut superblock = Superblock::blank();
-        assert!(superblock.set_label("κάιρν"));
-        superblock.devs[7].total_segments = 5;
-        superblock.qf_ino = [Nid(4), Nid(5), Nid(6)];
-        superblock.extension_count = 1;
-        superblock.hot_ext_count = 1;
-        superblock.extension_list[0][..3].copy_from_slice(b"jpg");
-        superblock.extension_list[1][..2].copy_from_slice(b"db");
-        let back = Superblock::decode(&block(&superblock)).unwrap();
-        assert_eq!(back, superblock);
-        assert_eq!(back.label(), "κάιρν");
-        assert_eq!(back.extensions(), (vec![&b"jpg"[..]], vec![&b"db"[..]]));
-        assert!(!superblock.set_label(&"x".repeat(512)));
-    }
-
-    #[test]
-    fn the_checksum_is_verified() {
-        let mut superblock = Superblock::blank();
-        superblock.features = Features::SB_CHECKSUM;
-        superblock.checksum_offset = 3068;
-        let mut bytes = block(&superblock);
-        superblock.crc = Superblock::decode(&bytes).unwrap().crc;
-        assert_ne!(superblock.crc, 0);
-        bytes[OFFSET + 200] ^= 1;
-        assert!(matches!(Superblock::decode(&bytes), Err(Corrupt::Checksum { what: "superblock", .. })));
-    }
-
-    #[test]
-    fn short_and_foreign_blocks_are_refused() {
-        assert!(Superblock::decode(&[]).is_err());
-        assert!(Superblock::decode(&[0; 4096]).is_err());
-        assert_eq!((magic_of(&[0; 1026]), magic_of(&[0; 4096])), (None, Some(0)));
-    }
-}
+mod tests;

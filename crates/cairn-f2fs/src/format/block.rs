@@ -1,0 +1,45 @@
+//! A whole block, seen as the structure that fills it, and the tables in it.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::units::BLOCK_SIZE;
+
+/// A block's bytes as a structure of the same size.
+///
+/// # Panics
+/// `block` has another length than [`BLOCK_SIZE`]: the caller's bug.
+pub(super) fn view<T: FromBytes + Immutable + KnownLayout + Unaligned>(block: &[u8]) -> &T {
+    const { assert!(size_of::<T>() == BLOCK_SIZE) };
+    let len = block.len();
+    T::ref_from_bytes(block).unwrap_or_else(|_| panic!("a block of {len} bytes"))
+}
+
+/// A block's bytes as a structure of the same size, for writing.
+///
+/// # Panics
+/// As [`view`].
+pub(super) fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(block: &mut [u8]) -> &mut T {
+    const { assert!(size_of::<T>() == BLOCK_SIZE) };
+    let len = block.len();
+    T::mut_from_bytes(block).unwrap_or_else(|_| panic!("a block of {len} bytes"))
+}
+
+/// An entry of a table.
+///
+/// # Panics
+/// The table ends before: the caller's bug.
+#[track_caller]
+pub(super) fn entry<T>(table: &[T], index: usize) -> &T {
+    let len = table.len();
+    table.get(index).unwrap_or_else(|| panic!("entry {index} of {len}"))
+}
+
+/// An entry of a table, for writing.
+///
+/// # Panics
+/// As [`entry`].
+#[track_caller]
+pub(super) fn entry_mut<T>(table: &mut [T], index: usize) -> &mut T {
+    let len = table.len();
+    table.get_mut(index).unwrap_or_else(|| panic!("entry {index} of {len}"))
+}
