@@ -3,6 +3,17 @@
 //! A pack is valid if its first and its last block have good checksums and the same version. The last block is written
 //! after everything else, so a pack that was cut short shows.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use cairn_base::Pba;
 use cairn_cache::block::BufferCache;
 
@@ -12,7 +23,7 @@ use crate::format::checkpoint::{self, Checkpoint, CheckpointFlags};
 use crate::format::layout::{Layout, Side};
 use crate::format::orphan;
 use crate::format::pack::PackMap;
-use crate::format::units::{BLOCK_SIZE, Nid};
+use crate::format::units::Nid;
 
 /// A valid checkpoint and its place.
 #[derive(Clone, Debug)]
@@ -29,7 +40,7 @@ impl Loaded {
     /// Address of a block of the pack.
     #[must_use]
     pub fn address(&self, layout: &Layout, offset: u32) -> Pba {
-        Pba(layout.pack_start(self.side).get() + u64::from(offset))
+        block_of_pack(layout, self.side, offset)
     }
 
     /// Inodes that had no link but were open when the checkpoint was written.
@@ -64,11 +75,15 @@ pub fn load(buffers: &BufferCache, layout: &Layout) -> Result<Loaded> {
     }
 }
 
+fn block_of_pack(layout: &Layout, side: Side, offset: u32) -> Pba {
+    Pba(layout.pack_start(side).get().strict_add(offset.into()))
+}
+
 fn read_pack(buffers: &BufferCache, layout: &Layout, side: Side) -> Result<Loaded> {
     let start = layout.pack_start(side);
-    let mut head = Vec::with_capacity((1 + layout.cp_payload as usize) * BLOCK_SIZE);
-    for block in 0..=u64::from(layout.cp_payload) {
-        head.extend_from_slice(&buffers.get(Pba(start.get() + block))?.image());
+    let mut head = Vec::new();
+    for block in 0..=layout.cp_payload {
+        head.extend_from_slice(&buffers.get(block_of_pack(layout, side, block))?.image());
     }
     let checkpoint = Checkpoint::decode(&head, start.get(), layout)?;
     let map = PackMap::of(&checkpoint, layout)?;

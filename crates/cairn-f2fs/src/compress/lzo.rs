@@ -3,6 +3,17 @@
 //! Source: "LZO stream format as understood by Linux" (Documentation/staging/lzo.rst). A stream is a list of instructions;
 //! what the bytes 0 to 15 mean depends on the number of literals that the instruction before copied.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 /// What the instruction before did.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
@@ -52,16 +63,16 @@ impl Stream<'_> {
         Ok(usize::from(u16::from_le_bytes([self.byte()?, self.byte()?])))
     }
 
-    /// A length of which `bits` (not 0) stand in the instruction, or else follow it.
-    fn length(&mut self, bits: usize, base: usize) -> Outcome<usize> {
+    /// A length: `least` and the bits in the instruction, or, if these are 0, `least`, `base` and what follows it.
+    fn length(&mut self, least: usize, bits: usize, base: usize) -> Outcome<usize> {
         if bits != 0 {
-            return Ok(bits);
+            return Ok(bits.saturating_add(least));
         }
-        let mut length = base;
+        let mut length = base.saturating_add(least);
         loop {
             match self.byte()? {
-                0 => length += 255,
-                last => return Ok(length + usize::from(last)),
+                0 => length = length.saturating_add(255),
+                last => return Ok(length.saturating_add(last.into())),
             }
             if length > self.limit {
                 return Err("a length in the LZO data is beyond the cluster");
@@ -78,16 +89,22 @@ impl Stream<'_> {
     }
 
     fn room(&self, count: usize) -> Outcome<()> {
-        if count <= self.limit - self.out.len() { Ok(()) } else { Err("the LZO data is larger than the cluster") }
+        let left = self.limit.saturating_sub(self.out.len());
+        if count <= left { Ok(()) } else { Err("the LZO data is larger than the cluster") }
     }
 
-    fn copy(&mut self, distance: usize, length: usize) -> Outcome<()> {
+    /// Copies from so many bytes before the last one.
+    fn copy(&mut self, back: usize, length: usize) -> Outcome<()> {
+        const BEFORE_START: &str = "the LZO data copies from before its start";
         self.room(length)?;
-        let start = self.out.len().checked_sub(distance).ok_or("the LZO data copies from before its start")?;
-        // The piece may overlap what it makes.
-        for from in start..start + length {
-            let byte = self.out[from];
-            self.out.push(byte);
+        let last = self.out.len().checked_sub(1).ok_or(BEFORE_START)?;
+        let start = last.checked_sub(back).ok_or(BEFORE_START)?;
+        // What is asked for may be longer than what is there: then that repeats itself. It has at least one byte.
+        let mut left = length;
+        while left > 0 {
+            let piece = start..self.out.len().min(start.saturating_add(left));
+            left = left.saturating_sub(piece.len());
+            self.out.extend_from_within(piece);
         }
         Ok(())
     }
@@ -106,17 +123,11 @@ impl Stream<'_> {
                 self.has_runs = self.byte()? != 0;
                 Ok(Before::NoLiterals)
             }
-            Some(first @ 18..=20) => {
-                let count = usize::from(first - 17);
+            Some(first @ 18..) => {
+                let count = usize::from(first.saturating_sub(17));
                 self.byte()?;
                 self.literals(count)?;
-                Ok(Before::FewLiterals)
-            }
-            Some(first @ 21..) => {
-                let count = usize::from(first - 17);
-                self.byte()?;
-                self.literals(count)?;
-                Ok(Before::LiteralRun)
+                Ok(if count < 4 { Before::FewLiterals } else { Before::LiteralRun })
             }
             _ => Ok(Before::NoLiterals),
         }
@@ -129,33 +140,33 @@ impl Stream<'_> {
             0..16 => self.short(code, before),
             16..32 => self.far(code),
             32..64 => {
-                let length = 2 + self.length(code & 31, 31)?;
+                let length = self.length(2, code & 31, 31)?;
                 let word = self.word()?;
-                self.copy((word >> 2) + 1, length)?;
+                self.copy(word >> 2, length)?;
                 self.after_match(word & 3)
             }
-            64..128 => self.near(code, 3 + (code >> 5 & 1)),
-            _ => self.near(code, 5 + (code >> 5 & 3)),
+            _ => self.near(code),
         }
     }
 
     fn short(&mut self, code: usize, before: Before) -> Outcome<Option<Before>> {
         if before == Before::NoLiterals {
-            let count = 3 + self.length(code, 15)?;
+            let count = self.length(3, code, 15)?;
             self.literals(count)?;
             return Ok(Some(Before::LiteralRun));
         }
-        let distance = (usize::from(self.byte()?) << 2) + (code >> 2);
+        let back = usize::from(self.byte()?) << 2 | code >> 2;
         match before {
-            Before::LiteralRun => self.copy(distance + 2049, 3)?,
-            _ => self.copy(distance + 1, 2)?,
+            Before::LiteralRun => self.copy(1 << 11 | back, 3)?,
+            _ => self.copy(back, 2)?,
         }
         self.after_match(code & 3)
     }
 
-    fn near(&mut self, code: usize, length: usize) -> Outcome<Option<Before>> {
-        let distance = (usize::from(self.byte()?) << 3) + (code >> 2 & 7) + 1;
-        self.copy(distance, length)?;
+    /// 3 to 8 bytes from at most 2 kB before.
+    fn near(&mut self, code: usize) -> Outcome<Option<Before>> {
+        let back = usize::from(self.byte()?) << 3 | code >> 2 & 7;
+        self.copy(back, (code >> 5).saturating_add(1))?;
         self.after_match(code & 3)
     }
 
@@ -163,21 +174,20 @@ impl Stream<'_> {
         // A run has its length elsewhere, so the word behind the instruction must be looked at first.
         let is_run = self.has_runs
             && code & 0xf8 == 0x18
-            && self.input.get(..2).is_some_and(|word| u16::from_le_bytes([word[0], word[1]]) & 0xfffc == 0xfffc);
+            && self.input.first_chunk().is_some_and(|word| u16::from_le_bytes(*word) & 0xfffc == 0xfffc);
         if is_run {
             let word = self.word()?;
-            let count = (usize::from(self.byte()?) << 3 | code & 7) + MIN_ZERO_RUN;
+            let count = (usize::from(self.byte()?) << 3 | code & 7).saturating_add(MIN_ZERO_RUN);
             self.room(count)?;
-            self.out.resize(self.out.len() + count, 0);
+            self.out.extend(std::iter::repeat_n(0, count));
             return self.after_match(word & 3);
         }
-        let length = 2 + self.length(code & 7, 7)?;
+        let length = self.length(2, code & 7, 7)?;
         let word = self.word()?;
-        let distance = 16_384 + ((code & 8) << 11) + (word >> 2);
-        if distance == 16_384 {
-            return Ok(None);
-        }
-        self.copy(distance, length)?;
+        // The distance is 16 kB and this; 16 kB alone ends the stream.
+        let beyond = (code & 8) << 11 | word >> 2;
+        let Some(back) = beyond.checked_sub(1) else { return Ok(None) };
+        self.copy(back.saturating_add(1 << 14), length)?;
         self.after_match(word & 3)
     }
 }

@@ -1,6 +1,19 @@
 //! The algorithms: LZO (with and without run lengths), LZ4, Zstandard. All are safe on any input.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::io::Read;
+
+use cairn_base::units::as_u64;
 
 use super::lzo;
 
@@ -25,7 +38,7 @@ fn unpack_zstd(packed: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
     let damaged = "the Zstandard data is damaged";
     let decoder = ruzstd::decoding::StreamingDecoder::new(packed).map_err(|_| damaged)?;
     let mut out = Vec::with_capacity(limit);
-    decoder.take(limit as u64).read_to_end(&mut out).map_err(|_| damaged)?;
+    decoder.take(as_u64(limit)).read_to_end(&mut out).map_err(|_| damaged)?;
     Ok(out)
 }
 

@@ -1,13 +1,24 @@
 //! The blocks of a directory.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::sync::Arc;
 
-use cairn_base::FileBlock;
+use cairn_base::{FileBlock, Pba};
 use cairn_cache::mapper::{Place, Run};
 
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::format::dentry::{MAX_DEPTH, bucket_blocks, buckets};
+use crate::format::dentry::{MAX_DEPTH, bucket_blocks, buckets, level_blocks};
 use crate::format::units::BLOCK_BYTES;
 use crate::inode::Inode;
 use crate::inode::mapper::{InodeMapper, block_address};
@@ -65,39 +76,41 @@ pub fn for_each(
 ) -> Result<()> {
     let end = count(inode);
     let mapper = InodeMapper::new(volume, inode);
-    let mut visited = 0;
+    let mut visited = 0_u64;
     let mut block = start;
     while block < end {
-        let mapping = match mapper.find(Run { start: FileBlock(block), len: end - block }) {
+        let left = end.saturating_sub(block);
+        let mapping = match mapper.find(Run { start: FileBlock(block), len: left }) {
             Ok(mapping) => mapping,
             Err(error) => {
                 if !visit(block, Err(error))? {
                     return Ok(());
                 }
-                block += 1;
+                block = block.saturating_add(1);
                 continue;
             }
         };
-        let len = mapping.run.len.min(end - block);
+        let len = mapping.run.len.min(left);
+        let run = block..block.saturating_add(len);
         if volume.store.is_some() {
-            if !visit_live(volume, inode, block..block + len, mapping.place, &mut visit)? {
+            if !visit_live(volume, inode, run.clone(), mapping.place, &mut visit)? {
                 return Ok(());
             }
         } else if let Place::Mapped(pba) = mapping.place {
-            visited += len;
+            visited = len.saturating_add(visited);
             if visited > volume.layout.main_blocks() {
                 let what = "the directory has more blocks than the volume";
                 return Err(Corrupt::Mapping { ino: inode.nid, block, what, value: visited }.into());
             }
             volume.buffers.prefetch(pba, len);
-            for index in 0..len {
-                let image = volume.buffers.get(cairn_base::Pba(pba.get() + index)).map(|buffer| buffer.image());
-                if !visit(block + index, image.as_deref().map_err(|error| error.clone().into()))? {
+            for (block, pba) in run.clone().zip(pba.get()..) {
+                let image = volume.buffers.get(Pba(pba)).map(|buffer| buffer.image());
+                if !visit(block, image.as_deref().map_err(|error| error.clone().into()))? {
                     return Ok(());
                 }
             }
         }
-        block = block.saturating_add(len);
+        block = run.end;
     }
     Ok(())
 }
@@ -130,13 +143,12 @@ fn visit_live(
 /// The number of buckets at the level of a block, and the bucket that the block belongs to.
 #[must_use]
 pub fn bucket_of(block: u64, dir_level: u8) -> Option<(u64, u64)> {
-    let mut start = 0;
+    let mut within = block;
     for level in 0..MAX_DEPTH {
-        let len = buckets(level, dir_level) * bucket_blocks(level);
-        if block < start + len {
-            return Some((buckets(level, dir_level), (block - start) / bucket_blocks(level)));
-        }
-        start += len;
+        let Some(behind) = within.checked_sub(level_blocks(level, dir_level)) else {
+            return Some((buckets(level, dir_level), within.checked_div(bucket_blocks(level))?));
+        };
+        within = behind;
     }
     None
 }

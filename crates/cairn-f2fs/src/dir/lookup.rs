@@ -1,5 +1,16 @@
 //! Finding a name.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use cairn_vfs::{Error as VfsError, FileKind, PastDamage};
 
 use super::{bad_name, blocks, check_entry, depth};
@@ -121,7 +132,7 @@ fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare
     let mut damage = PastDamage::default();
     for level in 0..depth(directory) {
         let start = bucket_start(level, dir_level, hash);
-        for block in start..(start + bucket_blocks(level)).min(end) {
+        for block in start..start.saturating_add(bucket_blocks(level)).min(end) {
             let Some(image) = damage.pass(blocks::read(volume, directory, block))?.flatten() else { continue };
             let found = Dentries::new(&image).find(hash, |stored| matches(stored, name, compare));
             if let Some(entry) = damage.pass(found.map_err(|bad| bad_name(directory.nid, block, bad)))?.flatten() {

@@ -26,17 +26,18 @@ fn depth(inode: &Inode) -> u32 {
 }
 
 fn bad_name(directory: Nid, block: u64, bad: BadName) -> Error {
-    let what = "the name is too long for its place";
-    let slot = bad.slot as u32;
-    Corrupt::Directory { ino: directory, block, slot, what, value: bad.name_len.into() }.into()
+    bad_entry(directory, block, bad.slot, "the name is too long for its place", bad.name_len.into())
+}
+
+fn bad_entry(directory: Nid, block: u64, slot: usize, what: &'static str, value: u64) -> Error {
+    // A block has 214 slots.
+    let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+    Corrupt::Directory { ino: directory, block, slot, what, value }.into()
 }
 
 /// Checks what an entry says before anybody follows it; its name.
 fn check_entry<'b>(directory: Nid, block: u64, entry: &Dentry<'b>, layout: &Layout) -> Result<Name<'b>> {
-    let bad = |what, value| {
-        let slot = entry.slot as u32;
-        Corrupt::Directory { ino: directory, block, slot, what, value }.into()
-    };
+    let bad = |what, value| bad_entry(directory, block, entry.slot, what, value);
     if !layout.is_nid(entry.ino) || entry.ino < Nid::ROOT {
         return Err(bad("there is no such inode number", entry.ino.get().into()));
     }

@@ -4,19 +4,30 @@
 //! to a block). Entries that roll-forward added come behind all others. A bad entry or block is passed by; the first damage is the
 //! error of the call.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use cairn_base::Ino;
+use cairn_base::units::as_u64;
 use cairn_vfs::{DirEntry, Error as VfsError, FileKind, Name, PastDamage};
 
-use super::{bad_name, blocks, check_entry};
-use crate::corrupt::Corrupt;
+use super::{bad_entry, bad_name, blocks, check_entry};
 use crate::error::{Error, Result};
-use crate::format::dentry::{Dentries, Dentry, slots_for};
+use crate::format::dentry::{Dentries, Dentry};
 use crate::format::units::Nid;
 use crate::inode::Inode;
 use crate::recovery::overlay::AddedEntries;
 use crate::volume::Volume;
 
-const SLOT_BITS: u32 = 8;
+const SLOT_BITS: u32 = u8::BITS;
 /// Where the positions of added entries begin.
 const ADDED: u64 = 1 << 62;
 
@@ -46,7 +57,8 @@ struct Listing<'a> {
 impl Listing<'_> {
     fn from(&mut self, directory: &Inode, position: u64) -> Result<()> {
         if position < ADDED {
-            let (block, slot) = (position >> SLOT_BITS, (position & ((1 << SLOT_BITS) - 1)) as usize);
+            let [slot, ..] = position.to_le_bytes();
+            let (block, slot) = (position >> SLOT_BITS, usize::from(slot));
             let listed = match directory.is_inline() {
                 true => self.inline(directory, block, slot),
                 false => self.blocks(directory, block, slot),
@@ -76,7 +88,9 @@ impl Listing<'_> {
             let from = if index == block { slot } else { 0 };
             let bucket = blocks::bucket_of(index, dir_level);
             // A name elsewhere than in its bucket could not be found; one block at two places would list twice.
-            let fits = |entry: &Dentry<'_>| bucket.is_some_and(|(count, at)| u64::from(entry.hash) % count == at);
+            let fits = |entry: &Dentry<'_>| {
+                bucket.is_some_and(|(count, at)| u64::from(entry.hash).checked_rem(count) == Some(at))
+            };
             goes_on = self.slots(image, index, from, fits)?;
             Ok(goes_on)
         })?;
@@ -87,14 +101,14 @@ impl Listing<'_> {
         let dentries = Dentries::new(bytes);
         let mut slot = from;
         while let Some(entry) = dentries.next(slot) {
-            slot = entry.map_or_else(|bad| bad.slot + 1, |entry| entry.slot + slots_for(entry.name.len()));
+            slot = entry.map_or_else(|bad| bad.next_slot(), |entry| entry.next_slot());
             let checked = entry.map_err(|bad| bad_name(self.directory, block, bad));
             let checked = checked.and_then(|entry| self.check(block, entry, &fits));
             let Some((entry, name)) = self.damage.pass(checked)? else { continue };
             if self.added.is_some_and(|added| added.contains_key(entry.name)) {
                 continue;
             }
-            let next = block << SLOT_BITS | slot as u64;
+            let next = block << SLOT_BITS | as_u64(slot);
             let ino = Ino(entry.ino.get().into());
             if !(self.emit)(DirEntry { ino, kind: entry.kind, name: name.to_buf(), next }) {
                 return Ok(false);
@@ -112,16 +126,16 @@ impl Listing<'_> {
         let name = check_entry(self.directory, block, &entry, &self.volume.layout)?;
         if !fits(&entry) {
             let what = "the name is in a bucket that its hash does not lead to";
-            let (slot, value) = (entry.slot as u32, entry.hash.into());
-            return Err(Corrupt::Directory { ino: self.directory, block, slot, what, value }.into());
+            return Err(bad_entry(self.directory, block, entry.slot, what, entry.hash.into()));
         }
         Ok((entry, name))
     }
 
     fn added(&mut self, from: u64) {
         let Some(added) = self.added else { return };
-        for (index, (name, (nid, kind))) in (0_u64..).zip(added).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
-            let next = ADDED + index + 1;
+        // Each has the position of the next one.
+        const FIRST_NEXT: u64 = ADDED + 1;
+        for (next, (name, (nid, kind))) in (FIRST_NEXT..).zip(added).skip(usize::try_from(from).unwrap_or(usize::MAX)) {
             let entry = DirEntry { ino: nid.ino(), kind: Some(*kind), name: name.clone(), next };
             if !(self.emit)(entry) {
                 return;

@@ -320,6 +320,12 @@ impl Layout {
         (nid.get() / nat::NIDS_PER_BLOCK, as_index(nid.get() % nat::NIDS_PER_BLOCK))
     }
 
+    /// The first nid that has its entry in a logical NAT block.
+    #[must_use]
+    pub const fn first_nid(block: u32) -> Nid {
+        Nid(block.strict_mul(nat::NIDS_PER_BLOCK))
+    }
+
     /// Address of one of the copies of a logical NAT block: the copies alternate segment by segment.
     #[must_use]
     pub fn nat_address(&self, block: u32, side: Side) -> Pba {

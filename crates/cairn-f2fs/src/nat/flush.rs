@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::Pba;
+use cairn_base::units::{as_index, as_u64};
 use cairn_cache::block::Image;
 
 use super::{Nat, State};
@@ -30,7 +31,8 @@ impl Nat {
     pub fn read_ahead(&self, nids: &[Nid]) {
         let blocks: BTreeMap<u32, Side> = {
             let state = self.state.lock();
-            if state.changed.len() + state.journal.len() + nids.len() <= NAT_JOURNAL_ENTRIES {
+            let entries = state.changed.len().saturating_add(state.journal.len()).saturating_add(nids.len());
+            if entries <= NAT_JOURNAL_ENTRIES {
                 return;
             }
             let all = state.changed.keys().chain(state.journal.keys()).chain(nids);
@@ -60,12 +62,12 @@ impl Nat {
         let (journal, overflow) = split(merged);
         let mut plan = NatPlan { journal, bitmap: old_bitmap.clone(), blocks: Vec::new() };
         for (block, entries) in overflow {
-            let side = Side::of_bit(bits::test(&old_bitmap, block as usize));
+            let side = Side::of_bit(bits::test(&old_bitmap, as_index(block)));
             let mut image = self.block(block, side)?;
             let bytes = Arc::make_mut(&mut image);
             entries.iter().for_each(|(nid, entry)| nat::set_entry(bytes, Layout::nat_place(*nid).1, *entry));
             plan.blocks.push((self.layout.nat_address(block, side.other()), image));
-            bits::flip(&mut plan.bitmap, block as usize);
+            bits::flip(&mut plan.bitmap, as_index(block));
         }
         let mut state = self.state.lock();
         state.flying = std::mem::take(&mut state.changed);
@@ -75,7 +77,7 @@ impl Nat {
 
     /// The planned checkpoint is on the medium: its NAT is the last one.
     pub fn committed(&self, plan: NatPlan) {
-        self.stats.blocks_written.add(plan.blocks.len() as u64);
+        self.stats.blocks_written.add(as_u64(plan.blocks.len()));
         // Nobody reads these copies before the bitmap says so.
         for (at, image) in plan.blocks {
             self.cache.create(at).modify().copy_from_slice(&image);
@@ -90,7 +92,7 @@ impl Nat {
         }
         *journal = plan.journal.0.into_iter().collect();
         *bitmap = plan.bitmap;
-        *generation += 1;
+        *generation = generation.strict_add(1);
     }
 }
 
@@ -108,7 +110,7 @@ fn split(entries: BTreeMap<Nid, NatEntry>) -> (NatJournal, Vec<(u32, Group)>) {
     groups.sort_by_key(|(_, group)| group.len());
     let mut journal = Vec::new();
     let fits = groups.iter().take_while(|(_, group)| {
-        let fits = journal.len() + group.len() <= NAT_JOURNAL_ENTRIES;
+        let fits = group.len() <= NAT_JOURNAL_ENTRIES.saturating_sub(journal.len());
         if fits {
             journal.extend_from_slice(group);
         }

@@ -25,7 +25,7 @@ pub(super) struct FreeNids {
 impl FreeNids {
     pub(super) fn new(layout: &Layout, hint: Nid) -> Self {
         let blocks = layout.nat_blocks();
-        let cursor = Layout::nat_place(hint).0 % blocks;
+        let cursor = Layout::nat_place(hint).0.strict_rem(blocks);
         Self { pool: BTreeMap::new(), allocated: HashMap::new(), cursor, blocks, fruitless: 0 }
     }
 
@@ -48,7 +48,7 @@ impl FreeNids {
             return None;
         }
         let block = self.cursor;
-        self.cursor = (block + 1) % self.blocks;
+        self.cursor = block.strict_add(1).strict_rem(self.blocks);
         Some(block)
     }
 
@@ -60,16 +60,16 @@ impl FreeNids {
         known: impl Fn(Nid) -> Option<NatEntry>,
         changed: impl Fn(Nid) -> bool,
     ) {
-        let first = block * nat::ENTRIES_PER_BLOCK as u32;
+        let first = Layout::first_nid(block);
         let before = self.pool.len();
-        for (nid, stored) in (first..).map(Nid).zip(nat::entries(image)) {
+        for (nid, stored) in (first.get()..).map(Nid).zip(nat::entries(image)) {
             let entry = known(nid).unwrap_or(stored);
             let free = nid.get() >= FIRST && entry.is_free() && !changed(nid) && !self.allocated.contains_key(&nid);
             if free {
                 self.pool.insert(nid, entry.version);
             }
         }
-        self.fruitless = if self.pool.len() > before { 0 } else { self.fruitless + 1 };
+        self.fruitless = if self.pool.len() > before { 0 } else { self.fruitless.saturating_add(1) };
     }
 
     /// An nid whose freedom a checkpoint now knows.
@@ -100,7 +100,7 @@ impl FreeNids {
 
     /// Where the next mount should begin its search.
     pub(super) fn hint(&self) -> Nid {
-        let cursor = Nid((self.cursor * nat::ENTRIES_PER_BLOCK as u32).max(FIRST));
+        let cursor = Layout::first_nid(self.cursor).max(Nid(FIRST));
         self.pool.keys().next().copied().unwrap_or(cursor)
     }
 }

@@ -11,6 +11,17 @@
 //! Locking: one lock of rank ALLOCATOR (before the segments'), never held while a NAT block is read. A reader that finds
 //! that a checkpoint was committed meanwhile looks again.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 mod flush;
 mod free;
 
@@ -19,6 +30,7 @@ use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::Counter;
+use cairn_base::units::as_index;
 use cairn_cache::block::{BufferCache, Image};
 
 use crate::corrupt::Corrupt;
@@ -81,7 +93,7 @@ impl State {
     }
 
     fn side(&self, block: u32) -> Side {
-        Side::of_bit(bits::test(&self.bitmap, block as usize))
+        Side::of_bit(bits::test(&self.bitmap, as_index(block)))
     }
 }
 

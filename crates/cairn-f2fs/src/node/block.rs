@@ -1,5 +1,16 @@
 //! One node block.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -168,7 +179,9 @@ impl Node {
             return false;
         }
         self.mark_dirty();
-        Arc::make_mut(&mut *image)[at..at + 4].copy_from_slice(&new.get().to_le_bytes());
+        if let Some(word) = Arc::make_mut(&mut *image).get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *word = new.get().to_le_bytes();
+        }
         true
     }
 
@@ -208,7 +221,7 @@ impl Node {
 }
 
 fn word(image: &[u8], at: usize) -> Option<&[u8; 4]> {
-    image.get(at..at + 4)?.first_chunk()
+    image.get(at..)?.first_chunk()
 }
 
 impl NodeGuard<'_> {

@@ -4,6 +4,17 @@
 //! least one node with the fsync mark, all nodes up to the last such node count, marked or not. An inode that the checkpoint
 //! does not know needs a node with the marks fsync and dent.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 

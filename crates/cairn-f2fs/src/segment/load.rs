@@ -1,9 +1,21 @@
 //! Reading the SIT and the logs of a checkpoint.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
+use cairn_base::units::as_u64;
 use cairn_block::reserve::expect_room;
 use cairn_cache::block::BufferCache;
 
@@ -14,8 +26,7 @@ use crate::checkpoint::summaries::CurrentSummaries;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::log::AllocType;
-use crate::format::summary::{SitJournal, SummaryBlock};
-use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::format::summary::{ENTRIES, SitJournal, SummaryBlock};
 use crate::format::{Checkpoint, Layout, Log, SegNo, SitEntry, bits, sit};
 
 /// About what an entry and what is made of it take.
@@ -54,10 +65,10 @@ impl Segments {
         Log::ALL.into_iter().try_for_each(|log| check_log(&entries, checkpoint, log, &layout))?;
         let mut table = Table::new(&layout, entries, current);
         for log in Log::ALL {
-            table.set_log(current[log.index()], log);
+            table.set_log(*log.of(&current), log);
         }
         let logs = Log::ALL.map(|log| {
-            let entries = summaries.entries[log.index()].clone();
+            let entries = log.of(&summaries.entries).clone();
             let summary = SummaryBlock { entries, ..SummaryBlock::empty(log.is_node()) };
             LogState { position: checkpoint.log(log), summary }
         });
@@ -69,7 +80,7 @@ impl Segments {
             summary_generation: 0,
             journal: journalled,
             bitmap: checkpoint.sit_bitmap.clone(),
-            reuse_below: 2 * (checkpoint.rsvd_segment_count / layout.usable_segments()),
+            reuse_below: checkpoint.rsvd_segment_count.strict_div(layout.usable_segments()).saturating_mul(2),
             cleaning: Vec::new(),
             victim_cursor: current,
             kbytes_written: summaries.kbytes_written,
@@ -91,13 +102,10 @@ pub fn load(
 ) -> Result<Vec<SitEntry>> {
     let journal: HashMap<SegNo, &SitEntry> = journal.0.iter().map(|(segno, entry)| (*segno, entry)).collect();
     let mut entries = Vec::new();
+    let mut segments = (0..layout.main_segments).map(SegNo);
     for block in 0..layout.sit_blocks_used() {
         let image = buffers.get(layout.sit_address(block, checkpoint.sit_side(block)))?.image();
-        for index in 0..sit::ENTRIES_PER_BLOCK {
-            let segno = SegNo(entries.len() as u32);
-            if segno.get() >= layout.main_segments {
-                break;
-            }
+        for (index, segno) in (0..sit::ENTRIES_PER_BLOCK).zip(&mut segments) {
             entries.push(match journal.get(&segno) {
                 Some(entry) => (*entry).clone(),
                 None => sit::entry(&image, index, segno)?,
@@ -120,7 +128,7 @@ fn check_sums(entries: &[SitEntry], checkpoint: &Checkpoint) -> Result<()> {
         return Err(Corrupt::Checkpoint { field: "valid_node_count", value, expected }.into());
     }
     // The checkpoint also counts slots that are reserved but have no block yet.
-    if nodes + data > checkpoint.valid_block_count {
+    if nodes.saturating_add(data) > checkpoint.valid_block_count {
         let expected = "the SIT counts more valid blocks";
         let value = checkpoint.valid_block_count;
         return Err(Corrupt::Checkpoint { field: "valid_block_count", value, expected }.into());
@@ -132,9 +140,9 @@ fn check_sums(entries: &[SitEntry], checkpoint: &Checkpoint) -> Result<()> {
 fn check_capacity(entries: &[SitEntry], layout: &Layout) -> Result<(), Corrupt> {
     for (segno, entry) in (0..).map(SegNo).zip(entries) {
         let usable = usize::from(layout.usable_blocks(segno));
-        if let Some(block) = bits::next_set(&entry.valid_map, usable, BLOCKS_PER_SEGMENT as usize) {
+        if let Some(block) = bits::next_set(&entry.valid_map, usable, ENTRIES) {
             let what = "a block is in use behind what its zone can hold";
-            return Err(Corrupt::Sit { segno, what, value: block as u64 });
+            return Err(Corrupt::Sit { segno, what, value: as_u64(block) });
         }
     }
     Ok(())
@@ -147,16 +155,18 @@ fn check_log(entries: &[SitEntry], checkpoint: &Checkpoint, log: Log, layout: &L
         let what = "a log stands behind what its zone can hold";
         return Err(Corrupt::Sit { segno: position.segno, what, value: position.blkoff.into() });
     }
-    let map = &entries[position.segno.index()].valid_map;
+    let Some(SitEntry { valid_map: map, .. }) = entries.get(position.segno.index()) else {
+        return Err(Corrupt::Sit { segno: position.segno, what: "a log stands in no segment", value: 0 });
+    };
     let from = usize::from(position.blkoff);
     let end = match position.alloc {
-        AllocType::Lfs => BLOCKS_PER_SEGMENT as usize,
-        AllocType::Ssr => from + 1,
+        AllocType::Lfs => ENTRIES,
+        AllocType::Ssr => from.saturating_add(1),
     };
     match bits::next_set(map, from, end) {
         Some(block) => {
             let what = "a log stands at, or before, a block in use";
-            Err(Corrupt::Sit { segno: position.segno, what, value: block as u64 })
+            Err(Corrupt::Sit { segno: position.segno, what, value: as_u64(block) })
         }
         None => Ok(()),
     }
@@ -185,7 +195,7 @@ mod tests {
             let what = "a block is in use behind what its zone can hold";
             assert_eq!(
                 used(segno, block),
-                Some(Corrupt::Sit { segno: SegNo(segno as u32), what, value: block as u64 })
+                Some(Corrupt::Sit { segno: SegNo(segno as u32), what, value: as_u64(block) })
             );
         }
         let mut cp = checkpoint(&layout);
