@@ -19,6 +19,48 @@ pub fn words(list: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
+/// What a setting does to the options `T`; a value that cannot be taken is an error of type `E`.
+pub enum Action<T, E> {
+    /// It is a name alone.
+    Flag(fn(&mut T)),
+    /// It has a value, for which the first string stands in what is told about it.
+    Value(&'static str, fn(&mut T, Word<'_>, &str) -> Result<(), E>),
+}
+
+/// A setting of ours: all its names, the first is the one to be told, and what it does.
+pub type Setting<T, E> = (&'static [&'static str], Action<T, E>);
+
+/// Applies a word, if it is a setting of this table.
+pub fn set<T, E>(settings: &[Setting<T, E>], options: &mut T, word: Word<'_>) -> Option<Result<(), E>> {
+    settings.iter().filter(|(names, _)| names.contains(&word.name)).find_map(|(_, action)| match (action, word.value) {
+        (Action::Flag(set), None) => {
+            set(options);
+            Some(Ok(()))
+        }
+        (Action::Value(_, set), Some(value)) => Some(set(options, word, value)),
+        _ => None,
+    })
+}
+
+/// The settings of a table as they are written, by all their names: `ro`, `commit=SECONDS`.
+pub fn written<T, E>(settings: &[Setting<T, E>]) -> impl Iterator<Item = String> {
+    settings.iter().flat_map(|(names, action)| names.iter().map(move |name| written_as(name, action)))
+}
+
+/// What a table takes, in words.
+#[must_use]
+pub fn usage<T, E>(settings: &[Setting<T, E>]) -> String {
+    let told = settings.iter().filter_map(|(names, action)| Some(written_as(names.first()?, action)));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn written_as<T, E>(name: &str, action: &Action<T, E>) -> String {
+    match action {
+        Action::Flag(_) => name.to_owned(),
+        Action::Value(value, _) => format!("{name}={value}"),
+    }
+}
+
 /// What becomes of a word of Linux's that Cairn has no setting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
@@ -94,6 +136,28 @@ mod tests {
         for bad in ["", "G", "1.5G", "+5", "1MM", "xM", "99999999999T"] {
             assert_eq!(parse_size(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn settings_are_found_by_name_and_by_whether_they_have_a_value() {
+        const SETTINGS: &[Setting<u32, String>] = &[
+            (&["on", "yes"], Action::Flag(|number| *number = 1)),
+            (
+                &["on"],
+                Action::Value("NUMBER", |number, word, value| {
+                    *number = value.parse().map_err(|_| word.text.to_owned())?;
+                    Ok(())
+                }),
+            ),
+        ];
+        let given = |text| {
+            let mut number = 0;
+            set(SETTINGS, &mut number, words(text).next().unwrap()).map(|taken| taken.map(|()| number))
+        };
+        assert_eq!((given("on"), given("yes"), given("on=7")), (Some(Ok(1)), Some(Ok(1)), Some(Ok(7))));
+        assert_eq!((given("on=x"), given("yes=7"), given("off")), (Some(Err("on=x".into())), None, None));
+        assert_eq!(usage(SETTINGS), "on, on=NUMBER");
+        assert_eq!(written(SETTINGS).collect::<Vec<_>>(), ["on", "yes", "on=NUMBER"]);
     }
 
     #[test]

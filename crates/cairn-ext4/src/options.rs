@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_base::options::{self, SLOPPY, Word, words};
+use cairn_base::options::Action::{Flag, Value};
+use cairn_base::options::{self, SLOPPY, Setting, Vocabulary, Word, words};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
@@ -137,48 +138,82 @@ impl MountOptions {
             .with("checkpoint_clean", self.checkpoint_clean.name())
     }
 
-    fn apply(&mut self, given: Word<'_>, sloppy: bool) -> Result<()> {
-        let Word { text: word, name, value } = given;
-        match (name, value) {
-            ("ro", None) => self.read_only = true,
-            ("rw", None) => self.read_only = false,
-            ("noload" | "norecovery", None) => self.no_load = true,
-            ("sb", Some(kib)) => self.superblock = Some(parse_superblock(kib)?),
-            ("commit", Some(seconds)) => self.commit_interval = parse_commit(seconds)?,
-            ("relatime", None) => self.access_times = true,
-            ("noatime", None) => self.access_times = false,
-            ("discard", None) => self.discard = true,
-            ("nodiscard", None) => self.discard = false,
-            ("grpid" | "bsdgroups", None) => self.group_of_parent = true,
-            ("nogrpid" | "sysvgroups", None) => self.group_of_parent = false,
-            ("minixdf", None) => self.minix_df = true,
-            ("bsddf", None) => self.minix_df = false,
-            ("cache", Some(size)) => self.cache_bytes = parse_cache(size).map_err(Error::Option)?,
-            ("buffered_iomap", None) => self.buffered = BufferedMode::Extents,
-            ("nobuffered_iomap", None) => self.buffered = BufferedMode::PerBlock,
-            ("max_folio", Some(size)) => self.max_folio = parse_max_folio(size).map_err(Error::Option)?,
-            ("async_checkpoint", None) => self.async_checkpoint = Some(DEFAULT_ASYNC_CHECKPOINT),
-            ("async_checkpoint", Some(percent)) => self.async_checkpoint = Some(parse_percent(percent)?),
-            ("noasync_checkpoint", None) => self.async_checkpoint = None,
-            ("checkpoint_clean", Some(mode)) => self.checkpoint_clean = parse_clean(mode)?,
-            ("errors", Some(mode)) => self.on_damage = Some(parse_on_damage(mode)?),
-            _ => match options::tolerate(linux::WORDS, given) {
-                Some(taken) => taken.map_err(Error::Option)?,
-                None if sloppy => {}
-                None => {
-                    return Err(Error::Option(format!(
-                        "unknown option `{word}`; ext4 takes ro, rw, noload, sb=KIB, commit=SECONDS, relatime, noatime, discard, \
-                     nodiscard, grpid, nogrpid, minixdf, bsddf, cache=SIZE, buffered_iomap, nobuffered_iomap, max_folio=SIZE, \
-                     async_checkpoint[=PERCENT], noasync_checkpoint, checkpoint_clean=counted|bail_out|scan, \
-                     errors={}, data=ordered",
-                        OnDamage::WORDS
-                    )));
-                }
-            },
+    /// Every setting as it is written, by all its names; words of Linux that change nothing are none.
+    pub fn settings() -> impl Iterator<Item = String> {
+        options::written(SETTINGS)
+    }
+
+    /// Words of Linux that Cairn has no setting for, and what becomes of them.
+    #[must_use]
+    pub fn words_of_linux() -> &'static Vocabulary {
+        linux::WORDS
+    }
+
+    fn apply(&mut self, word: Word<'_>, sloppy: bool) -> Result<()> {
+        if let Some(taken) = options::set(SETTINGS, self, word) {
+            return taken;
         }
-        Ok(())
+        match options::tolerate(linux::WORDS, word) {
+            Some(taken) => taken.map_err(Error::Option),
+            None if sloppy => Ok(()),
+            None => {
+                let usage = options::usage(SETTINGS);
+                Err(Error::Option(format!("unknown option `{}`; ext4 takes {usage}, data=ordered", word.text)))
+            }
+        }
     }
 }
+
+/// Every one has a case in `tests/options.rs`.
+const SETTINGS: &[Setting<MountOptions, Error>] = &[
+    (&["ro"], Flag(|options| options.read_only = true)),
+    (&["rw"], Flag(|options| options.read_only = false)),
+    (&["noload", "norecovery"], Flag(|options| options.no_load = true)),
+    (&["sb"], Value("KIB", |options, _, value| parse_superblock(value).map(|kib| options.superblock = Some(kib)))),
+    (&["commit"], Value("SECONDS", |options, _, value| parse_commit(value).map(|time| options.commit_interval = time))),
+    (&["relatime"], Flag(|options| options.access_times = true)),
+    (&["noatime"], Flag(|options| options.access_times = false)),
+    (&["discard"], Flag(|options| options.discard = true)),
+    (&["nodiscard"], Flag(|options| options.discard = false)),
+    (&["grpid", "bsdgroups"], Flag(|options| options.group_of_parent = true)),
+    (&["nogrpid", "sysvgroups"], Flag(|options| options.group_of_parent = false)),
+    (&["minixdf"], Flag(|options| options.minix_df = true)),
+    (&["bsddf"], Flag(|options| options.minix_df = false)),
+    (
+        &["cache"],
+        Value("SIZE", |options, _, value| {
+            parse_cache(value).map(|size| options.cache_bytes = size).map_err(Error::Option)
+        }),
+    ),
+    (&["buffered_iomap"], Flag(|options| options.buffered = BufferedMode::Extents)),
+    (&["nobuffered_iomap"], Flag(|options| options.buffered = BufferedMode::PerBlock)),
+    (
+        &["max_folio"],
+        Value("SIZE", |options, _, value| {
+            parse_max_folio(value).map(|size| options.max_folio = size).map_err(Error::Option)
+        }),
+    ),
+    (&["async_checkpoint"], Flag(|options| options.async_checkpoint = Some(DEFAULT_ASYNC_CHECKPOINT))),
+    (
+        &["async_checkpoint"],
+        Value("PERCENT", |options, _, value| {
+            parse_percent(value).map(|percent| options.async_checkpoint = Some(percent))
+        }),
+    ),
+    (&["noasync_checkpoint"], Flag(|options| options.async_checkpoint = None)),
+    (
+        &["checkpoint_clean"],
+        Value("counted|bail_out|scan", |options, _, value| {
+            parse_clean(value).map(|mode| options.checkpoint_clean = mode)
+        }),
+    ),
+    (
+        &["errors"],
+        Value(OnDamage::WORDS, |options, _, value| {
+            parse_on_damage(value).map(|policy| options.on_damage = Some(policy))
+        }),
+    ),
+];
 
 fn parse_superblock(value: &str) -> Result<u64> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cairn_base::options::{self, SLOPPY, Word, words};
+use cairn_base::options::Action::{Flag, Value};
+use cairn_base::options::{self, SLOPPY, Setting, Vocabulary, Word, words};
 use cairn_base::stats::Report;
 use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
@@ -155,51 +156,101 @@ impl MountOptions {
         self.checkpoint_disabled.map_or_else(|| "enable".to_owned(), |cap| format!("disable{cap}"))
     }
 
-    fn apply(&mut self, given: Word<'_>, sloppy: bool) -> Result<()> {
-        let Word { text: word, name, value } = given;
-        match (name, value) {
-            ("ro", None) => self.read_only = true,
-            ("rw", None) => self.read_only = false,
-            ("norecovery" | "disable_roll_forward", None) => self.no_recovery = true,
-            ("cache", Some(size)) => self.cache_bytes = parse_cache(size).map_err(Error::Option)?,
-            ("buffered_iomap", None) => self.buffered = BufferedMode::Extents,
-            ("nobuffered_iomap", None) => self.buffered = BufferedMode::PerBlock,
-            ("max_folio", Some(size)) => self.max_folio = parse_max_folio(size).map_err(Error::Option)?,
-            ("relatime", None) => self.access_times = true,
-            ("noatime", None) => self.access_times = false,
-            ("errors", Some(mode)) => self.on_damage = parse_on_damage(mode)?,
-            ("mode", Some("adaptive")) => self.mode = Mode::Adaptive,
-            ("mode", Some("lfs")) => self.mode = Mode::Lfs,
-            ("mode", Some(_)) => return Err(Error::Option(format!("`{word}`: the modes are adaptive and lfs"))),
-            ("background_gc", Some(value)) => self.background_gc = BackgroundGc::parse(word, value)?,
-            ("gc_merge", None) => self.gc_merge = true,
-            ("nogc_merge", None) => self.gc_merge = false,
-            ("atgc", None) => self.atgc = true,
-            ("noatgc", None) => self.atgc = false,
-            ("gc_victim", Some(value)) => self.gc_victim = GcVictim::parse(word, value)?,
-            ("discard", None) => self.discard = true,
-            ("nodiscard", None) => self.discard = false,
-            ("checkpoint_interval", Some(seconds)) => self.checkpoint_interval = seconds_of_option(word, seconds)?,
-            ("checkpoint_merge", None) | ("checkpoint", Some("merge")) => self.checkpoint_merge = true,
-            ("nocheckpoint_merge", None) => self.checkpoint_merge = false,
-            ("checkpoint", Some("enable")) => self.checkpoint_disabled = None,
-            ("checkpoint", Some(value)) => self.checkpoint_disabled = Some(cap_of_option(word, value)?),
-            _ => match options::tolerate(linux::WORDS, given) {
-                Some(taken) => taken.map_err(Error::Option)?,
-                None if sloppy => {}
-                None => {
-                    return Err(Error::Option(format!(
-                        "unknown option `{word}`; f2fs takes ro, rw, norecovery, relatime, noatime, errors={}, cache=SIZE, buffered_iomap, \
-                     nobuffered_iomap, max_folio=SIZE, mode=adaptive|lfs, gc_victim=data_first|greedy|adaptive, background_gc=on|off|sync, gc_merge, \
-                     nogc_merge, atgc, noatgc, discard, nodiscard, \
-                     checkpoint_interval=SECONDS, checkpoint_merge, nocheckpoint_merge, checkpoint=merge, \
-                     checkpoint=disable[:BLOCKS|:N%], checkpoint=enable",
-                        OnDamage::WORDS
-                    )));
-                }
-            },
+    /// Every setting as it is written, by all its names; words of Linux that change nothing are none.
+    pub fn settings() -> impl Iterator<Item = String> {
+        options::written(SETTINGS)
+    }
+
+    /// Words of Linux that Cairn has no setting for, and what becomes of them.
+    #[must_use]
+    pub fn words_of_linux() -> &'static Vocabulary {
+        linux::WORDS
+    }
+
+    fn apply(&mut self, word: Word<'_>, sloppy: bool) -> Result<()> {
+        if let Some(taken) = options::set(SETTINGS, self, word) {
+            return taken;
         }
-        Ok(())
+        match options::tolerate(linux::WORDS, word) {
+            Some(taken) => taken.map_err(Error::Option),
+            None if sloppy => Ok(()),
+            None => {
+                let usage = options::usage(SETTINGS);
+                Err(Error::Option(format!("unknown option `{}`; f2fs takes {usage}", word.text)))
+            }
+        }
+    }
+}
+
+/// Every one has a case in `tests/files/options.rs`.
+const SETTINGS: &[Setting<MountOptions, Error>] = &[
+    (&["ro"], Flag(|options| options.read_only = true)),
+    (&["rw"], Flag(|options| options.read_only = false)),
+    (&["norecovery", "disable_roll_forward"], Flag(|options| options.no_recovery = true)),
+    (&["relatime"], Flag(|options| options.access_times = true)),
+    (&["noatime"], Flag(|options| options.access_times = false)),
+    (
+        &["errors"],
+        Value(OnDamage::WORDS, |options, _, value| parse_on_damage(value).map(|policy| options.on_damage = policy)),
+    ),
+    (
+        &["cache"],
+        Value("SIZE", |options, _, value| {
+            parse_cache(value).map(|size| options.cache_bytes = size).map_err(Error::Option)
+        }),
+    ),
+    (&["buffered_iomap"], Flag(|options| options.buffered = BufferedMode::Extents)),
+    (&["nobuffered_iomap"], Flag(|options| options.buffered = BufferedMode::PerBlock)),
+    (
+        &["max_folio"],
+        Value("SIZE", |options, _, value| {
+            parse_max_folio(value).map(|size| options.max_folio = size).map_err(Error::Option)
+        }),
+    ),
+    (&["mode"], Value("adaptive|lfs", |options, word, value| parse_mode(word, value).map(|mode| options.mode = mode))),
+    (
+        &["gc_victim"],
+        Value("data_first|greedy|adaptive", |options, word, value| {
+            GcVictim::parse(word.text, value).map(|policy| options.gc_victim = policy)
+        }),
+    ),
+    (
+        &["background_gc"],
+        Value("on|off|sync", |options, word, value| {
+            BackgroundGc::parse(word.text, value).map(|mode| options.background_gc = mode)
+        }),
+    ),
+    (&["gc_merge"], Flag(|options| options.gc_merge = true)),
+    (&["nogc_merge"], Flag(|options| options.gc_merge = false)),
+    (&["atgc"], Flag(|options| options.atgc = true)),
+    (&["noatgc"], Flag(|options| options.atgc = false)),
+    (&["discard"], Flag(|options| options.discard = true)),
+    (&["nodiscard"], Flag(|options| options.discard = false)),
+    (
+        &["checkpoint_interval"],
+        Value("SECONDS", |options, word, value| {
+            seconds_of_option(word.text, value).map(|seconds| options.checkpoint_interval = seconds)
+        }),
+    ),
+    (&["checkpoint_merge"], Flag(|options| options.checkpoint_merge = true)),
+    (&["nocheckpoint_merge"], Flag(|options| options.checkpoint_merge = false)),
+    (&["checkpoint"], Value("merge|enable|disable[:BLOCKS|:N%]", set_checkpoint)),
+];
+
+fn set_checkpoint(options: &mut MountOptions, word: Word<'_>, value: &str) -> Result<()> {
+    match value {
+        "merge" => options.checkpoint_merge = true,
+        "enable" => options.checkpoint_disabled = None,
+        _ => options.checkpoint_disabled = Some(cap_of_option(word.text, value)?),
+    }
+    Ok(())
+}
+
+fn parse_mode(word: Word<'_>, value: &str) -> Result<Mode> {
+    match value {
+        "adaptive" => Ok(Mode::Adaptive),
+        "lfs" => Ok(Mode::Lfs),
+        _ => Err(Error::Option(format!("`{}`: the modes are adaptive and lfs", word.text))),
     }
 }
 

@@ -1,7 +1,10 @@
 //! How to mount: the options of the FUSE side, and their `-o` names.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use cairn_base::options::Action::{Flag, Value};
+use cairn_base::options::{self, Setting, words};
 use cairn_base::stats::Report;
 use fuser::MountOption;
 
@@ -40,6 +43,55 @@ pub struct MountOptions {
     pub timeout: Duration,
 }
 
+/// It is so anyway.
+const ALWAYS: [&str; 2] = ["defaults", "default_permissions"];
+
+/// Every one has a case in `tests/mounted/options.rs` of the command.
+const SETTINGS: &[Setting<MountOptions, String>] = &[
+    (&["ro"], Flag(|options| options.read_only = true)),
+    (&["rw"], Flag(|options| options.read_only = false)),
+    (&["allow_other"], Flag(|options| options.allow_other = Some(true))),
+    (&["suid"], Flag(|options| options.suid = Some(true))),
+    (&["nosuid"], Flag(|options| options.suid = Some(false))),
+    (&["dev"], Flag(|options| options.dev = Some(true))),
+    (&["nodev"], Flag(|options| options.dev = Some(false))),
+    (&["exec"], Flag(|options| options.exec = true)),
+    (&["noexec"], Flag(|options| options.exec = false)),
+    (&["relatime", "atime", "strictatime"], Flag(|options| options.noatime = false)),
+    (&["noatime"], Flag(|options| options.noatime = true)),
+    (&["sync"], Flag(|options| options.sync = true)),
+    (&["async"], Flag(|options| options.sync = false)),
+    (&["dirsync"], Flag(|options| options.dirsync = true)),
+    (&["writeback_cache"], Flag(|options| options.writeback_cache = true)),
+    (&["nowriteback_cache"], Flag(|options| options.writeback_cache = false)),
+    (&["no_open"], Flag(|options| options.no_open = true)),
+    (&["nono_open"], Flag(|options| options.no_open = false)),
+    (&["idmap"], Flag(|options| options.idmap = true)),
+    (&["noidmap"], Flag(|options| options.idmap = false)),
+    (
+        &["threads"],
+        Value("N", |options, word, value| {
+            let threads = within(value, 1..=64).ok_or_else(|| format!("{}: give a number from 1 to 64", word.text))?;
+            options.threads = threads;
+            Ok(())
+        }),
+    ),
+    (
+        &["spin"],
+        Value("MICROSECONDS", |options, word, value| {
+            let time =
+                within(value, 0..=10_000).ok_or_else(|| format!("{}: give microseconds, 0 to 10000", word.text))?;
+            options.spin = Duration::from_micros(time as u64);
+            Ok(())
+        }),
+    ),
+];
+
+fn within(value: &str, range: RangeInclusive<usize>) -> Option<usize> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    value.parse().ok().filter(|number| digits && range.contains(number))
+}
+
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
@@ -73,51 +125,21 @@ impl MountOptions {
     /// # Errors
     /// It is one of the mount's own, but its value is not: says which are possible.
     pub fn set(&mut self, option: &str) -> Result<bool, String> {
-        if let Some((name, value)) = option.split_once('=') {
-            return self.set_value(name, value);
+        let Some(word) = words(option).next() else { return Ok(false) };
+        if let Some(taken) = options::set(SETTINGS, self, word) {
+            return taken.map(|()| true);
         }
-        Ok(self.set_flag(option))
+        let known = ALWAYS.contains(&word.name)
+            || SETTINGS.iter().any(|(names, action)| matches!(action, Flag(_)) && names.contains(&word.name));
+        match word.value {
+            Some(_) if known => Err(format!("{}: {} takes no value", word.text, word.name)),
+            _ => Ok(known),
+        }
     }
 
-    fn set_flag(&mut self, option: &str) -> bool {
-        match option {
-            "ro" => self.read_only = true,
-            "rw" => self.read_only = false,
-            "allow_other" => self.allow_other = Some(true),
-            "suid" => self.suid = Some(true),
-            "nosuid" => self.suid = Some(false),
-            "dev" => self.dev = Some(true),
-            "nodev" => self.dev = Some(false),
-            "exec" => self.exec = true,
-            "noexec" => self.exec = false,
-            "atime" | "relatime" | "strictatime" => self.noatime = false,
-            "noatime" => self.noatime = true,
-            "sync" => self.sync = true,
-            "async" => self.sync = false,
-            "dirsync" => self.dirsync = true,
-            "writeback_cache" => self.writeback_cache = true,
-            "nowriteback_cache" => self.writeback_cache = false,
-            "no_open" => self.no_open = true,
-            "nono_open" => self.no_open = false,
-            "idmap" => self.idmap = true,
-            "noidmap" => self.idmap = false,
-            "defaults" | "default_permissions" => {}
-            _ => return false,
-        }
-        true
-    }
-
-    fn set_value(&mut self, name: &str, value: &str) -> Result<bool, String> {
-        let number = value.parse::<usize>().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
-        match (name, number) {
-            ("threads", Some(threads @ 1..=64)) => self.threads = threads,
-            ("spin", Some(microseconds @ 0..=10_000)) => self.spin = Duration::from_micros(microseconds as u64),
-            ("threads", _) => return Err(format!("threads={value}: give a number from 1 to 64")),
-            ("spin", _) => return Err(format!("spin={value}: give microseconds, 0 to 10000")),
-            _ if Self::default().set_flag(name) => return Err(format!("{name}={value}: {name} takes no value")),
-            _ => return Ok(false),
-        }
-        Ok(true)
+    /// Every setting as it is written, by all its names.
+    pub fn settings() -> impl Iterator<Item = String> {
+        options::written(SETTINGS)
     }
 
     /// The options in force, by name; for `root` or a user.
