@@ -24,6 +24,7 @@ use crate::kernel::Kernel;
 use crate::listing::Damaged;
 use crate::options::MountOptions;
 use crate::removals::Removals;
+use crate::synchronous::Synchronous;
 use crate::wire::abi::{Attr, EntryOut};
 
 /// FUSE's number of the root.
@@ -36,6 +37,7 @@ pub(crate) struct Core {
     timeout: Duration,
     pub(crate) no_open: bool,
     pub(crate) kernel: Kernel,
+    pub(crate) synchronous: Synchronous,
     /// What the kernel and we can, once they have shaken hands.
     pub(crate) agreed: Arc<OnceLock<InitFlags>>,
     pub(crate) counters: Arc<Counters>,
@@ -47,7 +49,10 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, options: &MountOptions) -> Self {
         let counters = Arc::<Counters>::default();
+        let synchronous = Synchronous::default();
+        synchronous.follow(options);
         Self {
+            synchronous,
             root: fs.root(),
             fs,
             timeout: options.timeout,
@@ -160,6 +165,28 @@ impl Core {
             self.kernel.attributes_changed(node);
         }
         Ok(())
+    }
+
+    /// Ends a call that may have changed names in these directories.
+    pub(crate) fn names_changed<T>(&self, done: Result<T, Errno>, directories: &[Ino]) -> Result<T, Errno> {
+        let done = done?;
+        if self.synchronous.names() {
+            directories.iter().try_for_each(|directory| self.bring_to_disk(*directory))?;
+        }
+        Ok(done)
+    }
+
+    /// Ends a call that may have changed this inode.
+    pub(crate) fn attributes_changed<T>(&self, done: Result<T, Errno>, ino: Ino) -> Result<T, Errno> {
+        let done = done?;
+        if self.synchronous.attributes() {
+            self.bring_to_disk(ino)?;
+        }
+        Ok(done)
+    }
+
+    fn bring_to_disk(&self, ino: Ino) -> Result<(), Errno> {
+        self.run(Operation::Fsync, |fs| fs.fsync(ino, 0, false))
     }
 
     /// The inode of a node.

@@ -14,6 +14,7 @@
 //! | `credentials` | who sent a request |
 //! | `counters` | requests by operation, bytes, queue depth |
 //! | [`control`] | the socket through which a live mount is asked and changed |
+//! | `synchronous` | what `sync` and `dirsync` ask of names and attributes |
 //! | `removals` | "no space" waits for removed inodes that are on their way out |
 //! | `directory`, `ioctl` | the requests that take more than a line |
 //! | `handshake`, `transport` | what is agreed with the kernel at first, and how requests arrive: `/dev/fuse` now |
@@ -40,6 +41,7 @@ mod remount;
 mod removals;
 mod servers;
 mod session;
+mod synchronous;
 mod transport;
 mod wire;
 
@@ -48,4 +50,5 @@ pub use error::{Error, Result};
 pub use options::MountOptions;
 pub use remount::remount;
 pub use session::{Session, mount};
+pub use synchronous::Synchronous;
 pub use transport::{Ender, Unmounter};

@@ -17,6 +17,7 @@ use crate::mounts;
 use crate::operations::Operations;
 use crate::options::MountOptions;
 use crate::servers::{Buffer, Servers};
+use crate::synchronous::Synchronous;
 use crate::transport::{DevFuse, Ender, Transport, Unmounter};
 use crate::wire::Device;
 
@@ -25,6 +26,7 @@ pub struct Session {
     transport: Box<dyn Transport>,
     mountpoint: PathBuf,
     stats: FuseStats,
+    synchronous: Synchronous,
     keeper: Keeper,
 }
 
@@ -46,6 +48,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
     if root && let Some(mount) = &mount {
         mounts::tune(mount);
     }
+    let synchronous = core.synchronous.clone();
     let device_number = mount.map(|mount| mount.device);
     let mounted_at = Mounted { point: mountpoint.clone(), device: device_number.clone(), root };
     let keeper = Keeper::start(core.clone(), mounted_at);
@@ -58,7 +61,13 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
         let servers = servers.clone();
         move || servers.load()
     });
-    Ok(Session { transport: Box::new(DevFuse { mounted, servers, device: number }), mountpoint, stats, keeper })
+    Ok(Session {
+        transport: Box::new(DevFuse { mounted, servers, device: number }),
+        mountpoint,
+        stats,
+        synchronous,
+        keeper,
+    })
 }
 
 impl Session {
@@ -86,6 +95,12 @@ impl Session {
     #[must_use]
     pub fn stats(&self) -> FuseStats {
         self.stats.clone()
+    }
+
+    /// Which of its changes are synchronous: to follow options that change.
+    #[must_use]
+    pub fn synchronous(&self) -> Synchronous {
+        self.synchronous.clone()
     }
 
     /// Where it is mounted (absolute, no symbolic links).

@@ -54,6 +54,14 @@ impl Operations {
             opcode::FSYNC | opcode::FSYNCDIR | opcode::SYNCFS | opcode::FALLOCATE | opcode::COPY_FILE_RANGE => {
                 Weight::MayTakeLong
             }
+            opcode::CREATE | opcode::MKNOD | opcode::MKDIR | opcode::SYMLINK | opcode::LINK
+                if self.core.synchronous.names() =>
+            {
+                Weight::MayTakeLong
+            }
+            opcode::UNLINK | opcode::RMDIR | opcode::RENAME | opcode::RENAME2 if self.core.synchronous.names() => {
+                Weight::MayTakeLong
+            }
             opcode::LSEEK => Weight::NeedsAnother,
             // It may have the kernel write its pages first.
             opcode::IOCTL => Weight::NeedsAnother,
@@ -66,20 +74,21 @@ impl Operations {
     /// Carries a request out and answers it.
     pub(crate) fn answer(&self, mut request: Request<'_>, reply: Reply) {
         let request = &mut request;
+        let here = self.core.ino(request.header.nodeid);
         match request.header.opcode {
             opcode::LOOKUP => reply.send(&self.lookup(request)),
             opcode::GETATTR => self.getattr(request, reply),
             opcode::STATX => reply.send(&self.statx(request)),
-            opcode::SETATTR => reply.send(&self.setattr(request)),
+            opcode::SETATTR => reply.send(&self.core.attributes_changed(self.setattr(request), here)),
             opcode::READLINK => reply.send_bytes(self.readlink(request).as_deref().map_err(|error| *error)),
-            opcode::SYMLINK => reply.send(&self.symlink(request)),
-            opcode::MKNOD => reply.send(&self.mknod(request)),
-            opcode::MKDIR => reply.send(&self.mkdir(request)),
-            opcode::UNLINK => reply.send(&self.unlink(request)),
-            opcode::RMDIR => reply.send(&self.rmdir(request)),
+            opcode::SYMLINK => reply.send(&self.core.names_changed(self.symlink(request), &[here])),
+            opcode::MKNOD => reply.send(&self.core.names_changed(self.mknod(request), &[here])),
+            opcode::MKDIR => reply.send(&self.core.names_changed(self.mkdir(request), &[here])),
+            opcode::UNLINK => reply.send(&self.core.names_changed(self.unlink(request), &[here])),
+            opcode::RMDIR => reply.send(&self.core.names_changed(self.rmdir(request), &[here])),
             opcode::RENAME | opcode::RENAME2 => reply.send(&self.rename(request)),
-            opcode::LINK => reply.send(&self.link(request)),
-            opcode::CREATE => reply.send(&self.create(request)),
+            opcode::LINK => reply.send(&self.core.names_changed(self.link(request), &[here])),
+            opcode::CREATE => reply.send(&self.core.names_changed(self.create(request), &[here])),
             opcode::TMPFILE => reply.send(&self.tmpfile(request)),
             opcode::READDIR => reply.send_bytes(self.readdir(request).as_deref().map_err(|error| *error)),
             opcode::READDIRPLUS => reply.send_bytes(self.readdirplus(request).as_deref().map_err(|error| *error)),
@@ -88,13 +97,13 @@ impl Operations {
             opcode::READ => self.read(request, reply),
             opcode::WRITE => self.write(request, reply),
             opcode::FSYNC | opcode::FSYNCDIR => reply.send(&self.fsync(request)),
-            opcode::FALLOCATE => reply.send(&self.fallocate(request)),
+            opcode::FALLOCATE => reply.send(&self.core.attributes_changed(self.fallocate(request), here)),
             opcode::LSEEK => reply.send(&self.lseek(request)),
             opcode::COPY_FILE_RANGE => reply.send(&self.copy_file_range(request)),
             opcode::GETXATTR => self.getxattr(request, reply),
             opcode::LISTXATTR => self.listxattr(request, reply),
-            opcode::SETXATTR => reply.send(&self.setxattr(request)),
-            opcode::REMOVEXATTR => reply.send(&self.removexattr(request)),
+            opcode::SETXATTR => reply.send(&self.core.attributes_changed(self.setxattr(request), here)),
+            opcode::REMOVEXATTR => reply.send(&self.core.attributes_changed(self.removexattr(request), here)),
             opcode::STATFS => reply.send(&self.statfs()),
             opcode::SYNCFS => reply.send(&self.syncfs()),
             opcode::IOCTL => self.ioctl(request, reply),

@@ -222,7 +222,7 @@ impl Operations {
             fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
         });
         self.core.removals.note();
-        done
+        self.core.names_changed(done, &[to, from])
     }
 
     pub(super) fn link(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {

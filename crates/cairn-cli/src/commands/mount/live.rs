@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cairn::FileSystem;
 use cairn_base::stats::Report;
 use cairn_fuse::control::Control;
-use cairn_fuse::{Ender, FuseStats, MountOptions as FuseOptions, Session};
+use cairn_fuse::{Ender, FuseStats, MountOptions as FuseOptions, Session, Synchronous};
 
 use super::options::Changes;
 use crate::failure::plain;
@@ -27,6 +27,7 @@ pub struct Live {
     image: String,
     mountpoint: PathBuf,
     ender: Ender,
+    synchronous: Synchronous,
     started: Instant,
     root: bool,
     /// The mount's own options; held from reading the old ones to applying the new.
@@ -50,6 +51,7 @@ impl Live {
             image,
             mountpoint: session.mountpoint().to_owned(),
             ender: session.ender(),
+            synchronous: session.synchronous(),
             started: Instant::now(),
             root,
             options,
@@ -128,6 +130,7 @@ impl Control for Live {
         }
         self.filesystem.check_remount(&volume).map_err(|error| error.to_string())?;
         self.apply(&current, &fuse, &volume)?;
+        self.synchronous.follow(&fuse);
         *current = fuse;
         Ok(())
     }
