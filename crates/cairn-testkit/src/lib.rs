@@ -1,4 +1,4 @@
-//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their digests, crash images, what was said to be durable, mutated images, what holds of frozen volumes, foreign judges,
+//! What tests need: the oracle model and what compares a filesystem to it, seeded trees and their digests, crash images, what was said to be durable, mutated images, what holds of frozen volumes, what options change, foreign judges,
 //! suites, and a virtual machine with the kernel.
 //!
 //! Only ever a dev-dependency. Everything random is seeded by the caller; a failing test prints its seed.
@@ -14,6 +14,7 @@ pub mod judge;
 pub mod model;
 pub mod modes;
 pub mod mutate;
+pub mod options;
 pub mod oracle;
 pub mod suites;
 pub mod times;

@@ -17,6 +17,7 @@ mod live;
 mod load;
 mod locks;
 mod memory;
+mod options;
 mod overlay;
 mod privileges;
 mod space;

@@ -211,6 +211,7 @@ impl GcDaemon {
         if merged.answered.load(Ordering::SeqCst) >= asked {
             return false;
         }
+        volume.gc.stats.rounds_merged.add(1);
         if let Err(error) = volume.collect() {
             // Whoever asked meets it himself.
             tracing::debug!(%error, "cleaning for others failed");

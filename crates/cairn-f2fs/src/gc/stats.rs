@@ -10,6 +10,8 @@ use crate::store::Store;
 pub struct GcStats {
     /// Calls that made room for somebody who waits.
     pub calls_fg: Counter,
+    /// Rounds in which the daemon made room for all who had asked it (`gc_merge`).
+    pub rounds_merged: Counter,
     /// Calls in the background.
     pub calls_bg: Counter,
     /// Sections of data cleaned.
@@ -119,6 +121,7 @@ impl GcStats {
         let (data, nodes) = store.segments.sections_in_use();
         Report::new()
             .with("calls_fg", &self.calls_fg)
+            .with("rounds_merged", &self.rounds_merged)
             .with("calls_bg", &self.calls_bg)
             .with("data_sections", &self.data_sections)
             .with("node_sections", &self.node_sections)

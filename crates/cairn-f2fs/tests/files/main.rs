@@ -15,6 +15,7 @@ mod lent;
 mod long_chain;
 mod merged_crash;
 mod merging;
+mod options;
 mod policy;
 mod promises;
 mod shift;

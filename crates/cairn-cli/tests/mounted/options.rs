@@ -1,0 +1,162 @@
+//! Every option of the mount itself has an effect that can be seen from outside: in the mount table, in the daemon's counters, in what the
+//! kernel allows. The list of options is the code's own, so that a new one without a case is found.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use cairn_fuse::MountOptions;
+use rustix::fs::{XattrFlags, setxattr};
+
+use crate::fixture::{CAIRN, Volume};
+
+const SIZE: u64 = 32 << 20;
+
+/// The options besides the word, the word, if it can be changed on a live mount, and what is looked at.
+type Effect = (&'static str, &'static str, bool, fn(&Volume) -> String);
+
+const EFFECTS: &[Effect] = &[
+    ("", "ro", true, |volume| in_table(volume, "ro")),
+    ("ro", "rw", true, |volume| in_table(volume, "rw")),
+    ("nosuid", "suid", true, |volume| in_table(volume, "nosuid")),
+    ("", "nosuid", true, |volume| in_table(volume, "nosuid")),
+    ("nodev", "dev", true, |volume| in_table(volume, "nodev")),
+    ("", "nodev", true, |volume| in_table(volume, "nodev")),
+    ("noexec", "exec", true, executed),
+    ("", "noexec", true, executed),
+    ("noatime", "relatime", true, |volume| in_table(volume, "noatime")),
+    ("noatime", "atime", true, |volume| in_table(volume, "noatime")),
+    ("noatime", "strictatime", true, |volume| in_table(volume, "noatime")),
+    ("", "noatime", true, |volume| in_table(volume, "noatime")),
+    ("", "sync", true, fsyncs_of_a_write),
+    ("sync", "async", true, fsyncs_of_a_write),
+    ("", "dirsync", true, fsyncs_of_names),
+    ("", "sync", true, fsyncs_of_names),
+    ("", "sync", true, fsyncs_of_attributes),
+    ("", "nowriteback_cache", false, small_writes),
+    ("nowriteback_cache", "writeback_cache", false, small_writes),
+    ("", "nono_open", false, opens),
+    ("nono_open", "no_open", false, opens),
+];
+
+/// Options whose effect another test sees.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("allow_other", "user::: root's mounts have it anyway"),
+    ("idmap", "idmapped::"),
+    ("noidmap", "idmapped::"),
+    ("threads", "none: who is woken by which request depends on the machine"),
+    ("spin", "cairn_fuse::servers::tests: it changes nothing but time"),
+];
+
+/// Is the word among the flags of the mount?
+fn in_table(volume: &Volume, word: &str) -> String {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let point = volume.root();
+    let fields = |line: &'_ str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let found = table.lines().map(fields).find(|fields| fields[4] == point.to_str().unwrap()).unwrap();
+    format!("{word}: {}", found[5].split(',').any(|flag| flag == word))
+}
+
+fn executed(volume: &Volume) -> String {
+    let path = volume.path("program");
+    fs::copy("/bin/true", &path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let done = Command::new(&path).status();
+    fs::remove_file(&path).unwrap();
+    done.map_or_else(|error| error.kind().to_string(), |status| status.to_string())
+}
+
+/// Requests of a kind while something is done.
+fn requests(volume: &Volume, kinds: &[&str], work: impl FnOnce()) -> u64 {
+    let count = || {
+        let stats = volume.stats();
+        let of = |kind: &&str| stats.pointer(&format!("/fuse/requests/{kind}")).and_then(serde_json::Value::as_u64);
+        kinds.iter().map(|kind| of(kind).unwrap_or(0)).sum::<u64>()
+    };
+    let before = count();
+    work();
+    count() - before
+}
+
+fn fsyncs(volume: &Volume, work: impl FnOnce()) -> String {
+    format!("{} fsyncs", requests(volume, &["fsync", "fsyncdir"], work))
+}
+
+fn fsyncs_of_a_write(volume: &Volume) -> String {
+    let path = volume.path("written");
+    let mut file = File::create(&path).unwrap();
+    fsyncs(volume, || file.write_all(b"something").unwrap())
+}
+
+fn fsyncs_of_names(volume: &Volume) -> String {
+    let path = |name: &str| volume.path(name);
+    fsyncs(volume, || {
+        fs::create_dir(path("made")).unwrap();
+        File::create(path("file")).unwrap();
+        fs::hard_link(path("file"), path("made/link")).unwrap();
+        fs::rename(path("file"), path("made/moved")).unwrap();
+        symlink("target", path("symlink")).unwrap();
+        fs::remove_file(path("made/link")).unwrap();
+        fs::remove_file(path("made/moved")).unwrap();
+        fs::remove_file(path("symlink")).unwrap();
+        fs::remove_dir(path("made")).unwrap();
+    })
+}
+
+fn fsyncs_of_attributes(volume: &Volume) -> String {
+    let path = volume.path("file");
+    File::create(&path).unwrap();
+    fsyncs(volume, || {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        setxattr(&path, "user.a", b"b", XattrFlags::empty()).unwrap();
+    })
+}
+
+fn small_writes(volume: &Volume) -> String {
+    let mut file = File::create(volume.path("small")).unwrap();
+    let writes = requests(volume, &["write"], || (0..8).for_each(|_| file.write_all(b"something").unwrap()));
+    format!("{writes} writes")
+}
+
+fn opens(volume: &Volume) -> String {
+    let path = volume.path("file");
+    File::create(&path).unwrap();
+    // The first one asks whether it is to be asked.
+    File::open(&path).unwrap();
+    format!("{} opens", requests(volume, &["open"], || (0..5).for_each(|_| drop(File::open(&path).unwrap()))))
+}
+
+fn change(volume: &Volume, word: &str) -> Result<(), String> {
+    let output = Command::new(CAIRN).args(["remount", "-o", word]).arg(volume.root()).output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+#[test]
+fn every_option_of_the_mount_changes_something() {
+    let name = |word: &str| word.split('=').next().unwrap().to_owned();
+    let known = EFFECTS.iter().map(|effect| effect.1).chain(ELSEWHERE.iter().map(|(word, _)| *word));
+    let known: Vec<String> = known.map(name).collect();
+    let missing: Vec<String> = MountOptions::settings().filter(|setting| !known.contains(&name(setting))).collect();
+    assert!(missing.is_empty(), "options that nobody has seen to have an effect: {missing:?}");
+    let mut in_vain = Vec::new();
+    for (against, word, live, seen) in EFFECTS {
+        let mut volume = Volume::mounted(SIZE, against);
+        let without = seen(&volume);
+        if *live {
+            change(&volume, word).unwrap_or_else(|error| panic!("{word} on a live mount with {against}: {error}"));
+        } else {
+            let refused = change(&volume, word).expect_err(word);
+            assert!(refused.contains("mount again"), "{word}: {refused}");
+            volume.unmount();
+            volume.mount(&[*against, *word].join(","));
+        }
+        let with = seen(&volume);
+        println!("{word} against `{against}`: {without} / {with}");
+        if without == with {
+            in_vain.push(format!("{word} against `{against}`: {with}"));
+        }
+        volume.unmount();
+    }
+    assert!(in_vain.is_empty(), "options without an effect: {in_vain:#?}");
+}

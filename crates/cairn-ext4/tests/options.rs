@@ -1,0 +1,133 @@
+//! Every mount option has an effect: [`cairn_testkit::options`] asks, here are the cases.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::simulated::Simulated;
+use cairn_block::memory::MemoryDevice;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_ext4::{Ext4, MountOptions};
+use cairn_testkit::crash::read_image;
+use cairn_testkit::judge::mke2fs;
+use cairn_testkit::options::{
+    Effect, Given, access_times, after_seconds, discards, folios, judge, mappings, memory, writing,
+};
+use cairn_vfs::{Caller, FileSystem, NewInode, SetAttributes};
+
+fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &str) -> Arc<Ext4> {
+    let options = MountOptions::parse(options).unwrap_or_else(|error| panic!("{options}: {error}"));
+    Ext4::open(device, runtime, &options).unwrap()
+}
+
+const fn live(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
+    Effect { against, word, live: true, seen }
+}
+
+const fn at_mount(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
+    Effect { against, word, live: false, seen }
+}
+
+const EFFECTS: &[Effect] = &[
+    live("", "ro", writing),
+    live("ro", "rw", writing),
+    at_mount("ro", "noload", replayed),
+    at_mount("ro", "norecovery", replayed),
+    live("", "commit=30", |given| after_seconds(given, 10)),
+    live("", "noatime", access_times),
+    live("noatime", "relatime", access_times),
+    live("", "discard", discards),
+    live("discard", "nodiscard", discards),
+    live("", "grpid", group),
+    live("", "bsdgroups", group),
+    live("grpid", "nogrpid", group),
+    live("bsdgroups", "sysvgroups", group),
+    live("", "cache=4M", memory),
+    live("", "nobuffered_iomap", mappings),
+    live("nobuffered_iomap", "buffered_iomap", mappings),
+    live("", "max_folio=4K", folios),
+    live("", "async_checkpoint", ahead),
+    live("", "async_checkpoint=70", ahead),
+    live("async_checkpoint", "noasync_checkpoint", ahead),
+    live("", "checkpoint_clean=scan", looks),
+    live("checkpoint_clean=scan", "checkpoint_clean=bail_out", looks),
+    live("checkpoint_clean=scan", "checkpoint_clean=counted", looks),
+    live("", "errors=remount-ro", after_damage),
+    live("", "errors=panic", after_damage),
+    live("errors=panic", "errors=continue", after_damage),
+];
+
+fn directories(fs: &dyn FileSystem, count: usize) {
+    for number in 0..count {
+        let name = format!("d{number}");
+        fs.create(fs.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
+        fs.sync().unwrap();
+    }
+}
+
+/// What only the journal has.
+fn replayed(given: &Given<'_>) -> String {
+    let device = given.fresh();
+    let fs = given.plain(device.clone());
+    directories(&*fs, 3);
+    let fs = given.open(Arc::new(device.fork()));
+    fs.lookup(fs.root(), b"d2").map_or_else(|error| error.to_string(), |_| "found".into())
+}
+
+/// The group of what is made by group 5 in a directory of group 77.
+fn group(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    fs.setattr(fs.root(), &SetAttributes { gid: Some(77), ..Default::default() }).unwrap();
+    let caller = Caller { uid: 0, gid: 5, umask: 0 };
+    let made = fs.create(fs.root(), b"made", NewInode::Regular, 0o644, &caller).unwrap();
+    format!("group {}", made.gid)
+}
+
+/// Whether the journal is checkpointed before it is full.
+fn ahead(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    directories(&*fs, 100);
+    given.runtime.run_until_idle();
+    format!("runs ahead: {}", fs.report().u64("journal.checkpoint.async_runs").unwrap() > 0)
+}
+
+/// What is looked at to find finished transactions.
+fn looks(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    directories(&*fs, 100);
+    let report = fs.report();
+    format!(
+        "{} looks in {} calls",
+        report.u64("journal.clean_steps").unwrap(),
+        report.u64("journal.clean_calls").unwrap()
+    )
+}
+
+/// What can be done after somebody met an inode whose record is damaged.
+fn after_damage(given: &Given<'_>) -> String {
+    let device = given.fresh();
+    let location = {
+        let fs = open(device.clone(), Simulated::new(2), "");
+        directories(&*fs, 1);
+        let found: Ino = fs.lookup(fs.root(), b"d0").unwrap().ino;
+        fs.unmount().unwrap();
+        fs.volume().locate(found).unwrap()
+    };
+    // The access time: only the checksum can tell.
+    let at = location.block.get() * 1024;
+    let mut block = device.read_at(at, 1024).unwrap();
+    block[location.offset + 8] ^= 0x55;
+    device.write_at(at, block).unwrap();
+    let fs = given.open(device);
+    fs.lookup(fs.root(), b"d0").expect_err("it is damaged");
+    let made = fs.create(fs.root(), b"later", NewInode::Regular, 0o644, &Caller::ROOT);
+    made.map_or_else(|error| error.to_string(), |_| "made".into())
+}
+
+#[test]
+fn every_option_changes_something() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    mke2fs(file.path(), 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    let fresh: MemoryDevice = read_image(file.path()).unwrap();
+    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| open(device, runtime, options));
+}

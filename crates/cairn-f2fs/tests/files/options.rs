@@ -1,0 +1,210 @@
+//! Every mount option has an effect: [`cairn_testkit::options`] asks, here are the cases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::Ino;
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::simulated::Simulated;
+use cairn_block::{BlockDevice, BlockDeviceExt};
+use cairn_f2fs::format::Nid;
+use cairn_f2fs::{F2fs, MountOptions};
+use cairn_testkit::judge::f2fs_in_memory;
+use cairn_testkit::options::{
+    Effect, Given, access_times, after_seconds, discards, folios, judge, mappings, memory, writing,
+};
+use cairn_vfs::{AllocateMode, Caller, FileSystem, IoFlags, NewInode};
+
+const BLOCK: u64 = 4096;
+/// Blocks of a file whose every second block is overwritten.
+const WORN: u64 = 4096;
+/// Small files.
+const SMALL: u32 = 1500;
+
+fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &str) -> Arc<F2fs> {
+    let options = MountOptions::parse(options).unwrap_or_else(|error| panic!("{options}: {error}"));
+    F2fs::open(device, runtime, &options).unwrap()
+}
+
+const fn live(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
+    Effect { against, word, live: true, seen }
+}
+
+const fn at_mount(against: &'static str, word: &'static str, seen: fn(&Given<'_>) -> String) -> Effect {
+    Effect { against, word, live: false, seen }
+}
+
+const EFFECTS: &[Effect] = &[
+    live("", "ro", writing),
+    at_mount("ro", "rw", writing),
+    at_mount("ro", "norecovery", rolled_forward),
+    at_mount("ro", "disable_roll_forward", rolled_forward),
+    live("", "noatime", access_times),
+    live("noatime", "relatime", access_times),
+    live("", "errors=remount-ro", after_damage),
+    live("errors=panic", "errors=continue", after_damage),
+    live("", "cache=4M", memory),
+    live("", "nobuffered_iomap", mappings),
+    live("nobuffered_iomap", "buffered_iomap", mappings),
+    live("", "max_folio=4K", folios),
+    at_mount("", "mode=lfs", overwritten),
+    at_mount("mode=lfs", "mode=adaptive", overwritten),
+    live("mode=lfs,background_gc=off", "gc_victim=greedy", cleaned_for_room),
+    live("mode=lfs,background_gc=off", "gc_victim=data_first", cleaned_for_room),
+    live("mode=lfs", "background_gc=off", cleaned_when_idle),
+    live("mode=lfs,background_gc=off", "background_gc=sync", cleaned_when_idle),
+    live("mode=lfs,background_gc=off", "gc_merge", cleaner),
+    live("mode=lfs,background_gc=off,gc_merge", "nogc_merge", cleaner),
+    live("checkpoint_interval=86400", "atgc", cleaned_although_young),
+    live("checkpoint_interval=86400,atgc", "noatgc", cleaned_although_young),
+    at_mount("", "nodiscard", discards),
+    at_mount("nodiscard", "discard", discards),
+    live("", "checkpoint_interval=5", |given| after_seconds(given, 20)),
+    live("", "nocheckpoint_merge", merged),
+    live("nocheckpoint_merge", "checkpoint_merge", merged),
+    live("nocheckpoint_merge", "checkpoint=merge", merged),
+    live("nocheckpoint_merge", "checkpoint=disable", final_after_sync),
+    live("nocheckpoint_merge,checkpoint=disable", "checkpoint=enable", final_after_sync),
+];
+
+fn create(fs: &dyn FileSystem, name: &str) -> Ino {
+    fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino
+}
+
+/// Makes a file of so many blocks.
+fn written(fs: &dyn FileSystem, name: &str, blocks: u64) -> Ino {
+    let ino = create(fs, name);
+    for at in (0..blocks).step_by(256) {
+        let len = (blocks - at).min(256) * BLOCK;
+        fs.write(ino, at * BLOCK, &vec![1; len as usize], IoFlags::empty()).unwrap();
+    }
+    ino
+}
+
+/// A file whose segments are half valid, unless they are written in place.
+fn worn(fs: &dyn FileSystem) {
+    let ino = written(fs, "worn", WORN);
+    fs.sync().unwrap();
+    for at in (0..WORN).step_by(2) {
+        fs.write(ino, at * BLOCK, &[2; BLOCK as usize], IoFlags::empty()).unwrap();
+    }
+    fs.sync().unwrap();
+}
+
+/// What was fsynced after the last checkpoint.
+fn rolled_forward(given: &Given<'_>) -> String {
+    let device = given.fresh();
+    let fs = given.plain(device.clone());
+    let ino = written(&*fs, "file", 1);
+    fs.sync().unwrap();
+    fs.write(ino, BLOCK, &[2; 8192], IoFlags::empty()).unwrap();
+    fs.fsync(ino, 0, false).unwrap();
+    let fs = given.open(Arc::new(device.fork()));
+    let size = fs.lookup(fs.root(), b"file").unwrap().size;
+    format!("{size} bytes")
+}
+
+/// What can be done after somebody met an inode whose record is damaged.
+fn after_damage(given: &Given<'_>) -> String {
+    let device = given.fresh();
+    let fs = open(device.clone(), Simulated::new(2), "");
+    let nid = Nid::of(written(&*fs, "victim", 1)).unwrap();
+    fs.unmount().unwrap();
+    let at = fs.volume().nat.lookup(nid).unwrap().block_addr.bytes();
+    // The access time: only the checksum can tell.
+    let mut block = device.read_at(at, 4096).unwrap();
+    block[32] ^= 0x55;
+    device.write_at(at, block).unwrap();
+    let fs = given.open(device);
+    fs.lookup(fs.root(), b"victim").expect_err("it is damaged");
+    let made = fs.create(fs.root(), b"later", NewInode::Regular, 0o644, &Caller::ROOT);
+    made.map_or_else(|error| error.to_string(), |_| "made".into())
+}
+
+/// Where the blocks of a small volume go when they are written again.
+fn overwritten(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    worn(&*fs);
+    format!("in place: {}", fs.report().u64("store.segments.in_place").unwrap() > 0)
+}
+
+fn gc(fs: &dyn FileSystem, name: &str) -> u64 {
+    fs.report().u64(&format!("gc.{name}")).unwrap()
+}
+
+/// What cleaning moves for those who need room, beside many small files whose nodes could be cleaned, too.
+fn cleaned_for_room(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    for number in 0..SMALL {
+        written(&*fs, &format!("small {number}"), 1);
+    }
+    fs.sync().unwrap();
+    for number in (0..SMALL).step_by(2) {
+        fs.unlink(fs.root(), format!("small {number}").as_bytes()).unwrap();
+    }
+    worn(&*fs);
+    until_full(&*fs);
+    format!("{} data blocks and {} nodes moved", gc(&*fs, "data_blocks_moved"), gc(&*fs, "node_blocks_moved"))
+}
+
+fn until_full(fs: &dyn FileSystem) {
+    let ino = create(fs, "fill");
+    let mut at = 0;
+    while fs.write(ino, at * BLOCK, &[3; 64 * BLOCK as usize], IoFlags::empty()).is_ok() {
+        at += 64;
+    }
+    assert!(at > 100, "{at} blocks fitted");
+    fs.sync().unwrap();
+}
+
+/// What is cleaned while nobody does anything.
+fn cleaned_when_idle(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    worn(&*fs);
+    given.runtime.advance(Duration::from_secs(600));
+    format!("cleaned: {}", gc(&*fs, "calls_bg") > 0 && gc(&*fs, "data_sections") > 0)
+}
+
+/// What is cleaned on an old volume on which everything is young.
+fn cleaned_although_young(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    given.runtime.advance(Duration::from_secs(10 * 24 * 3600));
+    let ino = written(&*fs, "young", WORN);
+    fs.sync().unwrap();
+    (0..WORN).step_by(2).for_each(|at| fs.allocate(ino, AllocateMode::PunchHole, at * BLOCK, BLOCK).unwrap());
+    fs.sync().unwrap();
+    given.runtime.advance(Duration::from_secs(1000));
+    format!("cleaned: {}", gc(&*fs, "data_sections") > 0)
+}
+
+/// Who cleans for those who need room.
+fn cleaner(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    worn(&*fs);
+    until_full(&*fs);
+    format!("the daemon: {}", gc(&*fs, "rounds_merged") > 0)
+}
+
+/// Who writes checkpoints.
+fn merged(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    create(&*fs, "file");
+    fs.sync().unwrap();
+    let report = fs.report();
+    format!("merged: {}", report.u64("store.ckpt.issued").unwrap() > 0)
+}
+
+/// What is there after a sync and a power cut.
+fn final_after_sync(given: &Given<'_>) -> String {
+    let device = given.fresh();
+    let fs = given.open(device.clone());
+    written(&*fs, "file", 1);
+    fs.sync().unwrap();
+    given.is_on(&device, "file")
+}
+
+#[test]
+fn every_option_changes_something() {
+    let fresh = f2fs_in_memory(128 << 20, &["-O", "extra_attr,inode_checksum"]);
+    judge(MountOptions::settings(), EFFECTS, &fresh, &|device, runtime, options| open(device, runtime, options));
+}
