@@ -223,19 +223,89 @@ fn fast_commits_that_do_not_fit_make_the_volume_read_only() {
     assert!(bytes == std::fs::read(&image).unwrap(), "nothing was written");
 }
 
-/// Gives the first record after the first head another inode, and its fast commit a checksum that fits.
+/// Gives the first record after the first head another inode.
 fn misdirect(bytes: &mut [u8]) {
-    let head = [9, 0, 8, 0, 0, 0, 0, 0];
-    let start = bytes.windows(8).step_by(4096).position(|window| window == head).expect("a head") * 4096;
+    rewrite(bytes, &[1, 6], |record| record[4..8].copy_from_slice(&3_u32.to_le_bytes()));
+}
+
+/// Changes the first record with one of these tags in the first fast commit that has one, and gives that a checksum that fits. The record
+/// is handed over with everything that follows it in its fast commit, but for the end.
+fn rewrite(bytes: &mut [u8], tags: &[usize], change: impl Fn(&mut [u8])) {
     let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
-    let mut at = start + 12;
-    assert!(matches!(half(bytes, at), 1 | 6), "the first record is an inode's");
-    bytes[at + 4..at + 8].copy_from_slice(&3_u32.to_le_bytes());
-    while half(bytes, at) != 8 {
-        at += 4 + half(bytes, at + 2);
+    let head = [9, 0, 8, 0, 0, 0, 0, 0];
+    let mut start = bytes.windows(8).step_by(4096).position(|window| window == head).expect("a head") * 4096;
+    // The next one begins where a tail ends; the first has the head.
+    loop {
+        let (mut at, mut found) = (start, None);
+        while half(bytes, at) != 8 {
+            if tags.contains(&half(bytes, at)) {
+                found = found.or(Some(at));
+            }
+            at += 4 + half(bytes, at + 2);
+        }
+        if let Some(record) = found {
+            change(&mut bytes[record..at]);
+            let sum = cairn_base::checksum::crc32c(0, &bytes[start..at + 8]);
+            bytes[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
+            return;
+        }
+        start = at + 4 + half(bytes, at + 2);
+        assert!(start.is_multiple_of(4096), "a fast commit fills its blocks");
     }
-    let sum = cairn_base::checksum::crc32c(0, &bytes[start..at + 8]);
-    bytes[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A record of a name gets another one. Padding takes its rest, and what follows where the name is longer or padding (four bytes at
+/// least) would not fit.
+fn rename(record: &mut [u8], name: &[u8]) {
+    const PADDING: [u8; 2] = [7, 0];
+    let end = 12 + name.len();
+    let mut len = 4 + usize::from(u16::from_le_bytes([record[2], record[3]]));
+    while len < end || (1..4).contains(&(len - end)) {
+        len += 4 + usize::from(u16::from_le_bytes([record[len + 2], record[len + 3]]));
+    }
+    record[12..end].copy_from_slice(name);
+    record[2..4].copy_from_slice(&u16::try_from(end - 4).unwrap().to_le_bytes());
+    if len > end {
+        record[end..end + 2].copy_from_slice(&PADDING);
+        record[end + 2..end + 4].copy_from_slice(&u16::try_from(len - end - 4).unwrap().to_le_bytes());
+    }
+}
+
+/// Names that no directory may have, in a record that makes one. They would lead `get` out of its destination, or nowhere.
+#[test]
+fn names_that_cannot_be_are_not_made() {
+    let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+    let (image, ..) =
+        crashed(dir.path(), &["-t", "ext4", "-b", "4096", "-O", "fast_commit"], change, &["CREAT_DENTRY"]);
+    let sound = fs::read(&image).unwrap();
+    for name in [&b"."[..], b"..", b"/", b"a/b", b"a\0b", b"\0"] {
+        let mut bytes = sound.clone();
+        rewrite(&mut bytes, &[3], |record| rename(record, name));
+        fs::write(&image, &bytes).unwrap();
+        let fs = open(&image, "");
+        let reason = fs.read_only_reason().unwrap_or_else(|| panic!("{name:?} was taken"));
+        assert!(reason.contains("e2fsck"), "{name:?}: {reason}");
+        digest_volume(&*fs, COMPARED).unwrap();
+        fs.unmount().unwrap();
+        drop(fs);
+        assert!(bytes == std::fs::read(&image).unwrap(), "{name:?}: something was written");
+    }
+    // A name of no length is no record: the log ends before it, as it does for Linux.
+    let mut bytes = sound.clone();
+    rewrite(&mut bytes, &[3], |record| rename(record, b""));
+    fs::write(&image, &bytes).unwrap();
+    let fs = open(&image, "");
+    assert_eq!(fs.read_only_reason(), None);
+    digest_volume(&*fs, COMPARED).unwrap();
+    fs.unmount().unwrap();
+    drop(fs);
+    assert_clean(&image);
+    // Another name that can be is taken: it is the names that are refused, not the change.
+    let mut bytes = sound;
+    rewrite(&mut bytes, &[3], |record| rename(record, b"Nnn"));
+    fs::write(&image, &bytes).unwrap();
+    let reason = open(&image, "ro").read_only_reason();
+    assert_eq!(reason.as_deref(), Some("mounted with ro"));
 }
 
 /// Power fails while the replay is written home: opening again shows the same.

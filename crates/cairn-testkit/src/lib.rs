@@ -16,6 +16,7 @@ pub mod modes;
 pub mod mutate;
 pub mod options;
 pub mod oracle;
+pub mod policy;
 pub mod suites;
 pub mod times;
 pub mod tree;

@@ -170,8 +170,11 @@ fn new_files(device: &MemoryDevice) -> Vec<Vec<u8>> {
 fn with_orphan(features: &str) -> (Arc<MemoryDevice>, u64) {
     let (device, _) = with_victim(&["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", features]);
     let fs = open(device.clone(), Simulated::new(1), "").unwrap();
-    let ino = find(&fs, "victim");
-    fs.unlink(fs.root(), b"victim").unwrap();
+    // Far from the root's inode.
+    write_others(&fs);
+    let name = format!("other {}", OTHERS - 1);
+    let ino = find(&fs, &name);
+    fs.unlink(fs.root(), name.as_bytes()).unwrap();
     fs.freeze().unwrap();
     let location = fs.volume().locate(ino).unwrap();
     let left = Arc::new(device.fork());
@@ -207,6 +210,30 @@ fn an_orphan_that_cannot_be_read_keeps_nobody_from_mounting() {
         block[(at % 4096) as usize + 8] ^= 0x55;
         device.write_at(at / 4096 * 4096, block).unwrap();
         check_mounts(device.clone(), &device, features);
+    }
+}
+
+/// The same where the device cannot read it. What e2fsck finds then is the orphan, and nothing else.
+#[test]
+fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting() {
+    for features in ["^orphan_file", "orphan_file"] {
+        let (memory, at) = with_orphan(features);
+        let fault = Arc::new(Fault::new(memory.clone()));
+        fault.fail_range(Operation::Read, at..at + 256);
+        let simulated = Simulated::new(1);
+        let fs = open(fault, simulated.clone(), "").unwrap_or_else(|error| panic!("{features}: {error}"));
+        simulated.run_until_idle();
+        assert_eq!(fs.read_only_reason(), None, "{features}");
+        // New inodes may lie beside it.
+        fs.write(find(&fs, "other 0"), 0, b"later", IoFlags::empty()).unwrap();
+        fs.sync().unwrap_or_else(|error| panic!("{features}: {error}"));
+        fs.unmount().unwrap_or_else(|error| panic!("{features}: {error}"));
+        drop(fs);
+        let (_, status, output) = seen(&memory);
+        assert!((0..=1).contains(&status), "{features}: {status}: {output}");
+        let again = open(memory, Simulated::new(1), "").unwrap();
+        assert_eq!(read(&again, "other 0")[..5], *b"later", "{features}");
+        again.unmount().unwrap();
     }
 }
 
@@ -293,5 +320,14 @@ fn the_first_damage_cuts_a_volume_that_asks_for_it() {
         let whole = |device: &MemoryDevice| device.read_at(0, 16 << 20).unwrap().to_vec();
         assert!(whole(&before) == whole(&device), "{options}: something was written after the power cut");
         assert_eq!(new_files(&device).len(), 3, "{options}");
+    }
+}
+
+#[test]
+fn an_fsync_after_a_shutdown_fails() {
+    for kind in KINDS {
+        cairn_testkit::policy::an_fsync_after_a_shutdown_fails(&|| {
+            open(Arc::new(format(shm().path(), kind, 16)), Simulated::new(1), "").unwrap()
+        });
     }
 }

@@ -50,7 +50,7 @@ fn nat_copies_are_interleaved_and_sit_copies_are_not() {
 #[test]
 fn contradictions_are_named() {
     type Change = fn(&mut Superblock);
-    let changes: [(&str, Change); 12] = [
+    let changes: [(&str, Change); 15] = [
         ("segment_count", |sb| sb.segment_count = 8),
         ("segment_count", |sb| sb.block_count = 255 * 512 - 1),
         ("section_count", |sb| sb.section_count = 0),
@@ -58,6 +58,10 @@ fn contradictions_are_named() {
         ("secs_per_zone", |sb| sb.secs_per_zone = 249),
         ("segment_count_ckpt", |sb| sb.segment_count_ckpt = 3),
         ("segment_count_nat", |sb| sb.segment_count_nat = 3),
+        // So many that the blocks of one copy, 512 to a segment, are more than 32 bits can count.
+        ("nat_blkaddr", |sb| sb.segment_count_sit = 1 << 24),
+        ("nat_blkaddr", |sb| sb.segment_count_sit = u32::MAX - 1),
+        ("ssa_blkaddr", |sb| sb.segment_count_nat = u32::MAX - 1),
         ("cp_payload", |sb| sb.cp_payload = 504),
         ("cp_blkaddr", |sb| sb.segment0_blkaddr = BlockAddr(1)),
         ("ssa_blkaddr", |sb| sb.ssa_blkaddr = BlockAddr(3585)),

@@ -1,13 +1,17 @@
 //! What is said to be durable: all histories of two steps with every way to ask, and two who ask at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
+use cairn_f2fs::{F2fs, MountOptions};
 use cairn_testkit::durability::{Opened, Subject, both_hear_of_a_failed_flush, search};
+use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::crash::{BEFORE, clean};
-use crate::support::{FEATURES, open, volume};
+use crate::support::{FEATURES, judge, open, volume};
 
 fn opened(device: Arc<dyn BlockDevice>, options: &str) -> Opened {
     let fs = open(device, options);
@@ -42,4 +46,66 @@ fn two_who_ask_at_once_are_told_the_same() {
     let open = |device| opened(device, "");
     let fresh = volume(64 << 20, &[]).fork();
     both_hear_of_a_failed_flush(&Subject { fresh, cuts: 0, open: &open, judge: &closed, judge_cut: None });
+}
+
+/// The first byte of `file`, as a volume shows it that is opened on these bytes now.
+fn after_a_cut(device: &MemoryDevice) -> Option<u8> {
+    let fs = open(Arc::new(device.fork()), "");
+    let ino = fs.lookup(fs.root(), b"file").ok()?.ino;
+    let mut byte = [0];
+    fs.read(ino, 0, &mut byte, IoFlags::empty()).unwrap();
+    Some(byte[0])
+}
+
+/// Nobody asks for anything, and time goes by: names come with the next checkpoint, and what is written in place within 30 seconds, although
+/// the next checkpoint is a day away.
+#[test]
+fn data_is_written_when_it_has_been_in_memory_for_a_while() {
+    let device = volume(64 << 20, &[]);
+    let runtime = Simulated::new(1);
+    let options = MountOptions::parse("checkpoint_interval=40").unwrap();
+    let fs = F2fs::open(device.clone(), runtime.clone(), &options).unwrap();
+    let ino = fs.create(fs.root(), b"file", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    fs.write(ino, 0, &[1; 9000], IoFlags::empty()).unwrap();
+    runtime.advance(Duration::from_secs(20));
+    assert_eq!(after_a_cut(&device), None, "nobody has asked for it, and it is not time yet");
+    runtime.advance(Duration::from_secs(61));
+    assert_eq!(after_a_cut(&device), Some(1), "the interval is over");
+    fs.remount("checkpoint_interval=86400").unwrap();
+    fs.write(ino, 0, &[2; 4096], IoFlags::empty()).unwrap();
+    runtime.advance(Duration::from_secs(20));
+    assert_eq!(after_a_cut(&device), Some(1), "not yet");
+    runtime.advance(Duration::from_secs(20));
+    assert_eq!(after_a_cut(&device), Some(2), "it was in memory for 30 seconds");
+    fs.unmount().unwrap();
+    drop(fs);
+    judge(&device);
+}
+
+/// Reading renews access times, and an inode with a new one is dirty until a checkpoint. It is to leave memory then, as others do.
+#[test]
+fn inodes_that_were_only_read_leave_memory() {
+    let runtime = Simulated::new(1);
+    let fs = F2fs::open(volume(64 << 20, &[]), runtime.clone(), &MountOptions::default()).unwrap();
+    let name = |number: u32| format!("file {number}");
+    for number in 0..100 {
+        let ino = fs.create(fs.root(), name(number).as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+        fs.write(ino, 0, b"contents", IoFlags::empty()).unwrap();
+        fs.forget(ino, 1);
+    }
+    fs.sync().unwrap();
+    fs.volume().inodes.shrink();
+    let before = fs.volume().inodes.len();
+    runtime.advance(Duration::from_secs(1));
+    for number in 0..100 {
+        let found = fs.lookup(fs.root(), name(number).as_bytes()).unwrap();
+        fs.read(found.ino, 0, &mut [0; 8], IoFlags::empty()).unwrap();
+        assert!(fs.getattr(found.ino).unwrap().atime > found.atime, "{}: its access time is renewed", name(number));
+        fs.forget(found.ino, 1);
+    }
+    fs.sync().unwrap();
+    fs.volume().inodes.shrink();
+    let after = fs.volume().inodes.len();
+    assert!(after <= before, "{before} inodes were in memory, and {after} are since others were read");
+    fs.unmount().unwrap();
 }

@@ -177,9 +177,8 @@ fn a_damaged_inode_is_noted_and_loses_nothing_of_others() {
     assert!(asserts.len() == 1 && asserts[0].contains("chksum"), "{found}");
 }
 
-/// An orphan that is damaged stays recorded, and keeps nobody from mounting.
-#[test]
-fn an_orphan_that_cannot_be_read_keeps_nobody_from_mounting() {
+/// A volume with an unlinked file that is still open, as a power cut would leave it, and where the file's node is.
+fn with_orphan() -> (Arc<MemoryDevice>, u64) {
     let (device, _) = with_victim();
     let fs = open(device.clone(), "");
     let nid = cairn_f2fs::format::Nid::of(find(&fs, "victim")).unwrap();
@@ -188,6 +187,31 @@ fn an_orphan_that_cannot_be_read_keeps_nobody_from_mounting() {
     let left = Arc::new(device.fork());
     let at = fs.volume().nat.lookup(nid).unwrap().block_addr.bytes();
     fs.unmount().unwrap();
+    (left, at)
+}
+
+/// An orphan that the device cannot read stays recorded, and keeps nobody from mounting; once it can be read, it goes.
+#[test]
+fn an_orphan_on_a_bad_sector_keeps_nobody_from_mounting() {
+    let (left, at) = with_orphan();
+    let fault = Arc::new(Fault::new(left.clone()));
+    fault.fail_range(Operation::Read, at..at + 512);
+    let fs = open(fault, "");
+    assert_eq!(fs.read_only_reason(), None);
+    create(&fs, "later");
+    fs.unmount().unwrap();
+    drop(fs);
+    let fs = open(left.clone(), "");
+    find(&fs, "later");
+    fs.unmount().unwrap();
+    drop(fs);
+    judge(&left);
+}
+
+/// An orphan that is damaged stays recorded, and keeps nobody from mounting.
+#[test]
+fn an_orphan_that_cannot_be_read_keeps_nobody_from_mounting() {
+    let (left, at) = with_orphan();
     let mut block = left.read_at(at, 4096).unwrap();
     block[32] ^= 0x55;
     left.write_at(at, block).unwrap();
@@ -234,4 +258,9 @@ fn the_first_damage_stops_a_volume_that_asks_for_it() {
         drop(fs);
         assert_eq!(new_files(&device), 3, "{options}");
     }
+}
+
+#[test]
+fn an_fsync_after_a_shutdown_fails() {
+    cairn_testkit::policy::an_fsync_after_a_shutdown_fails(&|| open(volume(64 << 20, FEATURES), ""));
 }
