@@ -13,7 +13,7 @@ help:
 	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
 	@echo 'make install the program (built before, or now), the helper of mount(8), manual pages, completions'
 	@echo 'make test    formatting, lints, all tests, documentation'
-	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, stress)'
+	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, SQLite, PostgreSQL, stress)'
 	@echo 'make bench   the speed table: Cairn, fuse2fs and the kernel, medians of 5'
 
 deps:
@@ -41,12 +41,14 @@ test: deps fmt clippy
 # The same tests with more seeds, states and minutes (CAIRN_DEEP); one at a time, they load the machine.
 # Those that need what the repository does not hold (e2fsprogs' broken images) are run as well. Experiments last, near the sizes of
 # the proposals: gc-victim alone takes an hour and a half.
-deep: deps build
+deep: build
+	@scripts/install-deps deep
 	scripts/e2fsprogs-images
 	CAIRN_DEEP=1 $(CARGO) test --workspace -- --test-threads=1 --include-ignored
 	scripts/xfstests --kernel
 	scripts/xfstests
 	scripts/xfstests --format f2fs
+	scripts/postgresql-kills
 	target/release/cairn lab checkpoint-merge --scale full
 	target/release/cairn lab gc-victim --scale full
 

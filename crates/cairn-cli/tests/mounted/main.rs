@@ -5,6 +5,7 @@
 //! fails and says which. `CAIRN_DEEP=1` runs longer.
 
 mod beside;
+mod databases;
 mod errors;
 mod fixture;
 mod fstab;
@@ -20,6 +21,7 @@ mod memory;
 mod options;
 mod overlay;
 mod privileges;
+mod second_device;
 mod space;
 mod suites;
 mod times;

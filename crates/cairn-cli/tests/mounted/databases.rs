@@ -1,0 +1,189 @@
+//! A program that knows what it was promised: SQLite on a mount, and power cuts under it. The device records what is written and flushed; at
+//! every barrier and between, Cairn recovers what the cut leaves, and SQLite must find a sound database with every transaction that it
+//! had acknowledged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use cairn::OpenOptions;
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::simulated::Simulated;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_testkit::crash::{Cut, Recording, Volatile, read_image, write_image};
+use cairn_testkit::{deep, judge};
+use cairn_vfs::FileSystem;
+use cairn_vfs::walk::resolve;
+
+use crate::fixture::require_mounting;
+
+const EXT4: &str = "ext4";
+
+/// Commits transactions and says so of each. Rows are short and long, new and removed; a row's contents follow from its number.
+const WORK: &str = r#"
+import random, sqlite3, sys
+path, journal, synchronous, count = sys.argv[1:5]
+db = sqlite3.connect(path, isolation_level=None)
+db.execute(f"pragma journal_mode={journal}")
+db.execute(f"pragma synchronous={synchronous}")
+db.execute("pragma wal_autocheckpoint=16")
+db.execute("create table done (number integer)")
+db.execute("create table rows (number integer primary key, contents blob)")
+db.execute("insert into done values (-1)")
+def acknowledge(number):
+    print(number, flush=True)
+    sys.stdin.readline()
+acknowledge(-1)
+numbers = random.Random(7)
+for number in range(int(count)):
+    db.execute("begin immediate")
+    db.execute("update done set number = ?", (number,))
+    db.execute("insert into rows values (?, ?)", (number, bytes([number % 251]) * numbers.choice([10, 500, 9000, 40000])))
+    db.execute("delete from rows where number = ?", (number - 8,))
+    db.execute("commit")
+    acknowledge(number)
+"#;
+
+/// For each line, a directory and the last transaction that was acknowledged (or "none"): what is wrong with the database there.
+const LOOK: &str = r#"
+import sqlite3, sys
+for line in sys.stdin:
+    place, acknowledged = line.split()
+    wrong = "nothing"
+    try:
+        db = sqlite3.connect(f"{place}/db")
+        sound = db.execute("pragma integrity_check").fetchall()
+        if sound != [("ok",)]:
+            wrong = f"integrity_check: {sound}"
+        elif acknowledged != "none":
+            [(number,)] = db.execute("select number from done").fetchall()
+            rows = db.execute("select number, contents from rows order by number").fetchall()
+            kept = list(range(max(0, number - 7), number + 1))
+            if number < int(acknowledged):
+                wrong = f"{number} is the last of {acknowledged} that were acknowledged"
+            elif [row[0] for row in rows] != kept or any(set(row[1]) != {row[0] % 251} for row in rows):
+                wrong = f"{[row[0] for row in rows]} are there after {number}"
+        db.close()
+    except Exception as error:
+        if acknowledged != "none":
+            wrong = repr(error)
+    print(wrong, flush=True)
+"#;
+
+fn python(program: &str) -> Command {
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).stdout(Stdio::piped());
+    command
+}
+
+fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn FileSystem>, String> {
+    let volume = cairn::open_on(device, runtime, &OpenOptions::default()).map_err(|error| format!("{error:?}"))?;
+    Ok(volume.filesystem().clone())
+}
+
+/// A run of SQLite, with the moments at which it acknowledged transactions.
+struct Run {
+    log: cairn_testkit::crash::CrashLog,
+    acknowledged: BTreeMap<u64, i64>,
+}
+
+fn run(dir: &Path, fresh: MemoryDevice, journal: &str, synchronous: &str, transactions: u32) -> Run {
+    let recording = Recording::start(fresh);
+    let fs = open(recording.device(), Threads::new()).unwrap();
+    let point = dir.join("mnt");
+    fs::create_dir_all(&point).unwrap();
+    let session = cairn_fuse::mount(fs.clone(), &point, &cairn_fuse::MountOptions::new("sqlite")).unwrap();
+    let unmounter = session.unmounter();
+    let server = std::thread::spawn(move || session.run());
+    let mut acknowledged = BTreeMap::new();
+    let mut work = python(WORK)
+        .args([point.join("db").as_os_str(), journal.as_ref(), synchronous.as_ref(), transactions.to_string().as_ref()])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("python3 is there");
+    let mut heard = work.stdin.take().unwrap();
+    for line in BufReader::new(work.stdout.take().unwrap()).lines() {
+        acknowledged.insert(recording.moment(), line.unwrap().parse().unwrap());
+        // It goes on once that is noted.
+        heard.write_all(b"\n").unwrap();
+    }
+    let ended = work.wait().unwrap();
+    unmounter.unmount().unwrap();
+    server.join().unwrap().unwrap();
+    assert!(ended.success() && acknowledged.len() as u32 == transactions + 1, "{ended}: {acknowledged:?}");
+    fs.unmount().unwrap();
+    drop(fs);
+    Run { log: recording.finish(), acknowledged }
+}
+
+/// Takes the database out of a volume.
+fn take_out(fs: &dyn FileSystem, place: &Path) {
+    for name in ["db", "db-journal", "db-wal"] {
+        let Ok(found) = resolve(fs, name.as_bytes(), false) else { continue };
+        let mut bytes = vec![0; usize::try_from(found.size).unwrap()];
+        let read = fs.read(found.ino, 0, &mut bytes, cairn_vfs::IoFlags::empty()).unwrap();
+        assert_eq!(read, bytes.len());
+        fs::write(place.join(name), bytes).unwrap();
+    }
+}
+
+fn search(name: &str, fresh: &MemoryDevice, clean: fn(&Path), journal: &str, synchronous: &str) {
+    require_mounting();
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let run = run(dir.path(), fresh.fork(), journal, synchronous, if deep() { 60 } else { 12 });
+    let mut cuts = run.log.barrier_cuts();
+    let random = run.log.random_cuts(if deep() { 300 } else { 10 }, 11);
+    // A node of F2FS has its marks at its end and no checksum: it relies on blocks that are written whole or not at all.
+    if name == EXT4 {
+        cuts.extend(random.iter().map(|cut| Cut { volatile: Volatile::Torn(cut.moment ^ 0x5eed), ..*cut }));
+    }
+    cuts.extend(random);
+    let stride = if deep() { 1 } else { 4 };
+    let mut look = python(LOOK).stdin(Stdio::piped()).spawn().unwrap();
+    let mut verdicts = BufReader::new(look.stdout.take().unwrap()).lines();
+    let mut questions = look.stdin.take().unwrap();
+    let mut seen = 0;
+    for (number, cut) in cuts.into_iter().enumerate().step_by(stride) {
+        let device = Arc::new(run.log.device(cut));
+        let fs = open(device.clone(), Simulated::new(1)).unwrap_or_else(|error| panic!("{name}, {cut}: {error}"));
+        let place = tempfile::tempdir_in(dir.path()).unwrap();
+        take_out(&*fs, place.path());
+        fs.unmount().unwrap();
+        drop(fs);
+        let last = run.acknowledged.range(..=cut.moment).next_back().map(|(_, number)| number.to_string());
+        writeln!(questions, "{} {}", place.path().display(), last.as_deref().unwrap_or("none")).unwrap();
+        let verdict = verdicts.next().unwrap().unwrap();
+        assert_eq!(verdict, "nothing", "{name}, {journal}, synchronous={synchronous}, {cut}");
+        seen += 1;
+        if number % 64 == 0 {
+            let image = place.path().join("image");
+            write_image(&*device, &image).unwrap();
+            clean(&image);
+        }
+    }
+    drop(questions);
+    assert!(look.wait().unwrap().success());
+    println!("{name}, {journal}, synchronous={synchronous}: {} transactions, {seen} cuts", run.acknowledged.len());
+}
+
+fn search_both(name: &str, fresh: &MemoryDevice, clean: fn(&Path)) {
+    search(name, fresh, clean, "delete", "extra");
+    search(name, fresh, clean, "wal", "full");
+}
+
+#[test]
+fn sqlite_loses_no_transaction_on_ext4() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    judge::mke2fs(file.path(), 32 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
+    search_both(EXT4, &read_image(file.path()).unwrap(), judge::assert_clean);
+}
+
+#[test]
+fn sqlite_loses_no_transaction_on_f2fs() {
+    search_both("F2FS", &judge::f2fs_in_memory(64 << 20, &[]), judge::assert_f2fs_clean);
+}
