@@ -33,6 +33,7 @@ const EFFECTS: &[Effect] = &[
     live("ro", "rw", writing),
     at_mount("ro", "noload", replayed),
     at_mount("ro", "norecovery", replayed),
+    at_mount("", "sb=8193", writing),
     live("", "commit=30", |given| after_seconds(given, 10)),
     live("", "noatime", access_times),
     live("noatime", "relatime", access_times),
@@ -42,6 +43,8 @@ const EFFECTS: &[Effect] = &[
     live("", "bsdgroups", group),
     live("grpid", "nogrpid", group),
     live("bsdgroups", "sysvgroups", group),
+    live("", "minixdf", size),
+    live("minixdf", "bsddf", size),
     live("", "cache=4M", memory),
     live("", "nobuffered_iomap", mappings),
     live("nobuffered_iomap", "buffered_iomap", mappings),
@@ -72,6 +75,11 @@ fn replayed(given: &Given<'_>) -> String {
     directories(&*fs, 3);
     let fs = given.open(Arc::new(device.fork()));
     fs.lookup(fs.root(), b"d2").map_or_else(|error| error.to_string(), |_| "found".into())
+}
+
+/// What `df` calls the size.
+fn size(given: &Given<'_>) -> String {
+    given.open(given.fresh()).statfs().unwrap().blocks.to_string()
 }
 
 /// The group of what is made by group 5 in a directory of group 77.
