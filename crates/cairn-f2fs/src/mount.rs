@@ -102,7 +102,11 @@ pub(crate) fn open(
         return Err(Error::NotF2fs { found: found_magic(&*device) });
     };
     if from_backup {
-        let mended = if options.read_only { "fsck.f2fs IMAGE repairs it" } else { "it is written over the first" };
+        let mended = if options.read_only {
+            "opening the volume for writing repairs it"
+        } else {
+            "it is written over the first"
+        };
         tracing::warn!("the first superblock is damaged: the second one is used, and {mended}");
     }
     let zones = match device.as_zoned() {
