@@ -255,6 +255,46 @@ fn bits(mode: u32, shift: u32) -> u8 {
     u8::try_from(mode >> shift & 7).unwrap_or(0)
 }
 
+/// The attribute's value of a list in the form that ext4 and F2FS store, as it stands there: Linux shows lists that it would not take.
+/// `None` if there are no entries.
+///
+/// # Errors
+/// The length, the version or a tag cannot be: Linux answers EINVAL.
+pub fn shown_from_compact(value: &[u8]) -> Result<Option<Vec<u8>>, AclError> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let wrong = AclError::Length(value.len());
+    let mut body = after_version(value, COMPACT_VERSION)?;
+    let count = compact_entries(body.len()).ok_or(wrong)?;
+    let mut shown = XATTR_VERSION.to_le_bytes().to_vec();
+    for _ in 0..count {
+        let (fixed, behind) = body.split_first_chunk::<4>().ok_or(wrong)?;
+        body = behind;
+        let [t0, t1, ..] = *fixed;
+        let code = u16::from_le_bytes([t0, t1]);
+        let tag = Tag::from_code(code, NO_ID).ok_or(AclError::Tag(code))?;
+        let mut id = NO_ID.to_le_bytes();
+        if tag.id().is_some() {
+            let (bytes, behind) = body.split_first_chunk::<4>().ok_or(wrong)?;
+            (id, body) = (*bytes, behind);
+        }
+        shown.extend_from_slice(fixed);
+        shown.extend_from_slice(&id);
+    }
+    if body.is_empty() { Ok((count > 0).then_some(shown)) } else { Err(wrong) }
+}
+
+/// How many entries these bytes have: at most four are without an id, and lists that have others have just these four.
+const fn compact_entries(len: usize) -> Option<usize> {
+    const WITHOUT_ID: usize = 4 * 4;
+    match len.checked_sub(WITHOUT_ID) {
+        None if len.is_multiple_of(4) => Some(len / 4),
+        Some(rest) if rest.is_multiple_of(8) => Some(4 + rest / 8),
+        _ => None,
+    }
+}
+
 fn after_version(value: &[u8], version: u32) -> Result<&[u8], AclError> {
     let (found, body) = value.split_first_chunk::<4>().ok_or(AclError::Length(value.len()))?;
     let found = u32::from_le_bytes(*found);
@@ -295,6 +335,21 @@ mod tests {
         assert_eq!(Acl::from_compact(&acl.to_compact()), Ok(Some(acl.clone())));
         assert_eq!(acl.to_xattr().len(), 4 + 5 * 8);
         assert_eq!(acl.to_compact().len(), 4 + 4 * 4 + 8);
+    }
+
+    #[test]
+    fn stored_lists_are_shown_as_they_stand_or_refused_by_their_size() {
+        let stored = named().to_compact();
+        assert_eq!(shown_from_compact(&stored), Ok(Some(named().to_xattr())));
+        assert_eq!(shown_from_compact(b""), Ok(None));
+        assert_eq!(shown_from_compact(b"\x01\0\0\0"), Ok(None));
+        for len in [1, 2, 3, 5, 6, 7, 12, 16, 24, 26] {
+            assert_eq!(shown_from_compact(&stored[..len]), Err(AclError::Length(len)), "{len}");
+        }
+        // Neither whole nor in order: nobody can set it, and it is shown.
+        assert_eq!(shown_from_compact(&stored[..8]), Ok(Some(named().to_xattr()[..12].to_vec())));
+        assert_eq!(shown_from_compact(b"\x02\0\0\0\x01\0\x07\0"), Err(AclError::Version(2)));
+        assert_eq!(shown_from_compact(b"\x01\0\0\0\x03\0\x07\0"), Err(AclError::Tag(3)));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! POSIX ACLs as ext4 stores them: version 1, entries without an id are four bytes shorter than in the attribute
 //! `system.posix_acl_*` (version 2), through which programs see them.
 
+use cairn_vfs::acl::shown_from_compact;
+
 use crate::error::Result;
 
 const STORED_VERSION: u32 = 1;
 const SHOWN_VERSION: u32 = 2;
-const NO_ID: u32 = u32::MAX;
 const USER_OBJ: u16 = 0x01;
 const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
@@ -27,39 +28,36 @@ const fn has_id(tag: u16) -> Option<bool> {
 /// # Errors
 /// [`cairn_vfs::Error::Invalid`] if the value is no ACL.
 pub fn to_stored(shown: &[u8]) -> Result<Vec<u8>> {
-    convert(shown, SHOWN_VERSION, STORED_VERSION, |tag_has_id| (true, tag_has_id))
-        .ok_or_else(|| cairn_vfs::Error::Invalid("malformed access control list").into())
+    compact(shown).ok_or_else(|| cairn_vfs::Error::Invalid("malformed access control list").into())
 }
 
-/// The attribute value of a stored ACL; `None` if it is malformed.
-#[must_use]
-pub fn to_shown(stored: &[u8]) -> Option<Vec<u8>> {
-    convert(stored, STORED_VERSION, SHOWN_VERSION, |tag_has_id| (tag_has_id, true))
+/// The attribute value of a stored ACL.
+///
+/// # Errors
+/// [`cairn_vfs::Error::Invalid`] if it is malformed, `NoAttribute` if it has no entries: the answers of Linux.
+pub fn to_shown(stored: &[u8]) -> Result<Vec<u8>> {
+    match shown_from_compact(stored) {
+        Ok(shown) => Ok(shown.ok_or(cairn_vfs::Error::NoAttribute)?),
+        Err(_) => Err(cairn_vfs::Error::Invalid("malformed access control list").into()),
+    }
 }
 
-/// Copies entries from one form to the other; `ids` tells whether the id is there before and after.
-fn convert(from: &[u8], version: u32, new_version: u32, ids: impl Fn(bool) -> (bool, bool)) -> Option<Vec<u8>> {
-    let (head, mut rest) = from.split_first_chunk()?;
-    if u32::from_le_bytes(*head) != version {
+/// Copies entries without the ids that mean nothing.
+fn compact(shown: &[u8]) -> Option<Vec<u8>> {
+    let (head, mut rest) = shown.split_first_chunk()?;
+    if u32::from_le_bytes(*head) != SHOWN_VERSION {
         return None;
     }
-    let mut to = new_version.to_le_bytes().to_vec();
+    let mut to = STORED_VERSION.to_le_bytes().to_vec();
     while !rest.is_empty() {
         let (fixed, behind) = rest.split_first_chunk::<4>()?;
         rest = behind;
         let tag_has_id = has_id(u16::from_le_bytes([fixed[0], fixed[1]]))?;
-        let (read, write) = ids(tag_has_id);
-        let mut id = NO_ID.to_le_bytes();
-        if read {
-            let (bytes, behind) = rest.split_first_chunk::<4>()?;
-            rest = behind;
-            if tag_has_id {
-                id = *bytes;
-            }
-        }
+        let (id, behind) = rest.split_first_chunk::<4>()?;
+        rest = behind;
         to.extend_from_slice(fixed);
-        if write {
-            to.extend_from_slice(&id);
+        if tag_has_id {
+            to.extend_from_slice(id);
         }
     }
     Some(to)
@@ -68,6 +66,8 @@ fn convert(from: &[u8], version: u32, new_version: u32, ids: impl Fn(bool) -> (b
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NO_ID: u32 = u32::MAX;
 
     #[test]
     fn an_acl_goes_both_ways() {
@@ -89,9 +89,9 @@ mod tests {
         assert_eq!(to_shown(&stored).unwrap(), shown);
         for cut in 1..4 {
             assert!(to_stored(&shown[..shown.len() - cut]).is_err());
-            assert_eq!(to_shown(&stored[..stored.len() - cut]), None);
+            assert!(to_shown(&stored[..stored.len() - cut]).is_err());
         }
-        assert!(to_stored(&stored).is_err() && to_shown(&shown).is_none());
-        assert_eq!(to_shown(&[1, 0, 0, 0, 3, 0, 7, 0]), None);
+        assert!(to_stored(&stored).is_err() && to_shown(&shown).is_err());
+        assert!(to_shown(&[1, 0, 0, 0, 3, 0, 7, 0]).is_err());
     }
 }

@@ -111,13 +111,12 @@ impl XattrStore<'_> {
     /// Value of an attribute, by full name. ACLs come in the form of `system.posix_acl_*`.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::NoAttribute`] if it is not there, or damage.
+    /// [`cairn_vfs::Error::NoAttribute`] if it is not there, `Invalid` for an ACL that is none, or damage.
     pub fn get(&self, view: XattrView<'_>, name: &[u8]) -> Result<Vec<u8>> {
         let (index, rest) = names::parse(name)?;
         let value = self.get_raw(view, index, rest)?.ok_or(cairn_vfs::Error::NoAttribute)?;
         if matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT) {
-            let malformed = || Place::Inode.corrupt(view.ino, "malformed access control list", value.len() as u64);
-            return Ok(acl::to_shown(&value).ok_or_else(malformed)?);
+            return acl::to_shown(&value);
         }
         Ok(value)
     }

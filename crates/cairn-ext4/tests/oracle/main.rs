@@ -3,6 +3,7 @@
 //!
 //! `CAIRN_DEEP=1` runs more seeds; a failure prints the seed and the last operations.
 
+mod acl_sizes;
 mod backups;
 mod bad_input;
 mod contention;

@@ -6,9 +6,8 @@
 pub mod edit;
 
 use cairn_vfs::Error as VfsError;
-use cairn_vfs::acl::Acl;
+use cairn_vfs::acl::shown_from_compact;
 
-use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::node::XATTR_OFFSET;
 use crate::format::xattr::{self, INDEX_ACL_ACCESS, INDEX_ACL_DEFAULT, NODE_BYTES, Xattr};
@@ -51,7 +50,7 @@ pub fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let found = all.into_iter().find(|xattr| xattr.index == index && xattr.name == rest);
     let found = found.ok_or(VfsError::NoAttribute)?;
     match index {
-        INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT => shown_acl(inode, &found.value),
+        INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT => shown_acl(&found.value),
         _ => Ok(found.value),
     }
 }
@@ -76,13 +75,10 @@ fn split(name: &[u8]) -> Result<(u8, &[u8])> {
     Ok(xattr::split_name(name).ok_or(unknown)?)
 }
 
-fn shown_acl(inode: &Inode, stored: &[u8]) -> Result<Vec<u8>> {
-    let bad = || Corrupt::Xattr {
-        ino: inode.nid,
-        offset: 0,
-        what: "the access control list is malformed",
-        value: stored.len() as u64,
-    };
-    let acl = Acl::from_compact(stored).map_err(|_| bad())?.ok_or_else(bad)?;
-    Ok(acl.to_xattr())
+/// As Linux has it: what is malformed is EINVAL, and a list without entries is not there.
+fn shown_acl(stored: &[u8]) -> Result<Vec<u8>> {
+    match shown_from_compact(stored) {
+        Ok(shown) => Ok(shown.ok_or(VfsError::NoAttribute)?),
+        Err(_) => Err(VfsError::Invalid("malformed access control list").into()),
+    }
 }
