@@ -11,26 +11,19 @@
 //! are disjoint; a segment is free only if it has neither valid nor freed blocks and no log is in it; `empty` counts the
 //! segments without valid blocks that can be written.
 
+#[cfg(test)]
+mod check;
+mod segment;
+
 use std::collections::{BTreeSet, HashMap};
 
 use super::free::FreeMap;
 use crate::corrupt::Corrupt;
 use crate::format::sit::VALID_MAP_SIZE;
-use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Layout, Log, SegNo, SitEntry, bits};
 
-pub(super) type Map = [u8; VALID_MAP_SIZE];
-const FULL: u16 = BLOCKS_PER_SEGMENT as u16;
-
-struct Segment {
-    mtime: u64,
-    /// `None` for a full or an empty segment.
-    map: Option<Box<Map>>,
-    valid: u16,
-    log: Log,
-    /// It is in one of the sets of segments with holes.
-    listed: bool,
-}
+pub(super) use segment::Map;
+use segment::{FULL, Segment};
 
 /// What a section's segments come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,32 +32,6 @@ pub(super) struct Section {
     pub(super) valid: u32,
     /// Valid node blocks.
     pub(super) nodes: u32,
-}
-
-impl Segment {
-    fn map(&self) -> Map {
-        match &self.map {
-            Some(map) => **map,
-            None if self.valid == FULL => [0xff; VALID_MAP_SIZE],
-            None => [0; VALID_MAP_SIZE],
-        }
-    }
-
-    fn set_map(&mut self, map: Map) {
-        self.valid = bits::count(&map) as u16;
-        self.map = (self.valid != 0 && self.valid != FULL).then(|| Box::new(map));
-    }
-
-    /// Changes the bitmap; `change` returns by how many blocks the number of valid ones grows.
-    fn edit(&mut self, change: impl FnOnce(&mut Map) -> i32) {
-        let byte = if self.valid == FULL { 0xff } else { 0 };
-        let map = self.map.get_or_insert_with(|| Box::new([byte; VALID_MAP_SIZE]));
-        let valid = i32::from(self.valid) + change(map);
-        self.valid = u16::try_from(valid).expect("as many valid blocks as bits");
-        if self.valid == 0 || self.valid == FULL {
-            self.map = None;
-        }
-    }
 }
 
 /// See the module.
@@ -444,41 +411,6 @@ impl Table {
             segments.map(|segno| u64::from(self.layout.usable_blocks(*segno) - self.valid(*segno))).sum()
         };
         [of(Log::DATA), of(Log::NODE)]
-    }
-
-    /// Recounts everything: for assertions in tests.
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        let mut empty = 0;
-        for segno in (0..self.len()).map(SegNo) {
-            let map = self.valid_map(segno);
-            let valid = bits::count(&map);
-            assert_eq!(u32::from(self.valid(segno)), valid);
-            let usable = u32::from(self.layout.usable_blocks(segno));
-            empty += u32::from(valid == 0 && usable > 0);
-            let blocked = self.blocked_map(segno);
-            assert_eq!(BLOCKS_PER_SEGMENT - bits::count(&blocked), self.usable(segno), "{segno}: freed and valid");
-            let held = self.held_map(segno);
-            let freed: Vec<u8> = held.iter().zip(map).map(|(held, valid)| held & !valid).collect();
-            if self.free.is_free(segno) {
-                assert!(usable > 0 && valid == 0 && bits::count(&freed) == 0 && !self.is_current(segno), "{segno}");
-            }
-            let listed = Log::ALL.iter().filter(|log| self.partial(**log).contains(&segno)).count();
-            let holes = valid > 0 && valid < usable && !self.is_current(segno);
-            assert_eq!(listed, usize::from(holes), "{segno}");
-        }
-        assert_eq!(self.empty, empty);
-        let held = self.freed.values().chain(self.flying.values()).map(|map| u64::from(bits::count(&**map)));
-        assert_eq!(self.held_back(), held.sum::<u64>());
-        for (section, counts) in (0..).zip(&self.sections) {
-            let first = self.layout.first_segment(section).get();
-            let segments = (first..first + self.layout.segs_per_sec).map(SegNo);
-            let valid = |nodes: bool| -> u32 {
-                let some = segments.clone().filter(|segno| !nodes || self.log(*segno).is_node());
-                some.map(|segno| u32::from(self.valid(segno))).sum()
-            };
-            assert_eq!(*counts, Section { valid: valid(false), nodes: valid(true) }, "section {section}");
-        }
     }
 }
 
