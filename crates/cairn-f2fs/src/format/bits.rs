@@ -1,7 +1,8 @@
-//! Bitmaps counted from the most significant bit: bit `n` is mask `0x80 >> (n % 8)` of byte `n / 8`.
+//! Bitmaps counted from the most significant bit: bit `n` is mask `0x80 >> (n % 8)` of byte
+//! `n / 8`.
 //!
-//! Used by the NAT and SIT version bitmaps and by `valid_map`. As in [`cairn_base::bitmap`], a bit beyond the map is
-//! the caller's bug and panics.
+//! Used by the NAT and SIT version bitmaps and by `valid_map`. As in [`cairn_base::bitmap`], a bit
+//! beyond the map is the caller's bug and panics.
 
 use cairn_base::bitmap;
 use cairn_base::units::as_index;

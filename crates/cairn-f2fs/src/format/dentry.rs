@@ -1,7 +1,8 @@
 //! Directory entries: blocks of 214 slots, or fewer slots within an inode.
 //!
-//! `[bitmap][pad][entries, 11 bytes each][names, 8 bytes a slot]`. A name takes as many slots as it needs, one after the
-//! other, all marked in the bitmap; the entry of the first counts. The bitmap's bits go from the least significant one.
+//! `[bitmap][pad][entries, 11 bytes each][names, 8 bytes a slot]`. A name takes as many slots as it
+//! needs, one after the other, all marked in the bitmap; the entry of the first counts. The
+//! bitmap's bits go from the least significant one.
 
 use cairn_base::bitmap;
 use cairn_vfs::FileKind;
@@ -143,7 +144,8 @@ impl<'b> Dentries<'b> {
         self.names.get(slot..)?.as_flattened().get(..len).filter(|_| len <= NAME_MAX)
     }
 
-    /// The entry whose first slot is at or after `slot`. Entries with an empty name are passed over, as Linux does.
+    /// The entry whose first slot is at or after `slot`. Entries with an empty name are passed
+    /// over, as Linux does.
     #[must_use]
     pub fn next(&self, slot: usize) -> Option<Result<Dentry<'b>, BadName>> {
         let mut from = slot;
@@ -174,8 +176,9 @@ impl<'b> Dentries<'b> {
 
     /// The entry with this hash whose name is the wanted one.
     ///
-    /// As a walk by [`Dentries::next`], but of the others it looks at length and hash alone: most lookups are of names that
-    /// a directory does not have, and those look at a block of every level.
+    /// As a walk by [`Dentries::next`], but of the others it looks at length and hash alone: most
+    /// lookups are of names that a directory does not have, and those look at a block of every
+    /// level.
     ///
     /// # Errors
     /// There is none, and a bad entry.

@@ -23,7 +23,8 @@ pub fn name_hash(name: &[u8]) -> u32 {
     hash
 }
 
-/// Four words of up to 16 bytes, big-endian, filled up with the length of *what remains* of the name.
+/// Four words of up to 16 bytes, big-endian, filled up with the length of *what remains* of the
+/// name.
 fn pack(piece: &[u8], remaining: usize) -> [u32; 4] {
     // Names have at most 255 bytes; the pattern is the low byte in all four places.
     let fill = u32::from_ne_bytes([remaining.to_le_bytes()[0]; 4]);

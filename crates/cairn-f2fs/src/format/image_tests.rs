@@ -1,4 +1,5 @@
-//! Every structure of images that mkfs.f2fs and sload.f2fs make, decoded, checked against each other, and encoded again.
+//! Every structure of images that mkfs.f2fs and sload.f2fs make, decoded, checked against each
+//! other, and encoded again.
 
 use std::path::Path;
 use std::process::Command;
@@ -155,7 +156,8 @@ impl Opened {
         }
         assert_eq!(nodes, self.checkpoint.valid_node_count);
         assert_eq!(u64::from(blocks), self.checkpoint.valid_block_count);
-        // mkfs.f2fs 1.15 counts the segments that a zone's alignment takes away, and on a volume made read-only all.
+        // mkfs.f2fs 1.15 counts the segments that a zone's alignment takes away, and on a volume
+        // made read-only all.
         if !self.layout.features.contains(Features::RO) && self.layout.secs_per_zone == 1 {
             assert_eq!(free, self.checkpoint.free_segment_count);
         }

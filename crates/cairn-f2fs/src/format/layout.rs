@@ -1,6 +1,7 @@
 //! Where everything lies: the validated geometry of a volume, and the arithmetic of its addresses.
 //!
-//! Areas follow each other from `segment0`: checkpoint (2 segments), SIT, NAT, SSA, main. All are whole segments.
+//! Areas follow each other from `segment0`: checkpoint (2 segments), SIT, NAT, SSA, main. All are
+//! whole segments.
 
 use cairn_base::Pba;
 use cairn_base::units::{as_index, as_u64};
@@ -13,7 +14,8 @@ use crate::corrupt::Corrupt;
 
 /// Most segments a volume may have.
 const MAX_SEGMENTS: u32 = 8_388_608;
-/// Blocks of a pack's segment that the payload leaves to everything else: two checkpoint blocks, six summaries.
+/// Blocks of a pack's segment that the payload leaves to everything else: two checkpoint blocks,
+/// six summaries.
 const PACK_FIXED: u32 = 2 + 6;
 /// All blocks of a segment.
 const WHOLE_SEGMENT: u16 = 1 << BLOCKS_PER_SEGMENT.ilog2();
@@ -86,8 +88,8 @@ pub struct Layout {
     pub secs_per_zone: u32,
     /// Sections of the main area.
     pub sections: u32,
-    /// Blocks at the end of each section that cannot be written, because the zones have less capacity than size. The device says so,
-    /// not the superblock: 0 until it has been asked.
+    /// Blocks at the end of each section that cannot be written, because the zones have less
+    /// capacity than size. The device says so, not the superblock: 0 until it has been asked.
     pub unusable_per_section: u32,
     /// Blocks of the volume.
     pub block_count: u64,
@@ -326,7 +328,8 @@ impl Layout {
         Nid(block.strict_mul(nat::NIDS_PER_BLOCK))
     }
 
-    /// Address of one of the copies of a logical NAT block: the copies alternate segment by segment.
+    /// Address of one of the copies of a logical NAT block: the copies alternate segment by
+    /// segment.
     #[must_use]
     pub fn nat_address(&self, block: u32, side: Side) -> Pba {
         let others = blocks_of(block / BLOCKS_PER_SEGMENT).strict_add(side.start(BPS));

@@ -1,14 +1,14 @@
 //! The structures on disk: decoding, validation, encoding. No I/O and no locks here.
 //!
-//! `Raw*` types are the bytes; what has been decoded is validated and safe to compute with. All integers are
-//! little-endian, a block is 4096 bytes, a segment 512 blocks. Source of every fact: the kernel's F2FS documentation
-//! (Documentation/filesystems/f2fs) and images made by f2fs-tools.
+//! `Raw*` types are the bytes; what has been decoded is validated and safe to compute with. All
+//! integers are little-endian, a block is 4096 bytes, a segment 512 blocks. Source of every fact:
+//! the kernel's F2FS documentation (Documentation/filesystems/f2fs) and images made by f2fs-tools.
 //!
-//! Functions that take a whole block (`&[u8]` of [`units::BLOCK_SIZE`] bytes) panic on any other length: the length of
-//! a buffer is ours, only its contents are the disk's.
+//! Functions that take a whole block (`&[u8]` of [`units::BLOCK_SIZE`] bytes) panic on any other
+//! length: the length of a buffer is ours, only its contents are the disk's.
 //!
-//! Three bit orders exist: version bitmaps and `valid_map` count bits from the most significant one ([`bits`]), dentry
-//! bitmaps from the least significant one (`cairn_base::bitmap`).
+//! Three bit orders exist: version bitmaps and `valid_map` count bits from the most significant one
+//! ([`bits`]), dentry bitmaps from the least significant one (`cairn_base::bitmap`).
 
 #![cfg_attr(
     not(test),

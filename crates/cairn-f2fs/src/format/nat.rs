@@ -1,7 +1,8 @@
 //! The node address table: where each node block is.
 //!
-//! The area has two copies of each block (see [`Layout::nat_address`]); entries that changed lately may be in the
-//! journal of the hot data log's summary instead ([`super::summary::NatJournal`]), which overrides the area.
+//! The area has two copies of each block (see [`Layout::nat_address`]); entries that changed lately
+//! may be in the journal of the hot data log's summary instead ([`super::summary::NatJournal`]),
+//! which overrides the area.
 
 use cairn_base::units::as_index;
 use zerocopy::little_endian::U32;
@@ -54,7 +55,8 @@ impl NatEntry {
         self.block_addr == BlockAddr::NULL
     }
 
-    /// Checks that a node can be where the entry says. The entries of nids 1 and 2 are placeholders and never pass.
+    /// Checks that a node can be where the entry says. The entries of nids 1 and 2 are placeholders
+    /// and never pass.
     ///
     /// # Errors
     /// The address is not in the main area, or there can be no such inode.

@@ -11,7 +11,8 @@ use super::block::{self, view, view_mut};
 use super::units::{BLOCK_SIZE, BlockAddr, Nid};
 use crate::corrupt::Corrupt;
 
-/// Pointers of a direct node (block addresses) and of an indirect one (nids), as a number of blocks or nodes.
+/// Pointers of a direct node (block addresses) and of an indirect one (nids), as a number of blocks
+/// or nodes.
 pub const FANOUT: u32 = 1018;
 /// Pointers of a direct and of an indirect node.
 pub const POINTERS: usize = as_index(FANOUT);
@@ -95,7 +96,8 @@ impl NodeFooter {
         }
     }
 
-    /// Writes the footer of a node block. An inode's checksum covers it: [`super::inode::seal`] comes after.
+    /// Writes the footer of a node block. An inode's checksum covers it: [`super::inode::seal`]
+    /// comes after.
     pub fn write(&self, block: &mut [u8]) {
         view_mut::<RawNode>(block).footer = RawFooter {
             nid: self.nid.get().into(),

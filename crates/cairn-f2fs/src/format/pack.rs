@@ -1,7 +1,8 @@
 //! The order of blocks in a checkpoint pack.
 //!
-//! `[first][payload…][orphans…][data summaries 1..3][node summaries, if unmounted][last]`; `nat_bits`, where present, lie
-//! at the very end of the pack's segment. The last block equals the first and is written after everything else.
+//! `[first][payload…][orphans…][data summaries 1..3][node summaries, if unmounted][last]`;
+//! `nat_bits`, where present, lie at the very end of the pack's segment. The last block equals the
+//! first and is written after everything else.
 
 use std::ops::Range;
 
@@ -25,8 +26,8 @@ pub struct PackMap {
 }
 
 impl PackMap {
-    /// The map of a pack to be written: so many orphan inodes, so many data summary blocks (3, or fewer in the compact form),
-    /// node summaries or not. `None` if the segment has no room.
+    /// The map of a pack to be written: so many orphan inodes, so many data summary blocks (3, or
+    /// fewer in the compact form), node summaries or not. `None` if the segment has no room.
     #[must_use]
     pub fn plan(layout: &Layout, orphan_inodes: usize, data_summaries: u32, node_summaries: bool) -> Option<Self> {
         let orphans = u32::try_from(orphan_inodes.div_ceil(orphan::INOS_PER_BLOCK)).ok()?;
@@ -102,7 +103,8 @@ impl PackMap {
         start..start.strict_add(self.node_summaries)
     }
 
-    /// The full summary block of a log. `None` for a data log in the compact form and a node log of a runtime checkpoint.
+    /// The full summary block of a log. `None` for a data log in the compact form and a node log of
+    /// a runtime checkpoint.
     #[must_use]
     pub fn summary(&self, log: Log) -> Option<u32> {
         let range = if log.is_node() { self.node_summaries() } else { self.data_summaries() };

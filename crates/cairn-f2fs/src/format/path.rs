@@ -1,9 +1,11 @@
-//! Arithmetic of the node tree: which pointer of which node a file block is, and which node has which offset.
+//! Arithmetic of the node tree: which pointer of which node a file block is, and which node has
+//! which offset.
 //!
-//! An inode has `inode_slots` data pointers of its own (it varies, see [`super::Inode::address_slots`]) and five nids: two
-//! direct nodes, two indirect ones, one double indirect. With N = 1018 pointers a node, offsets in the tree are: inode 0,
-//! direct 1 and 2, indirect 3 with its directs 4…, indirect 4+N with its directs 5+N…, double indirect 5+2N, its k-th
-//! indirect 6+2N+k(N+1), followed by that one's directs.
+//! An inode has `inode_slots` data pointers of its own (it varies, see
+//! [`super::Inode::address_slots`]) and five nids: two direct nodes, two indirect ones, one double
+//! indirect. With N = 1018 pointers a node, offsets in the tree are: inode 0, direct 1 and 2,
+//! indirect 3 with its directs 4…, indirect 4+N with its directs 5+N…, double indirect 5+2N, its
+//! k-th indirect 6+2N+k(N+1), followed by that one's directs.
 
 use cairn_base::units::{as_index, as_u64};
 
@@ -40,8 +42,8 @@ pub struct TreeShape {
 pub struct NodePath {
     /// Nodes below the inode: 0 (the pointer is in the inode) to 3.
     pub depth: usize,
-    /// With depth 0, `slots[0]` is the data pointer in the inode; else it is the index of the inode's nid (0 to 4) and
-    /// `slots[d]` the index within the node at depth `d`.
+    /// With depth 0, `slots[0]` is the data pointer in the inode; else it is the index of the
+    /// inode's nid (0 to 4) and `slots[d]` the index within the node at depth `d`.
     pub slots: [u16; 4],
     /// Offsets in the tree of the nodes at each depth; `offsets[0]` is 0, the inode.
     pub offsets: [u32; 4],
@@ -119,8 +121,8 @@ impl TreeShape {
         at(3, [4, which, index, slot], [0, DOUBLE_INDIRECT, indirect, child(indirect, index)])
     }
 
-    /// The first file block that a direct node's pointers stand for; `None` if no direct node (nor the inode, whose first
-    /// is 0) has this offset.
+    /// The first file block that a direct node's pointers stand for; `None` if no direct node (nor
+    /// the inode, whose first is 0) has this offset.
     #[must_use]
     pub fn first_block(self, offset: u32) -> Option<u64> {
         // Offsets count indirect nodes too: those before it come off.
@@ -141,7 +143,8 @@ impl TreeShape {
         Some(before.strict_add(self.inode_slots.into()))
     }
 
-    /// The file blocks (first, number) below the node at `depth` (1 or more) of a path to `block`: what a missing node makes a hole of.
+    /// The file blocks (first, number) below the node at `depth` (1 or more) of a path to `block`:
+    /// what a missing node makes a hole of.
     #[must_use]
     pub fn span(self, path: &NodePath, depth: usize, block: u64) -> (u64, u64) {
         let below = path.slots.get(depth..=path.depth).unwrap_or_default();

@@ -1,7 +1,9 @@
 //! The segment information table: which blocks of each segment are valid.
 //!
-//! The area has two copies of each block (see [`Layout::sit_address`](super::layout::Layout::sit_address)); entries that changed lately may be in the
-//! journal of the cold data log's summary instead ([`super::summary::SitJournal`]), which overrides the area.
+//! The area has two copies of each block (see
+//! [`Layout::sit_address`](super::layout::Layout::sit_address)); entries that changed lately may be
+//! in the journal of the cold data log's summary instead ([`super::summary::SitJournal`]), which
+//! overrides the area.
 
 use cairn_base::units::as_index;
 use zerocopy::little_endian::{U16, U64};

@@ -1,9 +1,10 @@
-//! Summaries: who owns each block of a segment; and the journals of NAT and SIT that travel with them.
+//! Summaries: who owns each block of a segment; and the journals of NAT and SIT that travel with
+//! them.
 //!
-//! A summary block lies in the summary area for every segment a log has left, and in the checkpoint pack for the six
-//! current ones (the pack's copy counts for those). The three data summaries of a pack may be in a compact form, where
-//! only what is used is stored ([`CompactSummaries`]). The NAT journal lives in the hot data log's summary, the SIT journal
-//! in the cold data log's.
+//! A summary block lies in the summary area for every segment a log has left, and in the checkpoint
+//! pack for the six current ones (the pack's copy counts for those). The three data summaries of a
+//! pack may be in a compact form, where only what is used is stored ([`CompactSummaries`]). The NAT
+//! journal lives in the hot data log's summary, the SIT journal in the cold data log's.
 
 use cairn_base::units::{as_index, as_u64};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -96,7 +97,8 @@ pub struct Summary {
     pub nid: Nid,
     /// Data: the NAT version of that nid when the block was written. Node: 0.
     pub version: u8,
-    /// Data: which pointer of that node, counted from its first data pointer (extra attributes do not count). Node: 0.
+    /// Data: which pointer of that node, counted from its first data pointer (extra attributes do
+    /// not count). Node: 0.
     pub ofs_in_node: u16,
 }
 
@@ -313,14 +315,15 @@ pub struct CompactSummaries {
 }
 
 impl CompactSummaries {
-    /// Blocks that so many entries in all need; the compact form is used only for fewer than 3 full blocks.
+    /// Blocks that so many entries in all need; the compact form is used only for fewer than 3 full
+    /// blocks.
     #[must_use]
     pub const fn blocks_for(entries: usize) -> usize {
         entries.saturating_sub(COMPACT_FIRST).div_ceil(COMPACT_REST).strict_add(1)
     }
 
-    /// Decodes the blocks, which lie one after the other in `blocks`. `counts` are the entries of each log: `cur_data_blkoff`
-    /// of a log that appends, 512 of one that fills holes.
+    /// Decodes the blocks, which lie one after the other in `blocks`. `counts` are the entries of
+    /// each log: `cur_data_blkoff` of a log that appends, 512 of one that fills holes.
     ///
     /// # Errors
     /// The blocks hold fewer entries.

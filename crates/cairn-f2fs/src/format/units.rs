@@ -26,7 +26,8 @@ pub(super) fn stored<N: Copy + Display, T: TryFrom<N>>(number: N) -> T {
 }
 
 unit!(
-    /// Node id: names a node block through the NAT. An inode's number is the nid of its inode block.
+    /// Node id: names a node block through the NAT. An inode's number is the nid of its inode
+    /// block.
     Nid(u32)
 );
 unit!(
@@ -34,7 +35,8 @@ unit!(
     SegNo(u32)
 );
 unit!(
-    /// A block pointer as stored: an address from the volume's start, or one of three special values.
+    /// A block pointer as stored: an address from the volume's start, or one of three special
+    /// values.
     BlockAddr(u32)
 );
 

@@ -1,7 +1,9 @@
-//! Extended attributes: one area, made of the inode's inline part and, behind it, the attribute node.
+//! Extended attributes: one area, made of the inode's inline part and, behind it, the attribute
+//! node.
 //!
-//! The area begins with a header of 24 bytes; entries follow, padded to 4, and a zero word ends them. Entries may cross from
-//! the inline part into the node: put the two together before decoding, and cut them after encoding.
+//! The area begins with a header of 24 bytes; entries follow, padded to 4, and a zero word ends
+//! them. Entries may cross from the inline part into the node: put the two together before
+//! decoding, and cut them after encoding.
 
 use cairn_base::units::as_u64;
 use zerocopy::little_endian::{U16, U32};
@@ -41,7 +43,8 @@ struct RawXattrEntry {
 const _: () = assert!(size_of::<RawXattrHeader>() == HEADER_SIZE);
 const _: () = assert!(size_of::<RawXattrEntry>() == ENTRY_HEAD);
 
-/// Namespaces by their stored numbers, with the prefix of names in them; the two ACLs have no name of their own.
+/// Namespaces by their stored numbers, with the prefix of names in them; the two ACLs have no name
+/// of their own.
 const PREFIXES: [(u8, &[u8]); 7] = [
     (1, b"user."),
     (2, b"system.posix_acl_access"),
@@ -139,8 +142,8 @@ pub fn area_size(xattrs: &[Xattr]) -> usize {
     xattrs.iter().fold(EMPTY, |size, xattr| size.saturating_add(xattr.stored_size()))
 }
 
-/// An area of `size` bytes with these attributes, zeros behind them; `None` if they do not fit or one of them can never be
-/// stored (name or value too long).
+/// An area of `size` bytes with these attributes, zeros behind them; `None` if they do not fit or
+/// one of them can never be stored (name or value too long).
 #[must_use]
 pub fn encode(xattrs: &[Xattr], size: usize) -> Option<Vec<u8>> {
     if area_size(xattrs) > size {

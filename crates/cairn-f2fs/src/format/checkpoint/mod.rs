@@ -1,7 +1,9 @@
-//! The checkpoint block: counters, the positions of the six logs, flags, and the version bitmaps of NAT and SIT.
+//! The checkpoint block: counters, the positions of the six logs, flags, and the version bitmaps of
+//! NAT and SIT.
 //!
-//! A pack begins and ends with this block; the bitmaps may run on into `cp_payload` blocks behind the first one (see
-//! [`super::pack`] for the pack's order). The checksum covers one block, never the payload.
+//! A pack begins and ends with this block; the bitmaps may run on into `cp_payload` blocks behind
+//! the first one (see [`super::pack`] for the pack's order). The checksum covers one block, never
+//! the payload.
 
 mod flags;
 mod raw;
@@ -48,7 +50,8 @@ pub struct Checkpoint {
     pub overprov_segment_count: u32,
     /// Segments without valid blocks that no log is in.
     pub free_segment_count: u32,
-    /// Positions of the logs, by [`Log::index`]. On a volume with the feature `ro` only the hot ones are in use.
+    /// Positions of the logs, by [`Log::index`]. On a volume with the feature `ro` only the hot
+    /// ones are in use.
     pub logs: [LogPosition; Log::COUNT],
     /// Flags.
     pub flags: CheckpointFlags,
@@ -66,7 +69,8 @@ pub struct Checkpoint {
     pub checksum_offset: u32,
     /// Seconds the volume was mounted in all.
     pub elapsed_time: u64,
-    /// Which copy of each SIT block is current (bits from the most significant one; set: the second).
+    /// Which copy of each SIT block is current (bits from the most significant one; set: the
+    /// second).
     pub sit_bitmap: Vec<u8>,
     /// Which copy of each NAT block is current.
     pub nat_bitmap: Vec<u8>,
@@ -92,8 +96,8 @@ fn bitmap_places(large: bool, layout: &Layout) -> (usize, usize) {
 }
 
 impl Checkpoint {
-    /// Decodes a pack's first block with the payload blocks behind it; verifies the checksum and every field that the
-    /// layout bounds. `place` is the address of the first block.
+    /// Decodes a pack's first block with the payload blocks behind it; verifies the checksum and
+    /// every field that the layout bounds. `place` is the address of the first block.
     ///
     /// # Errors
     /// The first field that cannot be.
@@ -213,8 +217,9 @@ impl Checkpoint {
         Side::of_bit(bits::test(&self.sit_bitmap, as_index(block)))
     }
 
-    /// The first block and its payload blocks, one after the other, with the checksum; the pack's last block equals the
-    /// first. Sets [`Checkpoint::crc`], and [`Checkpoint::checksum_offset`] as the flags demand.
+    /// The first block and its payload blocks, one after the other, with the checksum; the pack's
+    /// last block equals the first. Sets [`Checkpoint::crc`], and [`Checkpoint::checksum_offset`]
+    /// as the flags demand.
     ///
     /// # Panics
     /// The bitmaps do not have the layout's size.

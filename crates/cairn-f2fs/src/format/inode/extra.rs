@@ -42,7 +42,8 @@ struct RawAddr {
 pub struct ExtraAttr {
     /// `i_extra_isize`: bytes in use, 4 to [`EXTRA_SIZE`].
     pub size: u16,
-    /// `i_inline_xattr_size`: words for inline attributes, with the feature `flexible_inline_xattr`.
+    /// `i_inline_xattr_size`: words for inline attributes, with the feature
+    /// `flexible_inline_xattr`.
     pub inline_xattr_size: u16,
     /// Project.
     pub projid: u32,

@@ -1,8 +1,10 @@
-//! Inode blocks: attributes, extra attributes, and where in the block pointers, inline contents and inline attributes lie.
+//! Inode blocks: attributes, extra attributes, and where in the block pointers, inline contents and
+//! inline attributes lie.
 //!
-//! An [`Inode`] holds what stands *before* the pointers, and the nids behind them. Data pointers, inline contents and inline
-//! attributes stay in the block; [`Inode::inline_data_range`], [`Inode::inline_xattr_range`] and the pointer functions say
-//! where. [`Inode::encode_into`] writes the fields back and leaves all of that alone.
+//! An [`Inode`] holds what stands *before* the pointers, and the nids behind them. Data pointers,
+//! inline contents and inline attributes stay in the block; [`Inode::inline_data_range`],
+//! [`Inode::inline_xattr_range`] and the pointer functions say where. [`Inode::encode_into`] writes
+//! the fields back and leaves all of that alone.
 
 mod check;
 mod checksum;
@@ -76,7 +78,8 @@ pub struct Inode {
     pub flags: FileFlags,
     /// Parent directory, for roll-forward.
     pub pino: Nid,
-    /// Name in it, for roll-forward; at most 255 bytes, otherwise not checked: see [`Inode::entry_name`].
+    /// Name in it, for roll-forward; at most 255 bytes, otherwise not checked: see
+    /// [`Inode::entry_name`].
     pub name: Vec<u8>,
     /// Directories: log2 of the buckets of level 0.
     pub dir_level: u8,
@@ -86,12 +89,14 @@ pub struct Inode {
     pub extra: Option<ExtraAttr>,
     /// Direct, direct, indirect, indirect, double indirect node.
     pub nids: [Nid; NIDS],
-    /// With the feature `flexible_inline_xattr` the inode says itself how many words inline attributes have.
+    /// With the feature `flexible_inline_xattr` the inode says itself how many words inline
+    /// attributes have.
     flexible: bool,
 }
 
 impl Inode {
-    /// A new inode with everything empty, one link, one block; with `extra_size` bytes of extra attributes (0: none).
+    /// A new inode with everything empty, one link, one block; with `extra_size` bytes of extra
+    /// attributes (0: none).
     #[must_use]
     pub fn new(kind: FileKind, permissions: u16, features: Features, extra_size: u16) -> Self {
         let zeros = [0; BLOCK_SIZE];
@@ -105,8 +110,8 @@ impl Inode {
         inode
     }
 
-    /// Decodes an inode block and checks everything that the features and the block's size bound. The footer and the
-    /// checksum are checked by [`super::NodeFooter::check`] and [`verify`].
+    /// Decodes an inode block and checks everything that the features and the block's size bound.
+    /// The footer and the checksum are checked by [`super::NodeFooter::check`] and [`verify`].
     ///
     /// # Errors
     /// The first field that cannot be.
@@ -170,8 +175,8 @@ impl Inode {
         }
     }
 
-    /// Writes all fields into the block; pointers, inline contents, inline attributes, the footer and the checksum stay
-    /// as they are.
+    /// Writes all fields into the block; pointers, inline contents, inline attributes, the footer
+    /// and the checksum stay as they are.
     ///
     /// # Panics
     /// The name is longer than 255 bytes.

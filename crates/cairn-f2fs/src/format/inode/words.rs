@@ -1,7 +1,9 @@
-//! The words of `i_addr`: where pointers, inline contents, inline attributes and a device number lie.
+//! The words of `i_addr`: where pointers, inline contents, inline attributes and a device number
+//! lie.
 //!
-//! Extra attributes take `i_extra_isize` bytes at the start, inline attributes [`Inode::inline_xattr_words`] at the end,
-//! pointers (or one reserved word and inline contents) have the rest.
+//! Extra attributes take `i_extra_isize` bytes at the start, inline attributes
+//! [`Inode::inline_xattr_words`] at the end, pointers (or one reserved word and inline contents)
+//! have the rest.
 
 use std::ops::Range;
 
@@ -105,7 +107,8 @@ impl Inode {
         *block::entry_mut(&mut view_mut(block).i_addr, self.word(slot)) = addr.get().into();
     }
 
-    /// Where inline contents (data or entries) lie in the block. The word before it is reserved and 0.
+    /// Where inline contents (data or entries) lie in the block. The word before it is reserved and
+    /// 0.
     #[must_use]
     pub fn inline_data_range(&self) -> Range<usize> {
         let start = self.word_at(1);

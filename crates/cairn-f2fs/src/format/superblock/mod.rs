@@ -135,7 +135,8 @@ pub fn magic_of(block: &[u8]) -> Option<u32> {
 }
 
 impl Superblock {
-    /// Decodes the superblock in a whole block (0 or 1); verifies magic, checksum and the fixed sizes.
+    /// Decodes the superblock in a whole block (0 or 1); verifies magic, checksum and the fixed
+    /// sizes.
     ///
     /// # Errors
     /// The first field that is wrong.
@@ -196,7 +197,8 @@ impl Superblock {
         }
     }
 
-    /// The 3072 bytes to be written at [`OFFSET`] of blocks 0 and 1, with the checksum where the feature asks for it.
+    /// The 3072 bytes to be written at [`OFFSET`] of blocks 0 and 1, with the checksum where the
+    /// feature asks for it.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut raw = self.to_raw();
@@ -225,8 +227,8 @@ impl Superblock {
         superblock
     }
 
-    /// What the name of a new file says about how often it will change: by its extension, also before a temporary one
-    /// (`film.mp4.part`), in any case.
+    /// What the name of a new file says about how often it will change: by its extension, also
+    /// before a temporary one (`film.mp4.part`), in any case.
     #[must_use]
     pub fn advise_for(&self, name: &[u8]) -> Advise {
         let cold = as_index(self.extension_count);
@@ -250,7 +252,8 @@ impl Superblock {
         named.map(text).collect()
     }
 
-    /// Bytes that the volume uses of each of its devices, in order; none if it lies on a single one.
+    /// Bytes that the volume uses of each of its devices, in order; none if it lies on a single
+    /// one.
     #[must_use]
     pub fn device_lengths(&self) -> Vec<u64> {
         let before = std::iter::once(self.segment0_blkaddr.bytes()).chain(std::iter::repeat(0));
@@ -351,7 +354,8 @@ conversions! {
         s_errors reserved;
 }
 
-/// Is the last part of the name behind a dot this one, or the last but one? An asterisk stands for all names.
+/// Is the last part of the name behind a dot this one, or the last but one? An asterisk stands for
+/// all names.
 fn has_extension(name: &[u8], extension: &[u8; EXTENSION_LEN]) -> bool {
     let extension = extension.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut parts = name.rsplit(|byte| *byte == b'.');
