@@ -35,7 +35,7 @@ pub struct IoBuf {
 }
 
 impl IoBuf {
-    /// `len` zero bytes, from the [reserve](crate::reserve) if need be: for what has to go on. Where an image, a request or a budget decides
+    /// `len` zero bytes, from the [reserve] if need be: for what has to go on. Where an image, a request or a budget decides
     /// the length, use [`IoBuf::try_zeroed`].
     ///
     /// # Panics

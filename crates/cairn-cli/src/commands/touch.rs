@@ -41,8 +41,14 @@ pub struct Args {
     /// This time instead of now.
     #[arg(short = 'd', long, value_name = "DATE", value_parser = date::parse)]
     pub date: Option<Timestamp>,
-    /// As -d, in the form [[CC]YY]MMDDhhmm[.ss].
-    #[arg(short = 't', value_name = "STAMP", value_parser = parse_stamp, conflicts_with = "date")]
+    /// As -d, in the form that POSIX has for touch.
+    #[arg(
+        short = 't',
+        help = "As -d, in the form [[CC]YY]MMDDhhmm[.ss]",
+        value_name = "STAMP",
+        value_parser = parse_stamp,
+        conflicts_with = "date"
+    )]
     pub stamp: Option<Timestamp>,
     /// The times of this file on the image.
     #[arg(short = 'r', long, value_name = "PATH", conflicts_with_all = ["date", "stamp"])]
