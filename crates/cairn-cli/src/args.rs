@@ -1,8 +1,8 @@
 //! The whole command line, as `clap` sees it.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::on_volume::VolumeCommand;
+use crate::commands::volume_command::VolumeCommand;
 use crate::commands::{freeze, generate, info, lab, mkfs, mount, remount, serve_nothing, shell, stats, umount};
 use crate::failure::Outcome;
 
@@ -71,7 +71,7 @@ impl Command {
             Self::Freeze(args) => freeze::freeze(args),
             Self::Thaw(args) => freeze::thaw(args),
             Self::Stats(args) => stats::run(args),
-            Self::Generate(args) => generate::run(args),
+            Self::Generate(args) => generate::run(args, Cli::command()),
             Self::Info(args) => info::run(args),
             Self::OnVolume(command) => command.run_alone(),
             Self::Shell(args) => shell::run(args),
@@ -83,8 +83,6 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -3,10 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::failure::{Failure, Outcome};
 
 /// Arguments of `generate`.
@@ -19,24 +17,24 @@ pub struct Args {
     pub share: PathBuf,
 }
 
-/// Writes them.
+/// Writes them, of the program whose command line this is.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn run(args: &Args) -> Outcome {
+pub fn run(args: &Args, mut program: clap::Command) -> Outcome {
     let directory = |below: &str| {
         let path = args.share.join(below);
         fs::create_dir_all(&path).map(|()| path.clone()).map_err(|error| Failure::host(&path, &error))
     };
     let pages = directory("man/man1")?;
-    clap_mangen::generate_to(Cli::command(), &pages).map_err(|error| Failure::host(&pages, &error))?;
+    clap_mangen::generate_to(program.clone(), &pages).map_err(|error| Failure::host(&pages, &error))?;
     for (shell, below) in [
         (Shell::Bash, "bash-completion/completions"),
         (Shell::Zsh, "zsh/site-functions"),
         (Shell::Fish, "fish/vendor_completions.d"),
     ] {
         let path = directory(below)?;
-        clap_complete::generate_to(shell, &mut Cli::command(), "cairn", &path)
+        clap_complete::generate_to(shell, &mut program, "cairn", &path)
             .map_err(|error| Failure::host(&path, &error))?;
         if shell == Shell::Bash {
             // Bash looks for a file with the command's own name.

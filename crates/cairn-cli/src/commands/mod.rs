@@ -34,3 +34,4 @@ pub mod stats;
 pub mod touch;
 pub mod truncate;
 pub mod umount;
+pub mod volume_command;

@@ -1,17 +1,12 @@
-//! The commands that work on a volume without mounting it: each opens the image, works, and closes it again (`cairn ls IMAGE`).
+//! What a command is that works on a volume without mounting it: those that run it open the image before and close it after.
 
 use cairn_vfs::FileSystem;
-use clap::Subcommand;
 
-use super::{
-    cat, chmod, chown, cp, df, du, find, get, getfattr, ln, ls, mkdir, mknod, mv, put, rm, setfattr, stat, touch,
-    truncate,
-};
 use crate::failure::Outcome;
-use crate::output::{Output, with_stdout};
-use crate::session::{Access, ImageArg, with_volume};
+use crate::output::Output;
+use crate::session::{Access, ImageArg};
 
-/// What each of these commands is to those who run it.
+/// What each of them is to those who run it.
 pub trait OnVolume {
     /// The image, as the user names it.
     fn image(&self) -> &ImageArg;
@@ -24,87 +19,4 @@ pub trait OnVolume {
     /// # Errors
     /// What the command reports.
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome;
-}
-
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub enum VolumeCommand {
-    /// List files on an image.
-    Ls(ls::Args),
-    /// Print files of an image.
-    Cat(cat::Args),
-    /// Show the attributes of files on an image.
-    Stat(stat::Args),
-    /// Copy files and trees out of an image.
-    Get(get::Args),
-    /// Copy files and trees into an image.
-    Put(put::Args),
-    /// Make directories on an image.
-    Mkdir(mkdir::Args),
-    /// Remove files and trees from an image.
-    Rm(rm::Args),
-    /// Make links on an image.
-    Ln(ln::Args),
-    /// Rename or move on an image.
-    Mv(mv::Args),
-    /// Change permissions on an image.
-    Chmod(chmod::Args),
-    /// Change owners on an image.
-    Chown(chown::Args),
-    /// Show how much space is free on an image.
-    Df(df::Args),
-    /// Show how much space files and trees on an image take.
-    Du(du::Args),
-    /// Look for files on an image.
-    Find(find::Args),
-    /// Copy files and trees inside an image.
-    Cp(cp::Args),
-    /// Set times of files on an image; make empty files.
-    Touch(touch::Args),
-    /// Cut or extend files on an image.
-    Truncate(truncate::Args),
-    /// Make device nodes, FIFOs and sockets on an image.
-    Mknod(mknod::Args),
-    /// Show extended attributes of files on an image.
-    Getfattr(getfattr::Args),
-    /// Set or remove extended attributes of files on an image.
-    Setfattr(setfattr::Args),
-}
-
-impl VolumeCommand {
-    /// The command itself.
-    #[must_use]
-    pub fn command(&self) -> &dyn OnVolume {
-        match self {
-            Self::Ls(args) => args,
-            Self::Cat(args) => args,
-            Self::Stat(args) => args,
-            Self::Get(args) => args,
-            Self::Put(args) => args,
-            Self::Mkdir(args) => args,
-            Self::Rm(args) => args,
-            Self::Ln(args) => args,
-            Self::Mv(args) => args,
-            Self::Chmod(args) => args,
-            Self::Chown(args) => args,
-            Self::Df(args) => args,
-            Self::Du(args) => args,
-            Self::Find(args) => args,
-            Self::Cp(args) => args,
-            Self::Touch(args) => args,
-            Self::Truncate(args) => args,
-            Self::Mknod(args) => args,
-            Self::Getfattr(args) => args,
-            Self::Setfattr(args) => args,
-        }
-    }
-
-    /// Opens the image, runs the command, closes the image.
-    ///
-    /// # Errors
-    /// The image cannot be opened, or what the command reports.
-    pub fn run_alone(&self) -> Outcome {
-        let command = self.command();
-        with_stdout(|output| with_volume(command.image(), command.access(), |fs| command.run(fs, output)))
-    }
 }

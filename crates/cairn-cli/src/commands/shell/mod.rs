@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use cairn::Volume;
 use clap::{CommandFactory, Parser};
 
-use super::on_volume::VolumeCommand;
+use super::volume_command::VolumeCommand;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, complain, with_stdout};
 use crate::session::{Access, ImageArg, check_access, with_opened};
