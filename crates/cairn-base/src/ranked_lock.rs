@@ -23,8 +23,8 @@ impl Rank {
     pub const NAMESPACE: Self = Self(100);
     /// An inode's data and size.
     pub const INODE_DATA: Self = Self(200);
-    /// What a file has had promised beyond its data.
-    pub const PROMISES: Self = Self(250);
+    /// What a file has reserved beyond its data.
+    pub const RESERVATIONS: Self = Self(250);
     /// A journal handle or an operation gate. No lock object: see [`enter`].
     pub const GATE: Self = Self(300);
     /// A folio's contents and state.

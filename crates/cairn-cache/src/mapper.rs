@@ -87,7 +87,7 @@ pub trait FileMapper: Send + Sync {
     /// True if the cache may ask for more than it is about to write and keep the rest for later writes: then `release`
     /// gives back everything that `reserve` took, and a block that is reserved or has an address stays so until it is
     /// released, or the cache is told ([`crate::file::FileCache::truncate`] and the like) before that changes.
-    fn promises_ahead(&self) -> bool {
+    fn reserves_ahead(&self) -> bool {
         false
     }
 

@@ -364,7 +364,7 @@ impl Volume {
     /// `statfs`.
     pub fn statfs(&self) -> VolumeStats {
         // What is promised to no data is free.
-        self.pages.give_back_promises();
+        self.pages.release_reservations();
         let layout = &self.layout;
         let overhead = if self.options.get().minix_df { 0 } else { self.overhead };
         let free = self.space.unused();

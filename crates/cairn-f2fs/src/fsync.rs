@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::stats::{Counter, Report};
-use cairn_cache::durability::{Covered, Mark, Part};
+use cairn_cache::durability::{FlushOrigin, Mark, Part};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::FileKind;
 
@@ -90,9 +90,9 @@ impl Fsyncs {
     /// The device failed.
     fn flush(&self, inode: &Inode, written: Option<Mark>) -> Result<()> {
         match inode.ledger.cover(written)? {
-            Covered::Already => {}
-            Covered::Shared => self.stats.flushes_shared.add(1),
-            Covered::Flushed => self.stats.flushes.add(1),
+            FlushOrigin::Already => {}
+            FlushOrigin::Shared => self.stats.flushes_shared.add(1),
+            FlushOrigin::Flushed => self.stats.flushes.add(1),
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl F2fs {
 
     fn attributes(&self, inode: &Inode) -> Attributes {
         // A promise without data takes no space.
-        inode.cache.give_back(&InodeMapper::new(&self.volume, inode));
+        inode.cache.release_reservation(&InodeMapper::new(&self.volume, inode));
         attributes::get(&self.volume, inode)
     }
 
@@ -171,7 +171,7 @@ impl FileSystem for F2fs {
         let _open = self.pass();
         if let Ok(inode) = self.inode(ino) {
             inode.cache.errors().close(handle);
-            inode.cache.give_back(&InodeMapper::new(&self.volume, &inode));
+            inode.cache.release_reservation(&InodeMapper::new(&self.volume, &inode));
         }
         self.drop_references(ino, 1);
     }
@@ -209,7 +209,7 @@ impl FileSystem for F2fs {
         let inode = self.inode(ino)?;
         let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
-        let missed = inode.cache.errors().missed(handle);
+        let missed = inode.cache.errors().check_and_advance(handle);
         synced?;
         missed.map_or(Ok(()), |error| Err(crate::Error::from(error).into()))
     }

@@ -198,7 +198,7 @@ impl Volume {
     #[must_use]
     pub fn statfs(&self) -> VolumeStats {
         // What is promised to no data is free.
-        self.pages.give_back_promises();
+        self.pages.release_reservations();
         let checkpoint = &self.checkpoint.checkpoint;
         let counts = self.counts();
         let free = match &self.store {

@@ -17,7 +17,7 @@ pub struct Mark(pub(super) u64);
 
 /// How it came that something is on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Covered {
+pub enum FlushOrigin {
     /// It was before.
     Already,
     /// By a flush that somebody else had asked for.
@@ -84,13 +84,13 @@ impl Flushes {
     ///
     /// # Errors
     /// That of the flush this caller asked for or shared.
-    pub fn cover(&self, mark: Mark) -> Result<Covered> {
+    pub fn cover(&self, mark: Mark) -> Result<FlushOrigin> {
         let mut waited = false;
         let number = {
             let mut shared = self.shared.lock();
             loop {
                 if self.is_covered(mark) {
-                    return Ok(if waited { Covered::Shared } else { Covered::Already });
+                    return Ok(if waited { FlushOrigin::Shared } else { FlushOrigin::Already });
                 }
                 let Some(running) = shared.running else { break };
                 waited = true;
@@ -116,7 +116,7 @@ impl Flushes {
         }
         drop(shared);
         self.ended.notify_all();
-        outcome.map(|()| Covered::Flushed)
+        outcome.map(|()| FlushOrigin::Flushed)
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::Result;
 
-use super::{Covered, Flushes, Mark};
+use super::{FlushOrigin, Flushes, Mark};
 
 /// What changes together, and is needed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,8 @@ impl<V: Copy + PartialEq> Ledger<V> {
     ///
     /// # Errors
     /// As [`Flushes::cover`].
-    pub fn cover(&self, written: Option<Mark>) -> Result<Covered> {
-        written.map_or(Ok(Covered::Already), |mark| self.flushes.cover(mark))
+    pub fn cover(&self, written: Option<Mark>) -> Result<FlushOrigin> {
+        written.map_or(Ok(FlushOrigin::Already), |mark| self.flushes.cover(mark))
     }
 
     /// A part changed, in the commit `version` or after it, as the format counts.

@@ -10,7 +10,7 @@
 mod flushes;
 mod ledger;
 
-pub use flushes::{Covered, Flushes, Mark};
+pub use flushes::{FlushOrigin, Flushes, Mark};
 pub use ledger::{Ledger, Part};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Flushing, Hold, Stats};
 use cairn_block::{BlockDevice, BlockDeviceExt, Durability};
 
-use super::{Covered, Flushes, Ledger, Part};
+use super::{FlushOrigin, Flushes, Ledger, Part};
 
 #[test]
 fn only_a_flush_that_began_after_the_write_covers_it() {
@@ -17,7 +17,7 @@ fn only_a_flush_that_began_after_the_write_covers_it() {
     assert!(!flushes.is_covered(mark));
     flushes.flush().unwrap();
     assert!(flushes.is_covered(mark));
-    assert_eq!(flushes.cover(mark).unwrap(), Covered::Already);
+    assert_eq!(flushes.cover(mark).unwrap(), FlushOrigin::Already);
     // A preflush is a flush of what came before.
     ledger.wrote();
     let barrier = Durability { preflush: true, fua: true };
@@ -25,7 +25,7 @@ fn only_a_flush_that_began_after_the_write_covers_it() {
     assert!(flushes.is_covered(ledger.written().unwrap()));
     flushes.write_durable(0, vec![1; 4096], Durability { preflush: false, fua: true }).unwrap();
     ledger.wrote();
-    assert_eq!(flushes.cover(ledger.written().unwrap()).unwrap(), Covered::Flushed);
+    assert_eq!(flushes.cover(ledger.written().unwrap()).unwrap(), FlushOrigin::Flushed);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn nobody_is_told_before_the_flush_that_covers_him_has_succeeded() {
         assert!(late > mark && returned.load(Ordering::SeqCst) == 0);
         device.set(Flushing::Free);
         let how = both.map(|thread| thread.join().unwrap());
-        assert_eq!(how.iter().filter(|how| **how == Covered::Flushed).count(), 1, "{how:?}");
+        assert_eq!(how.iter().filter(|how| **how == FlushOrigin::Flushed).count(), 1, "{how:?}");
         assert!(!flushes.is_covered(late));
     });
     assert_eq!(stats.snapshot().flushes, 1, "one flush served both");
@@ -69,7 +69,7 @@ fn all_who_wait_for_a_flush_that_fails_hear_of_it() {
     });
     assert!(!flushes.is_covered(mark));
     device.set(Flushing::Free);
-    assert_eq!(flushes.cover(mark).unwrap(), Covered::Flushed);
+    assert_eq!(flushes.cover(mark).unwrap(), FlushOrigin::Flushed);
 }
 
 #[test]

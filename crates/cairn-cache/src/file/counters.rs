@@ -2,7 +2,7 @@
 
 use cairn_base::stats::{Counter, Gauge, Report};
 
-use super::slab::ORDERS;
+use super::order::ORDERS;
 
 /// What the cache of a volume has done.
 #[derive(Debug, Default)]

@@ -8,9 +8,11 @@ use bytes::Bytes;
 use cairn_base::FileBlock;
 use cairn_block::{Batch, BlockDeviceExt, Durability, Request};
 
-use super::mapping::Via;
+use super::error::CacheError;
+use super::file_cache::FileCache;
+use super::index::FileState;
+use super::mapping::Caller;
 use super::read::{copy_inline, zero_beyond};
-use super::{CacheError, FileCache};
 use crate::mapper::{FileMapper, Place, Run};
 use crate::writeback::WritebackMode;
 
@@ -55,7 +57,7 @@ impl FileCache {
         let file = &self.state;
         let first = file.block_of(pos);
         let asked = file.blocks_for((out.len() as u64).min(MAX_TRANSFER));
-        let mapping = self.lookup(Via::Direct, mapper, first, asked)?;
+        let mapping = self.lookup(Caller::Direct, mapper, first, asked)?;
         let blocks = mapping.run.len.min(asked);
         let n = usize::try_from(file.byte_of(blocks)).map_or(out.len(), |n| n.min(out.len()));
         match mapping.place {
@@ -91,10 +93,10 @@ impl FileCache {
             self.write_back(mapper, offset..end, old_size.max(end), WritebackMode::Sync)?;
             return Ok(n);
         }
-        self.end_row(mapper);
+        self.reset_reservation(mapper);
         let file = &self.state;
         if file.byte_of(file.blocks_for(old_size)) <= offset {
-            self.settle_tail(mapper, old_size)?;
+            self.zero_stale_tail(mapper, old_size)?;
         }
         self.write_back(mapper, offset..end, old_size, WritebackMode::Sync)?;
         self.state.drop_blocks(file.block_of(offset)..file.blocks_for(end), false);
@@ -114,7 +116,7 @@ impl FileCache {
         let file = &self.state;
         let first = file.block_of(offset);
         let asked = file.blocks_for((data.len() as u64).min(MAX_TRANSFER));
-        let run = self.reserve(Via::Direct, mapper, first, asked)?.run;
+        let run = self.reserve(Caller::Direct, mapper, first, asked)?.run;
         let written = self.direct_place(mapper, first..first + run.len, data);
         if let Err((done, error)) = written {
             let rest = first + done..first + run.len;
@@ -132,7 +134,7 @@ impl FileCache {
         while cursor < blocks.end {
             let done = cursor - blocks.start;
             let run = Run { start: FileBlock(cursor), len: blocks.end - cursor };
-            let placed = file.place_via(Via::Direct, mapper, run).map_err(|error| (done, error.into()))?;
+            let placed = file.place_for(Caller::Direct, mapper, run).map_err(|error| (done, error.into()))?;
             let bytes = data.slice(file.bytes_of(done)..file.bytes_of(done + placed.run.len));
             let len = bytes.len() as u64;
             let request = Request::Write { offset: placed.start.get() << file.shift, bufs: vec![bytes] };
@@ -146,7 +148,7 @@ impl FileCache {
     }
 }
 
-impl super::FileState {
+impl FileState {
     /// Bytes of blocks that are in memory.
     fn bytes_of(&self, blocks: u64) -> usize {
         usize::try_from(blocks).expect("blocks in memory") << self.shift

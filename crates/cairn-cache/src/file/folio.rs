@@ -1,8 +1,8 @@
 //! [`Folio`]: a naturally aligned piece of a file, 4 KiB to 2 MiB, with the state of each of its blocks.
 //!
-//! Invariants: a dirty or written-back block is up to date; a folio with either is in its file's index; `removed`
-//! folios are not, and whoever finds one by an old reference looks again. Bytes of an up-to-date block beyond the
-//! file's size are zero.
+//! Invariants: a block that is dirty or under write-back is up to date. A folio with such a block is in its file's index.
+//! A `removed` folio is in no index: a caller that reaches one by an old reference looks the block up again. Bytes of an
+//! up-to-date block beyond the file's size are zero.
 
 use std::ops::Range;
 use std::sync::Weak;
@@ -11,36 +11,41 @@ use std::sync::atomic::AtomicBool;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use super::bits::Bits;
-use super::index::FileState;
 use super::slab::Slab;
 
-/// A piece of a file in memory. Its lock is of rank FOLIO and never held across device I/O, `reserve` or `place`.
+/// The index of a file, as a folio knows it.
+pub(crate) trait FolioIndex: Send + Sync {
+    /// Takes a folio out of the index. The caller holds the folio's lock, and no block of it is dirty or being written.
+    fn remove(&self, folio: &Folio, state: &mut FolioState);
+}
+
+/// A piece of a file in memory. Its lock has rank FOLIO and is never held across device I/O, `reserve` or `place`.
 pub(crate) struct Folio {
     /// First block.
     pub(crate) start: u64,
     /// Blocks in it.
     pub(crate) blocks: u32,
-    /// Used since the clock's hand passed.
+    /// It was used since the clock's hand passed it.
     pub(crate) referenced: AtomicBool,
-    /// The start of a readahead window.
+    /// A readahead window begins here.
     pub(crate) marked: AtomicBool,
-    /// The file whose index has it.
-    pub(crate) file: Weak<FileState>,
+    /// The file whose index holds the folio.
+    pub(crate) file: Weak<dyn FolioIndex>,
     pub(crate) state: Mutex<FolioState>,
 }
 
 /// What the folio's lock guards.
 pub(crate) struct FolioState {
     pub(crate) slab: Slab,
-    /// Blocks whose bytes are the file's.
+    /// Blocks whose bytes are those of the file.
     pub(crate) uptodate: Bits,
     /// Blocks changed since they were last collected for writing.
     pub(crate) dirty: Bits,
-    /// Blocks collected, whose write has not been completed.
+    /// Blocks that were collected and whose write is not complete.
     pub(crate) writeback: Bits,
-    /// No longer in the index.
+    /// The folio has left the index.
     pub(crate) removed: bool,
-    /// In the clock's queue.
+    /// The folio is in the clock's queue.
     pub(crate) clocked: bool,
 }
 
@@ -50,14 +55,14 @@ impl FolioState {
         Self { slab, uptodate: none.clone(), dirty: none.clone(), writeback: none, removed: false, clocked: false }
     }
 
-    /// True if it may be dropped without losing anything.
+    /// True if no block is dirty or being written: dropping the folio loses no data.
     pub(crate) fn is_clean(&self) -> bool {
         !self.dirty.any() && !self.writeback.any()
     }
 }
 
 impl Folio {
-    pub(crate) fn new(start: u64, blocks: u32, file: Weak<FileState>, state: FolioState) -> Self {
+    pub(crate) fn new(start: u64, blocks: u32, file: Weak<dyn FolioIndex>, state: FolioState) -> Self {
         Self {
             start,
             blocks,
@@ -68,12 +73,12 @@ impl Folio {
         }
     }
 
-    /// Block after the last one.
+    /// The block after the last one.
     pub(crate) fn end(&self) -> u64 {
         self.start + u64::from(self.blocks)
     }
 
-    /// The part of the file's block range that lies in this folio, in its own blocks.
+    /// The part of a range of the file's blocks that lies in this folio, in the folio's blocks.
     pub(crate) fn part(&self, range: &Range<u64>) -> Range<u32> {
         let relative = |block: u64| {
             u32::try_from(block.saturating_sub(self.start)).map_or(self.blocks, |block| block.min(self.blocks))

@@ -1,38 +1,34 @@
-//! [`FileState`]: one file's folios by position, and which of them are dirty.
+//! [`FileState`]: the folios of one file by position, and the index of the dirty ones.
 //!
-//! Locking: the index lock is of rank CACHE and held for look-ups and insertions only. A folio found here may be gone
-//! by the time its lock is had: [`Folio`]'s `removed` says so, and the caller looks again. Whether a folio has dirty
-//! blocks and whether `dirty` lists it changes under the folio's lock.
+//! Locking: the index lock has rank CACHE and is held for look-ups and insertions only. A folio that was found here may
+//! leave the index before the caller has its lock: `removed` of its state is then true, and the caller looks again. The
+//! dirty bits of a folio and its place in the dirty index change together, under the folio's lock.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
+use cairn_base::FileBlock;
+use cairn_base::ranked_lock::{Mutex, Rank, RwLock, assert_may_wait};
 use cairn_base::runtime::Event;
 
-use super::PageCache;
-use super::folio::{Folio, FolioState};
-use super::promise::Promised;
+use super::folio::{Folio, FolioIndex, FolioState};
+use super::order::PAGE;
+use super::page_cache::PageCache;
 use super::readahead::Streams;
-use super::slab::PAGE;
+use super::reservation::Reservation;
 use crate::mapper::Run;
-use crate::writeback::{ErrorSequence, Flushable};
-use cairn_base::FileBlock;
+use crate::writeback::{DirtyFile, ErrorSequence};
 
-/// What all users of one file's cache share.
+/// The cached data of one file: Linux's `address_space`.
 pub(crate) struct FileState {
     pub(crate) cache: Arc<PageCache>,
     /// Binary logarithm of the block size.
     pub(crate) shift: u32,
     index: RwLock<Index>,
-    /// Blocks that are dirty or being written.
-    pub(crate) unstable: AtomicU64,
-    /// In the volume's list of dirty files.
-    pub(crate) queued: AtomicBool,
-    /// Who can write this file back.
-    pub(crate) owner: OnceLock<Weak<dyn Flushable>>,
+    /// The owner of the file, the number of its dirty blocks, and its place in the queue of dirty files.
+    pub(crate) dirty: Arc<DirtyFile>,
     /// Blocks being written: start and length of each collected piece.
     pub(crate) in_flight: Mutex<BTreeMap<u64, u64>>,
     pub(crate) writeback_done: Event,
@@ -41,7 +37,7 @@ pub(crate) struct FileState {
     pub(crate) reading: Mutex<BTreeMap<u64, u64>>,
     pub(crate) read_done: Event,
     pub(crate) errors: ErrorSequence,
-    pub(crate) promised: Mutex<Promised>,
+    pub(crate) reservation: Mutex<Reservation>,
 }
 
 #[derive(Default)]
@@ -64,20 +60,18 @@ impl FileState {
             cache,
             shift: block_size.trailing_zeros(),
             index: RwLock::new(Rank::CACHE, Index::default()),
-            unstable: AtomicU64::new(0),
-            queued: AtomicBool::new(false),
-            owner: OnceLock::new(),
+            dirty: Arc::default(),
             in_flight: Mutex::new(Rank::CACHE, BTreeMap::new()),
             writeback_done: Event::new(),
             streams: Mutex::new(Rank::CACHE, Streams::default()),
             reading: Mutex::new(Rank::CACHE, BTreeMap::new()),
             read_done: Event::new(),
             errors: ErrorSequence::new(),
-            promised: Mutex::new(Rank::PROMISES, Promised::new()),
+            reservation: Mutex::new(Rank::RESERVATIONS, Reservation::new()),
         }
     }
 
-    /// Bytes in a block.
+    /// Bytes of a block.
     pub(crate) fn block_size(&self) -> usize {
         1 << self.shift
     }
@@ -87,22 +81,22 @@ impl FileState {
         offset >> self.shift
     }
 
-    /// Blocks needed to hold `bytes`.
+    /// Number of blocks that hold `bytes`.
     pub(crate) fn blocks_for(&self, bytes: u64) -> u64 {
         bytes.div_ceil(1 << self.shift)
     }
 
-    /// First byte of a block; beyond the largest file it saturates.
+    /// The first byte of a block. The result saturates beyond the largest file.
     pub(crate) fn byte_of(&self, block: u64) -> u64 {
         block.saturating_mul(1 << self.shift)
     }
 
-    /// Blocks in the smallest folio.
+    /// Blocks of the smallest folio.
     pub(crate) fn page_blocks(&self) -> u64 {
         ((PAGE >> self.shift) as u64).max(1)
     }
 
-    /// Bytes of a number of blocks that fit into memory.
+    /// Bytes of `blocks` blocks, which are in memory.
     pub(crate) fn bytes(&self, blocks: u32) -> usize {
         (blocks as usize) << self.shift
     }
@@ -121,11 +115,12 @@ impl FileState {
         at_or_after(&self.index.read().dirty, block).cloned()
     }
 
-    /// The folio with dirty or in-flight blocks that holds `block`, or else the next one. There may be many clean ones between.
+    /// The folio with dirty or in-flight blocks that holds `block`, or else the next one. It does not walk over the clean
+    /// folios in between.
     fn find_unstable_from(&self, block: u64) -> Option<Arc<Folio>> {
         let dirty = self.find_dirty_from(block);
         let written = self.in_flight_from(block).and_then(|start| self.find(start));
-        // What has failed to be written between the two looks is dirty again.
+        // A block whose write failed between the two look-ups is dirty again.
         let again = written.is_none().then(|| self.find_dirty_from(block)).flatten();
         [dirty, written, again].into_iter().flatten().min_by_key(|folio| folio.start)
     }
@@ -137,14 +132,27 @@ impl FileState {
         holds.map(|_| block).or_else(|| in_flight.range(block..).next().map(|(start, _)| *start))
     }
 
-    /// Blocks of the folio that ends exactly where `block` begins.
+    fn is_in_flight(&self, blocks: &Range<u64>) -> bool {
+        let in_flight = self.in_flight.lock();
+        let last = in_flight.range(..blocks.end).next_back();
+        last.is_some_and(|(start, len)| start + len > blocks.start)
+    }
+
+    /// Waits until no block of the range is being written.
+    pub(crate) fn wait_writeback(&self, blocks: &Range<u64>) {
+        if self.is_in_flight(blocks) {
+            assert_may_wait(Rank::GATE);
+            self.cache.runtime.wait_until(&self.writeback_done, &mut || !self.is_in_flight(blocks));
+        }
+    }
+
+    /// Number of blocks of the folio that ends where `block` begins.
     pub(crate) fn blocks_of_previous(&self, block: u64) -> Option<u32> {
         let folio = self.find(block.checked_sub(1)?)?;
         Some(folio.blocks)
     }
 
-    /// Puts a folio into the index and the clock, unless it would overlap one; then that one's place is taken already
-    /// and the state comes back.
+    /// Inserts a folio into the index and the clock's queue. If it would overlap another folio, returns its state.
     pub(crate) fn insert(
         self: &Arc<Self>,
         start: u64,
@@ -159,7 +167,8 @@ impl FileState {
                 return Err(state);
             }
             self.cache.folio_added(self.bytes(blocks));
-            let folio = Arc::new(Folio::new(start, blocks, Arc::downgrade(self), state));
+            let file: Weak<Self> = Arc::downgrade(self);
+            let folio = Arc::new(Folio::new(start, blocks, file, state));
             index.folios.insert(start, folio.clone());
             folio
         };
@@ -167,15 +176,7 @@ impl FileState {
         Ok(folio)
     }
 
-    /// Takes a folio out. The caller holds its lock and nothing in it is dirty or being written.
-    pub(crate) fn remove(&self, folio: &Folio, state: &mut FolioState) {
-        assert!(state.is_clean() && !state.removed, "a folio leaves the index once, and clean");
-        state.removed = true;
-        self.index.write().folios.remove(&folio.start);
-        self.cache.folio_removed(self.bytes(folio.blocks));
-    }
-
-    /// Marks blocks dirty, under the folio's lock.
+    /// Marks blocks dirty. The caller holds the folio's lock.
     pub(crate) fn mark_dirty(self: &Arc<Self>, folio: &Arc<Folio>, state: &mut FolioState, blocks: Range<u32>) {
         debug_assert!(state.uptodate.next_clear(blocks.clone()).is_none(), "dirty blocks are up to date");
         let first = !state.dirty.any();
@@ -185,12 +186,12 @@ impl FileState {
             self.index.write().dirty.insert(folio.start, folio.clone());
         }
         if more > 0 {
-            self.unstable.fetch_add(more.into(), Ordering::Relaxed);
-            self.cache.dirtied(self, self.bytes(more) as u64);
+            self.dirty.unstable.fetch_add(more.into(), Ordering::Relaxed);
+            self.cache.dirtied(&self.dirty, self.bytes(more) as u64);
         }
     }
 
-    /// Clears dirty bits, under the folio's lock. Does not touch the count of unstable blocks.
+    /// Clears dirty bits. The caller holds the folio's lock. The number of unstable blocks stays as it is.
     pub(crate) fn unmark_dirty(&self, folio: &Folio, state: &mut FolioState, blocks: Range<u32>) {
         let had = state.dirty.any();
         state.dirty.clear(blocks);
@@ -199,20 +200,20 @@ impl FileState {
         }
     }
 
-    /// `blocks` became stable: written, or given up.
-    pub(crate) fn settled(&self, blocks: u32) {
+    /// Counts blocks that are neither dirty nor being written any more: they were written, or dropped.
+    pub(crate) fn mark_stable(&self, blocks: u32) {
         if blocks > 0 {
-            self.unstable.fetch_sub(blocks.into(), Ordering::Relaxed);
+            self.dirty.unstable.fetch_sub(blocks.into(), Ordering::Relaxed);
             self.cache.cleaned(self.bytes(blocks) as u64);
         }
     }
 
     pub(crate) fn has_unstable(&self) -> bool {
-        self.unstable.load(Ordering::Relaxed) > 0
+        self.dirty.has_unstable()
     }
 
-    /// Forgets what is cached of `blocks` (none of it may be under write-back) and returns the dirty runs that were lost.
-    /// With `clean_only`, dirty blocks stay.
+    /// Drops the cached data of `blocks`, none of which may be under write-back. Returns the dirty runs that were dropped.
+    /// With `clean_only`, blocks that are dirty or under write-back stay.
     pub(crate) fn drop_blocks(&self, blocks: Range<u64>, clean_only: bool) -> Vec<Run> {
         let mut lost: Vec<Run> = Vec::new();
         let mut cursor = blocks.start;
@@ -227,7 +228,7 @@ impl FileState {
                 self.drop_clean(&folio, &mut state, part);
                 continue;
             }
-            assert!(state.writeback.next_set(part.clone()).is_none(), "write-back was waited for");
+            assert!(state.writeback.next_set(part.clone()).is_none(), "the caller has waited for write-back");
             self.drop_part(&folio, &mut state, part, &mut lost);
         }
         lost
@@ -249,7 +250,7 @@ impl FileState {
         while let Some(run) = state.dirty.next_run_without(&state.writeback, from..part.end) {
             from = run.end;
             push_run(lost, folio.start + u64::from(run.start), u64::from(run.end - run.start));
-            self.settled(run.end - run.start);
+            self.mark_stable(run.end - run.start);
         }
         self.unmark_dirty(folio, state, part.clone());
         state.uptodate.clear(part);
@@ -258,7 +259,7 @@ impl FileState {
         }
     }
 
-    /// Dirty or in-flight runs within `blocks`.
+    /// The dirty or in-flight runs within `blocks`.
     pub(crate) fn unstable_runs(&self, blocks: Range<u64>) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut cursor = blocks.start;
@@ -275,11 +276,20 @@ impl FileState {
     }
 }
 
-/// Appends blocks to a rising list of runs.
+/// Appends blocks to a list of runs in rising order.
 fn push_run(runs: &mut Vec<Run>, start: u64, len: u64) {
     match runs.last_mut() {
         Some(last) if last.start.get() + last.len == start => last.len += len,
         _ => runs.push(Run { start: FileBlock(start), len }),
+    }
+}
+
+impl FolioIndex for FileState {
+    fn remove(&self, folio: &Folio, state: &mut FolioState) {
+        assert!(state.is_clean() && !state.removed, "a folio leaves the index once, and clean");
+        state.removed = true;
+        self.index.write().folios.remove(&folio.start);
+        self.cache.folio_removed(self.bytes(folio.blocks));
     }
 }
 
@@ -289,7 +299,7 @@ impl Drop for FileState {
         for folio in index.folios.values() {
             self.cache.folio_removed(self.bytes(folio.blocks));
         }
-        let unstable = std::mem::take(self.unstable.get_mut());
+        let unstable = self.dirty.unstable.swap(0, Ordering::Relaxed);
         self.cache.cleaned(unstable << self.shift);
     }
 }

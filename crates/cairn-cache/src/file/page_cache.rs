@@ -1,10 +1,10 @@
-//! [`PageCache`]: the volume-wide part. Memory, eviction by clock, counters.
+//! [`PageCache`]: the page cache of one volume, with its memory, eviction by clock, and counters.
 //!
-//! Every folio enters the clock's queue when it is made. The hand gives a folio that was used another round and takes
-//! one out that is clean; one that is dirty leaves the queue and comes back when it has been written, so that the hand
-//! never walks over dirty folios again and again.
+//! Every new folio enters the clock's queue. The hand gives a used folio another round and evicts a clean one. A dirty
+//! folio leaves the queue and enters it again when it has been written, so that the hand does not visit dirty folios
+//! repeatedly.
 //!
-//! Locking: the queue is of rank CACHE and never held together with another lock.
+//! Locking: the queue has rank CACHE and is never held together with another lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,55 +16,16 @@ use cairn_base::runtime::Runtime;
 use cairn_base::stats::Report;
 use cairn_block::BlockDevice;
 
-use super::CacheError;
-use super::ahead::Windows;
 use super::counters::CacheCounters;
+use super::error::CacheError;
 use super::folio::{Folio, FolioState};
-use super::mapping::BufferedMode;
-use super::promise::Promising;
-use super::slab::{MAX_SLAB, PAGE, RawSlab, Slab, SlabPool, order_of};
+use super::options::{BufferedMode, MAX_FOLIO, MIN_FOLIO, PageCacheOptions};
+use super::order::{MAX_SLAB, PAGE, order_of};
+use super::readahead_queue::ReadaheadQueue;
+use super::reservation::ReservingFiles;
+use super::slab::{RawSlab, Slab, SlabPool};
 use crate::budget::{Budget, Reclaim};
-use crate::writeback::{DirtyFiles, Expired};
-
-/// What a volume's mount options say about its cache.
-#[derive(Clone, Debug)]
-pub struct PageCacheOptions {
-    /// The filesystem's block size in bytes, a power of two.
-    pub block_size: u32,
-    /// How coarsely buffered I/O works; see [`PageCache::set_mode`].
-    pub mode: BufferedMode,
-    /// Largest folio in bytes, a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`]; see [`PageCache::set_max_folio`].
-    pub max_folio: usize,
-    /// Most bytes read ahead of a sequential reader.
-    pub max_readahead: usize,
-    /// Share of the budget that may be dirty before the daemon writes, in percent.
-    pub dirty_background_percent: u8,
-    /// Share of the budget that may be dirty before writers must help, in percent.
-    pub dirty_percent: u8,
-    /// Dirty data is written after this long; see [`PageCache::set_dirty_expire`].
-    pub dirty_expire: Duration,
-}
-
-impl PageCacheOptions {
-    /// The defaults for a block size.
-    #[must_use]
-    pub fn new(block_size: u32) -> Self {
-        Self {
-            block_size,
-            mode: BufferedMode::default(),
-            max_folio: MAX_FOLIO,
-            max_readahead: 2 << 20,
-            dirty_background_percent: 15,
-            dirty_percent: 40,
-            dirty_expire: Duration::from_secs(30),
-        }
-    }
-}
-
-/// Smallest `max_folio`.
-pub const MIN_FOLIO: usize = PAGE;
-/// Largest `max_folio`.
-pub const MAX_FOLIO: usize = MAX_SLAB;
+use crate::writeback::{DirtyFile, DirtyFiles, Expired};
 
 fn valid_folio(bytes: usize) -> usize {
     assert!(bytes.is_power_of_two() && (MIN_FOLIO..=MAX_FOLIO).contains(&bytes), "folios of {bytes} bytes");
@@ -79,10 +40,10 @@ pub struct PageCache {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pool: Arc<SlabPool>,
     pub(crate) dirty: DirtyFiles,
-    pub(crate) windows: Windows,
-    pub(super) promising: Promising,
+    pub(super) readahead: ReadaheadQueue,
+    pub(super) reserving: ReservingFiles,
     clock: Mutex<VecDeque<Weak<Folio>>>,
-    /// Folios that exist; what the clock's queue has beyond a multiple of it is dead.
+    /// Number of folios. The clock's queue is purged of dead entries when it is much longer.
     live: AtomicUsize,
     counters: Arc<CacheCounters>,
     per_block: AtomicBool,
@@ -97,7 +58,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 impl PageCache {
-    /// A cache for files of `device` that shares `budget`. Start its daemon with [`PageCache::start_writeback`].
+    /// Creates a cache for the files of `device` that shares `budget`. [`PageCache::start_writeback`] starts its daemon.
     ///
     /// # Panics
     /// If the block size is not a power of two of at most 2 MiB.
@@ -111,12 +72,12 @@ impl PageCache {
         let block_size = options.block_size as usize;
         assert!(block_size.is_power_of_two() && block_size <= MAX_SLAB, "block size {block_size}");
         let counters = Arc::new(CacheCounters::default());
-        let windows = Windows::new();
+        let readahead = ReadaheadQueue::new();
         let cache = Arc::new(Self {
-            pool: SlabPool::new(budget.clone(), counters.clone(), windows.wake()),
+            pool: SlabPool::new(budget.clone(), counters.clone(), readahead.wake()),
             dirty: DirtyFiles::new(),
-            windows,
-            promising: Promising::new(),
+            readahead,
+            reserving: ReservingFiles::new(),
             clock: Mutex::new(Rank::CACHE, VecDeque::new()),
             live: AtomicUsize::new(0),
             counters,
@@ -136,13 +97,13 @@ impl PageCache {
         cache
     }
 
-    /// What it has done so far.
+    /// The counters of the cache.
     #[must_use]
     pub fn counters(&self) -> &CacheCounters {
         &self.counters
     }
 
-    /// Its counters and memory, for the section `cache` of a volume's report.
+    /// The counters and memory of the cache, for the section `cache` of a volume's report.
     #[must_use]
     pub fn report(&self) -> Report {
         let memory = Report::new()
@@ -159,24 +120,24 @@ impl PageCache {
         &self.budget
     }
 
-    /// The options it was made with.
+    /// The options of the mount, as they were when the cache was created.
     #[must_use]
     pub fn options(&self) -> &PageCacheOptions {
         &self.options
     }
 
-    /// How coarsely buffered I/O works now.
+    /// How much one mapping and one folio of buffered I/O cover now.
     #[must_use]
     pub fn mode(&self) -> BufferedMode {
         if self.per_block.load(Ordering::Relaxed) { BufferedMode::PerBlock } else { BufferedMode::Extents }
     }
 
-    /// Changes the mode. Folios that exist stay as they are; mappings are asked for in the new way at once.
+    /// Changes the mode. Existing folios keep their size; the next call of a mapper follows the new mode.
     pub fn set_mode(&self, mode: BufferedMode) {
         self.per_block.store(mode == BufferedMode::PerBlock, Ordering::Relaxed);
     }
 
-    /// Changes the largest size of folios to come.
+    /// Changes the largest size of new folios.
     ///
     /// # Panics
     /// If it is not a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`].
@@ -184,24 +145,24 @@ impl PageCache {
         self.max_folio.store(valid_folio(bytes), Ordering::Relaxed);
     }
 
-    /// How long data stays dirty.
+    /// The age at which dirty data is written.
     #[must_use]
     pub fn dirty_expire(&self) -> Duration {
         Duration::from_millis(self.dirty_expire.load(Ordering::Relaxed))
     }
 
-    /// From now on dirty data is written after this long, also what is dirty already.
+    /// Changes the age at which dirty data is written. It applies to data that is dirty already, too.
     pub fn set_dirty_expire(&self, time: Duration) {
         self.dirty_expire.store(milliseconds(time), Ordering::Relaxed);
         self.dirty.wake.notify();
     }
 
-    /// Whom to tell when files were written because they had been dirty for so long. The first one stays.
+    /// Sets what is told when files were written because of their age. Further calls change nothing.
     pub fn set_expired(&self, expired: Weak<dyn Expired>) {
         self.expired.get_or_init(|| expired);
     }
 
-    /// Largest folio in bytes: as the options say, but a small budget holds at least 16.
+    /// Largest new folio in bytes: what the options say, but at most a sixteenth of the budget.
     pub(crate) fn max_folio(&self) -> usize {
         let fair = usize::try_from(self.budget.limit() / 16).unwrap_or(MAX_SLAB);
         let least = PAGE.max(self.options.block_size as usize);
@@ -212,11 +173,11 @@ impl PageCache {
         1 << most.ilog2()
     }
 
-    /// Memory for a folio. Evicts clean folios as long as the budget is exceeded, or the system has no more. Call it with no lock above
-    /// inode.data.
+    /// Allocates memory for a folio. It evicts clean folios while the budget is exceeded or the system has no memory. The
+    /// caller holds no lock above inode.data.
     ///
     /// # Errors
-    /// The system has no memory, and nothing is clean.
+    /// The system has no memory, and no folio is clean.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<RawSlab, CacheError> {
         loop {
             if let Some(raw) = self.pool.take(bytes) {
@@ -233,7 +194,7 @@ impl PageCache {
         Ok(self.pool.take_or_grow(bytes)?)
     }
 
-    /// The folio's bytes for changing, copied first if they are pinned by a write.
+    /// The bytes of a folio for changing. They are copied first if a write to the device pins them.
     ///
     /// # Errors
     /// The system has no memory for a copy.
@@ -246,18 +207,18 @@ impl PageCache {
         Ok(bytes)
     }
 
-    /// Empty folio contents around this memory.
+    /// A new folio state over this memory, with no block up to date.
     pub(crate) fn folio_state(&self, raw: RawSlab, blocks: u32) -> FolioState {
         FolioState::new(Slab::new(&self.pool, raw), blocks)
     }
 
-    /// Counts a folio, before others can find it: they may remove it at once.
+    /// Counts a new folio. Call it before the folio is in the index: another thread may remove it at once.
     pub(crate) fn folio_added(&self, bytes: usize) {
         self.counters.folios_by_order[order_of(bytes)].add(1);
         self.live.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts a new folio into the clock's queue.
+    /// Appends a new folio to the clock's queue.
     pub(crate) fn folio_queued(&self, folio: &Arc<Folio>) {
         let mut clock = self.clock.lock();
         clock.push_back(Arc::downgrade(folio));
@@ -266,12 +227,13 @@ impl PageCache {
         }
     }
 
+    /// Counts a folio that has left its index.
     pub(crate) fn folio_removed(&self, bytes: usize) {
         self.counters.folios_by_order[order_of(bytes)].add(-1);
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Back into the clock's queue, under the folio's lock.
+    /// Appends a clean folio to the clock's queue again. The caller holds the folio's lock.
     pub(crate) fn folio_evictable(&self, folio: &Arc<Folio>, state: &mut FolioState) {
         if !state.clocked && !state.removed {
             state.clocked = true;
@@ -279,7 +241,8 @@ impl PageCache {
         }
     }
 
-    /// Throws out one clean folio that was not used lately. Waits for no lock below CACHE.
+    /// Evicts one clean folio that was not used since the hand passed it. It waits for no lock below CACHE. False if there
+    /// is none.
     pub(crate) fn evict_one(&self) -> bool {
         let mut left = 2 * self.clock.lock().len() + 1;
         while left > 0 {
@@ -299,7 +262,7 @@ impl PageCache {
         false
     }
 
-    /// None if the folio is in use right now.
+    /// `None` if the folio is locked.
     fn try_evict(&self, folio: &Arc<Folio>) -> Option<bool> {
         let mut state = folio.state.try_lock()?;
         state.clocked = false;
@@ -309,6 +272,45 @@ impl PageCache {
         file.remove(folio, &mut state);
         self.counters.evictions.add(1);
         Some(true)
+    }
+}
+
+impl PageCache {
+    /// Bytes of this volume's files that are dirty or being written.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty.bytes()
+    }
+
+    fn share(&self, percent: u8) -> u64 {
+        self.budget.limit() / 100 * u64::from(percent)
+    }
+
+    /// True if so much is dirty that the write-back daemon starts to write.
+    pub(crate) fn is_over_background(&self) -> bool {
+        self.dirty_bytes() > self.share(self.options.dirty_background_percent)
+    }
+
+    /// True if so much is dirty that writers should call [`PageCache::balance`].
+    #[must_use]
+    pub fn is_over_limit(&self) -> bool {
+        self.dirty_bytes() > self.share(self.options.dirty_percent)
+    }
+
+    /// Counts blocks of `file` that became dirty. The caller holds a folio's lock.
+    pub(crate) fn dirtied(&self, file: &Arc<DirtyFile>, bytes: u64) {
+        let was_over = self.is_over_background();
+        self.dirty.add_bytes(bytes);
+        // While the queue is empty the daemon sleeps without a time limit.
+        let first = !file.is_queued() && self.dirty.push(file, self.runtime.monotonic());
+        if first || (!was_over && self.is_over_background()) {
+            self.dirty.wake.notify();
+        }
+    }
+
+    /// Counts bytes that became clean or were dropped.
+    pub(crate) fn cleaned(&self, bytes: u64) {
+        self.dirty.sub_bytes(bytes);
     }
 }
 

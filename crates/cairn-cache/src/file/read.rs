@@ -11,10 +11,11 @@ use cairn_base::Pba;
 use cairn_block::{Batch, Durability, IoBuf, Request};
 
 use super::copy::copy;
+use super::error::CacheError;
+use super::file_cache::FileCache;
 use super::index::FileState;
-use super::mapping::Via;
+use super::mapping::Caller;
 use super::slab::{RawSlab, Slab};
-use super::{CacheError, FileCache};
 use crate::budget::Charge;
 use crate::mapper::{FileMapper, Mapping, Place};
 
@@ -88,7 +89,7 @@ impl FileCache {
             return Ok(Served::Bytes(0));
         }
         let until = reading.blocks.end;
-        let mapping = self.lookup(Via::Cache, mapper, wanted.start, until - wanted.start)?;
+        let mapping = self.lookup(Caller::Buffered, mapper, wanted.start, until - wanted.start)?;
         let until = self.extend(mapper, &mapping, until)?;
         let served = |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(len, |n| n.min(len));
         match mapping.place {
@@ -96,7 +97,7 @@ impl FileCache {
             Place::Inline(bytes) => Ok(Served::Inline(bytes)),
             Place::Mapped(pba) => {
                 reading.end_at(until);
-                file.read_later(plan.later);
+                file.queue_window(plan.later);
                 let blocks = reading.blocks.clone();
                 let n = served(blocks.end).min(out.len());
                 file.cache.counters().readahead_bytes.add(blocks.end.saturating_sub(wanted.end) << file.shift);
@@ -116,7 +117,7 @@ impl FileCache {
         let mut end = (start + first.run.len).min(until);
         let Place::Mapped(pba) = first.place else { return Ok(end) };
         while end < until {
-            let next = self.lookup(Via::Cache, mapper, end, until - end)?;
+            let next = self.lookup(Caller::Buffered, mapper, end, until - end)?;
             if next.place != Place::Mapped(Pba(pba.get() + (end - start))) {
                 break;
             }

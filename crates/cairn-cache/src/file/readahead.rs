@@ -7,10 +7,12 @@
 
 use std::ops::Range;
 
+/// Number of streams that are remembered for each file.
 const STREAMS: usize = 8;
+/// Bytes of a stream's first window.
 const FIRST_WINDOW: u64 = 128 << 10;
-/// What a small read takes along at most: as much as the daemon reads at once.
-const MOST_ALONG: u64 = super::ahead::CHUNK;
+/// Most bytes that one device batch of readahead reads, and that a small read reads along.
+pub(super) const CHUNK: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Default)]
 struct Stream {
@@ -54,7 +56,7 @@ impl Streams {
         let window = self.streams[at].window;
         if len < first {
             // A reader faster than its windows reads as much for itself as it would wait for.
-            let along = window.min(MOST_ALONG >> shift).max(first);
+            let along = window.min(CHUNK >> shift).max(first);
             let next = wanted.end + along;
             self.streams[at] = Stream { from: wanted.end, next, window: window.max(first), used: self.now };
             return Plan { along, later: None };

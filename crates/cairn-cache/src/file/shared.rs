@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use cairn_base::memory;
 
+use super::error::CacheError;
+use super::file_cache::FileCache;
+use super::index::FileState;
 use super::read::{Served, copy_inline};
-use super::{CacheError, FileCache, FileState};
 use crate::mapper::FileMapper;
 
 /// What holes are made of.

@@ -1,8 +1,10 @@
-//! Slabs: the memory of folios. A slab is shared with the device while it is written ([`Slab::pin`]) and immutable as
-//! long as it is; a writer then gets a copy. Freed slabs keep their faulted-in pages and their charge, and are used again;
-//! they are the first to go when anybody needs memory.
+//! Slabs: the memory of folios.
 //!
-//! Locking: the free lists are a leaf, so that the last pin may be dropped anywhere, the device's thread included.
+//! A slab is shared with the device while it is written ([`Slab::pin`]) and immutable as long as it is shared: a writer
+//! gets a copy. Free slabs keep their pages and their charge, and are recycled. They are the first memory that is freed
+//! when memory is short.
+//!
+//! Locking: the free lists have rank LEAF, so that any thread may drop the last pin, the device's thread included.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -15,40 +17,28 @@ use cairn_base::runtime::Event;
 use cairn_block::IoBuf;
 
 use super::counters::CacheCounters;
+use super::order::{ORDERS, PAGE, order_of};
 use crate::budget::{Budget, Charge, Reclaim};
 
-/// Smallest slab and folio.
-pub(crate) const PAGE: usize = 4096;
-/// Sizes are `PAGE << order`; the largest is 2 MiB.
-pub const ORDERS: usize = 10;
-/// Largest slab and folio.
-pub(crate) const MAX_SLAB: usize = PAGE << (ORDERS - 1);
-
-/// Slabs of this size and more are made ready before they are needed,
+/// Slabs of this size and more are prepared before they are needed.
 const PREPARED: usize = 64 << 10;
-/// as many as this of each size.
+/// Number of slabs of each size that are prepared.
 const READY: usize = 8;
 
-/// The order of a slab size.
-pub(crate) fn order_of(bytes: usize) -> usize {
-    debug_assert!(bytes.is_power_of_two() && (PAGE..=MAX_SLAB).contains(&bytes), "{bytes} is no slab size");
-    (bytes / PAGE).trailing_zeros() as usize
-}
-
-/// Memory that nobody shares yet. Its contents are arbitrary.
+/// Memory that is not shared yet. Its contents are arbitrary.
 pub(crate) struct RawSlab {
     pub(crate) buf: IoBuf,
     pub(crate) charge: Charge,
 }
 
-/// Recycles slabs and charges them.
+/// Recycles slabs and charges them to the budget.
 pub(crate) struct SlabPool {
     budget: Arc<Budget>,
     counters: Arc<CacheCounters>,
     free: Mutex<[Vec<RawSlab>; ORDERS]>,
-    /// The orders, as bits, of which more was needed than there were.
+    /// A bit for each order of which a slab was needed while none was free.
     growing: AtomicU16,
-    /// Somebody should call [`SlabPool::prepare`].
+    /// Wakes the daemon that calls [`SlabPool::prepare`].
     wake: Arc<Event>,
 }
 
@@ -72,7 +62,7 @@ impl SlabPool {
         Some(raw)
     }
 
-    /// A slab, beyond the budget if need be.
+    /// A recycled or new slab, even if that exceeds the budget.
     ///
     /// # Errors
     /// The system has no memory.
@@ -83,7 +73,7 @@ impl SlabPool {
         }
     }
 
-    /// A new slab, if the budget and the system have room for it.
+    /// A new slab, unless that exceeds the budget or the system has no memory.
     pub(crate) fn try_grow(&self, bytes: usize) -> Option<RawSlab> {
         self.fresh(bytes, self.budget.try_hold(bytes as u64)?).ok()
     }
@@ -98,8 +88,8 @@ impl SlabPool {
         Ok(RawSlab { charge, buf })
     }
 
-    /// Makes one slab of a size that is running short, so that nobody has to wait for its page faults. False if there is
-    /// nothing to do.
+    /// Prepares one slab of a size that was short, so that no writer waits for its page faults. False if there is nothing
+    /// to do.
     pub(crate) fn prepare(&self) -> bool {
         let growing = self.growing.load(Ordering::Relaxed);
         for order in (0..ORDERS).filter(|order| growing >> order & 1 == 1) {
@@ -118,7 +108,7 @@ impl SlabPool {
         false
     }
 
-    /// Frees one recycled slab, the largest. Returns its bytes, 0 if there was none.
+    /// Frees the largest free slab. Returns its size in bytes, or 0 if there is none.
     pub(crate) fn trim(&self) -> u64 {
         let Some(raw) = self.free.lock().iter_mut().rev().find_map(Vec::pop) else { return 0 };
         raw.buf.len() as u64
@@ -151,7 +141,7 @@ impl Reclaim for SlabPool {
 pub(crate) struct Slab(Arc<Shared>);
 
 struct Shared {
-    /// Taken by `drop` only.
+    /// Only `drop` takes it.
     raw: Option<RawSlab>,
     pool: Weak<SlabPool>,
 }
@@ -179,10 +169,11 @@ impl Slab {
         self.0.bytes()
     }
 
-    /// The contents for changing; copied first if they are pinned. `keep` false: the old contents do not matter.
+    /// The contents for changing. They are copied first if they are pinned; with `keep` false the copy starts with arbitrary
+    /// contents.
     ///
     /// # Errors
-    /// They are pinned, and the system has no memory for a copy.
+    /// The contents are pinned, and the system has no memory for a copy.
     pub(crate) fn make_mut(&mut self, pool: &Arc<SlabPool>, keep: bool) -> Result<&mut [u8], NoMemory> {
         if Arc::get_mut(&mut self.0).is_none() {
             let mut raw = pool.take_or_grow(self.bytes().len())?;
@@ -191,11 +182,12 @@ impl Slab {
             }
             *self = Self::new(pool, raw);
         }
-        let shared = Arc::get_mut(&mut self.0).expect("nobody else has the copy");
+        let shared = Arc::get_mut(&mut self.0).expect("the copy is not shared");
         Ok(&mut shared.raw.as_mut().expect("present until dropped").buf)
     }
 
-    /// A part of the contents as they are now, for as long as anybody wants them.
+    /// A part of the contents as they are now. They do not change until the result is dropped.
+    #[must_use]
     pub(crate) fn pin(&self, range: Range<usize>) -> Bytes {
         Bytes::from_owner(Pin { shared: self.0.clone(), range })
     }

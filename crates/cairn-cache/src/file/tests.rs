@@ -174,7 +174,7 @@ fn a_failed_write_back_is_reported_once_and_tried_again() {
     rig.file.errors().open(1);
     rig.device.fail_next(Operation::Write, Lasting::Once);
     assert!(rig.file.write_back(&rig.mapper, 0..u64::MAX, 300_000, Background).is_err());
-    assert!(rig.file.errors().missed(1).is_some() && rig.file.errors().missed(1).is_none());
+    assert!(rig.file.errors().check_and_advance(1).is_some() && rig.file.errors().check_and_advance(1).is_none());
     assert!(rig.file.has_dirty() && rig.mapper.delayed() > 0);
     rig.file.write_back(&rig.mapper, 0..u64::MAX, 300_000, Sync).expect("the device works again");
     assert_eq!((rig.file.has_dirty(), rig.mapper.delayed()), (false, 0));

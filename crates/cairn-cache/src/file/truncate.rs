@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use cairn_block::BlockDeviceExt;
 
-use super::mapping::Via;
-use super::{CacheError, FileCache};
+use super::error::CacheError;
+use super::file_cache::FileCache;
+use super::index::FileState;
+use super::mapping::Caller;
 use crate::mapper::{FileMapper, MapError, Place, Run};
 
 impl FileCache {
@@ -14,9 +16,9 @@ impl FileCache {
     /// Shrinking forgets everything beyond, gives back its promises, and zeros the rest of the last block, which becomes
     /// dirty if it has data. Growing makes sure that what lies between the old and the new size reads as zeros.
     pub fn truncate(&self, mapper: &dyn FileMapper, old_size: u64, new_size: u64) -> Result<(), CacheError> {
-        self.give_back(mapper);
+        self.release_reservation(mapper);
         if new_size >= old_size {
-            return if new_size > old_size { self.settle_tail(mapper, old_size) } else { Ok(()) };
+            return if new_size > old_size { self.zero_stale_tail(mapper, old_size) } else { Ok(()) };
         }
         let file = &self.state;
         let first = file.blocks_for(new_size);
@@ -34,7 +36,7 @@ impl FileCache {
     /// Forgets the cached data of `blocks` and gives back its promises (punch, collapse, insert). Write-back of the range
     /// is waited for.
     pub fn discard(&self, mapper: &dyn FileMapper, blocks: Range<u64>) {
-        self.give_back(mapper);
+        self.release_reservation(mapper);
         self.state.wait_writeback(&blocks);
         self.release_lost(mapper, self.state.drop_blocks(blocks, false));
     }
@@ -48,7 +50,7 @@ impl FileCache {
     /// blocks are the caller's: [`FileCache::discard`] and a change of mapping.
     pub fn zero(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
         let file = &self.state;
-        self.give_back(mapper);
+        self.release_reservation(mapper);
         let range = range.start..range.end.min(size);
         if range.is_empty() {
             return Ok(());
@@ -80,7 +82,7 @@ impl FileCache {
         }
         let block = self.state.block_of(range.start);
         let has_data = self.state.is_cached(block)
-            || matches!(self.lookup(Via::Cache, mapper, block, 1)?.place, Place::Mapped(_) | Place::Inline(_));
+            || matches!(self.lookup(Caller::Buffered, mapper, block, 1)?.place, Place::Mapped(_) | Place::Inline(_));
         if !has_data {
             return Ok(());
         }
@@ -91,7 +93,7 @@ impl FileCache {
 
     /// Before the size moves beyond the block of the old end: bytes that another system left behind the end of the file,
     /// in its last block on the device, become zeros.
-    pub(super) fn settle_tail(&self, mapper: &dyn FileMapper, old_size: u64) -> Result<(), CacheError> {
+    pub(super) fn zero_stale_tail(&self, mapper: &dyn FileMapper, old_size: u64) -> Result<(), CacheError> {
         let file = &self.state;
         let block = file.block_of(old_size);
         let end = file.byte_of(block + 1);
@@ -99,7 +101,7 @@ impl FileCache {
         if tail == file.block_size() || self.is_dirty(cairn_base::FileBlock(block)) {
             return Ok(());
         }
-        let Place::Mapped(pba) = self.lookup(Via::Cache, mapper, block, 1)?.place else { return Ok(()) };
+        let Place::Mapped(pba) = self.lookup(Caller::Buffered, mapper, block, 1)?.place else { return Ok(()) };
         let data = file.cache.device.read_at(pba.get() << file.shift, file.block_size()).map_err(CacheError::Read)?;
         file.cache.counters().device_read_bytes.add(data.len() as u64);
         if data[data.len() - tail..].iter().any(|byte| *byte != 0) {
@@ -109,7 +111,7 @@ impl FileCache {
     }
 }
 
-impl super::FileState {
+impl FileState {
     fn is_cached(&self, block: u64) -> bool {
         self.find(block).is_some_and(|folio| {
             let state = folio.state.lock();

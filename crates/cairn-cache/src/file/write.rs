@@ -12,12 +12,14 @@ use cairn_base::FileBlock;
 use cairn_block::{BlockDeviceExt, IoBuf};
 
 use super::copy::copy;
+use super::error::CacheError;
+use super::file_cache::FileCache;
 use super::folio::{Folio, FolioState};
 use super::index::FileState;
-use super::mapping::{BufferedMode, Via};
+use super::mapping::Caller;
+use super::options::BufferedMode;
+use super::order::PAGE;
 use super::read::{copy_inline, zero_beyond};
-use super::slab::PAGE;
-use super::{CacheError, FileCache};
 use crate::mapper::{FileMapper, Mapping, Place, Run};
 
 /// Largest piece that one call takes.
@@ -59,7 +61,7 @@ impl FileCache {
         }
         let file = &self.state;
         if file.byte_of(file.blocks_for(old_size)) <= offset {
-            self.settle_tail(mapper, old_size)?;
+            self.zero_stale_tail(mapper, old_size)?;
         }
         let most = usize::try_from((file.cache.budget().limit() / 8).clamp(MIN_WRITE, MAX_WRITE)).unwrap_or(data.len());
         let data = &data[..data.len().min(most)];
@@ -83,7 +85,7 @@ impl FileCache {
         }
         let first = file.block_of(offset);
         let asked = file.blocks_for(offset + data.len() as u64) - first;
-        let mapping = self.promise(mapper, first, asked)?;
+        let mapping = self.reserve_for_write(mapper, first, asked)?;
         let end = first + mapping.run.len;
         let n = usize::try_from(file.byte_of(end) - offset).map_or(data.len(), |n| n.min(data.len()));
         let mut before = Before { mapping: &mapping, old_size, edges: Vec::new() };
@@ -132,7 +134,7 @@ impl FileCache {
     fn read_edge(&self, mapper: &dyn FileMapper, before: &Before<'_>, block: u64) -> Result<IoBuf, CacheError> {
         let file = &self.state;
         // What was promised earlier says that it is mapped; where, only a question under this call's lock does.
-        let mapping = self.lookup(Via::Cache, mapper, block, 1)?;
+        let mapping = self.lookup(Caller::Buffered, mapper, block, 1)?;
         let Place::Mapped(pba) = mapping.place else { unreachable!("only mapped edges are read") };
         let at = pba.get() << file.shift;
         let mut buf = file.cache.device.read_at(at, file.block_size()).map_err(CacheError::Read)?;

@@ -7,8 +7,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::ranked_lock::Rank;
-use cairn_base::ranked_lock::assert_may_wait;
 
 use crate::file::{FileState, Folio};
 
@@ -36,7 +34,7 @@ impl Piece {
 
 /// How the write of a piece ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum WriteOutcome {
     /// The data is on the device and mapped.
     Written,
     /// It is dirty again.
@@ -89,14 +87,14 @@ impl FileState {
     }
 
     /// Ends the write-back of blocks `blocks` of a folio.
-    pub(super) fn end_writeback(self: &Arc<Self>, folio: &Arc<Folio>, blocks: Range<u32>, ended: Ended) {
+    pub(super) fn end_writeback(self: &Arc<Self>, folio: &Arc<Folio>, blocks: Range<u32>, ended: WriteOutcome) {
         let mut state = folio.state.lock();
-        if ended == Ended::Failed {
+        if ended == WriteOutcome::Failed {
             self.mark_dirty(folio, &mut state, blocks.clone());
         }
         state.writeback.clear(blocks.clone());
         let settled = blocks.clone().filter(|bit| !state.dirty.get(*bit)).count();
-        self.settled(u32::try_from(settled).expect("blocks of a folio"));
+        self.mark_stable(u32::try_from(settled).expect("blocks of a folio"));
         if state.is_clean() {
             self.cache.folio_evictable(folio, &mut state);
         }
@@ -112,19 +110,5 @@ impl FileState {
         let rest = *len - (at - start);
         *len = at - start;
         in_flight.insert(at, rest);
-    }
-
-    fn is_in_flight(&self, blocks: &Range<u64>) -> bool {
-        let in_flight = self.in_flight.lock();
-        let last = in_flight.range(..blocks.end).next_back();
-        last.is_some_and(|(start, len)| start + len > blocks.start)
-    }
-
-    /// Waits until nothing of the range is being written.
-    pub(crate) fn wait_writeback(&self, blocks: &Range<u64>) {
-        if self.is_in_flight(blocks) {
-            assert_may_wait(Rank::GATE);
-            self.cache.runtime.wait_until(&self.writeback_done, &mut || !self.is_in_flight(blocks));
-        }
     }
 }

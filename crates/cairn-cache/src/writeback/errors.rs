@@ -60,7 +60,7 @@ impl ErrorSequence {
 
     /// The latest error that a handle has not heard of yet: it does now. None for a handle that is not open.
     #[must_use]
-    pub fn missed(&self, handle: u64) -> Option<CacheError> {
+    pub fn check_and_advance(&self, handle: u64) -> Option<CacheError> {
         let state = &mut *self.state.lock();
         let heard = if handle == 0 { &mut state.without_handle } else { state.open.get_mut(&handle)? };
         if std::mem::replace(heard, state.count) == state.count {
@@ -82,24 +82,24 @@ mod tests {
         assert!(!errors.is_open());
         errors.open(1);
         errors.open(2);
-        assert!(errors.is_open() && errors.missed(1).is_none());
+        assert!(errors.is_open() && errors.check_and_advance(1).is_none());
         errors.record(MapError::NoSpace.into());
         errors.open(3);
-        assert!(errors.missed(1).is_some() && errors.missed(1).is_none());
-        assert!(errors.missed(2).is_some() && errors.missed(3).is_some());
+        assert!(errors.check_and_advance(1).is_some() && errors.check_and_advance(1).is_none());
+        assert!(errors.check_and_advance(2).is_some() && errors.check_and_advance(3).is_some());
         errors.open(4);
-        assert!(errors.missed(4).is_none(), "others have heard of it");
+        assert!(errors.check_and_advance(4).is_none(), "others have heard of it");
         (1..=4).for_each(|handle| errors.close(handle));
-        assert!(!errors.is_open() && errors.missed(1).is_none());
+        assert!(!errors.is_open() && errors.check_and_advance(1).is_none());
     }
 
     #[test]
     fn those_without_a_handle_hear_of_an_error_once() {
         let errors = ErrorSequence::new();
-        assert!(errors.missed(0).is_none());
+        assert!(errors.check_and_advance(0).is_none());
         errors.record(MapError::NoSpace.into());
         errors.record(MapError::NoSpace.into());
-        assert!(errors.missed(0).is_some() && errors.missed(0).is_none());
+        assert!(errors.check_and_advance(0).is_some() && errors.check_and_advance(0).is_none());
         assert!(!errors.is_open());
     }
 }

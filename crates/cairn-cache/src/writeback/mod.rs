@@ -1,25 +1,19 @@
-//! Write-back: dirty blocks to the device, by fsync, by age, or because there are too many.
+//! Write-back: dirty blocks go to the device because of fsync, their age, or the number of dirty bytes.
 //!
 //! A round of a file collects the longest dirty runs, asks the mapper to place each, sends one batch for each placed
-//! extent, and completes its ticket when the data is written. A collected block is no longer dirty but under
-//! write-back, and the device gets its slab as it was then: who changes it meanwhile makes it dirty again for the next
-//! round. No lock is held while the mapper or the device works.
+//! extent, and completes the extent's ticket when the data is written. A collected block is no longer dirty but under
+//! write-back, and the device gets its slab as it was then. A change in the meantime makes the block dirty again for the
+//! next round. No lock is held while the mapper or the device works.
 
 mod collect;
 mod daemon;
+mod dirty_files;
 mod errors;
+mod flushable;
 mod submit;
 mod throttle;
 
-pub use daemon::{Expired, Flushable, Flushed};
 pub use errors::ErrorSequence;
-pub(crate) use throttle::DirtyFiles;
+pub use flushable::{Expired, Flushable, Flushed, WritebackMode};
 
-/// Who asks for write-back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WritebackMode {
-    /// fsync: everything dirty at the call is written when it returns, by whomever.
-    Sync,
-    /// The daemon or a throttled writer: what others write already is left to them.
-    Background,
-}
+pub(crate) use dirty_files::{DirtyFile, DirtyFiles};

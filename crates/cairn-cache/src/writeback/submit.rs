@@ -10,8 +10,8 @@ use bytes::Bytes;
 use cairn_base::{FileBlock, Pba};
 use cairn_block::{Batch, Completion, Durability, ErrorKind, Request};
 
-use super::WritebackMode;
-use super::collect::{Ended, Piece};
+use super::collect::{Piece, WriteOutcome};
+use super::flushable::WritebackMode;
 use crate::file::{CacheError, FileCache, FileState, Folio};
 use crate::mapper::{FileMapper, MapError, Run, WriteTicket};
 
@@ -76,8 +76,8 @@ impl FileCache {
     ) -> Result<(), CacheError> {
         let file = &self.state;
         match mode {
-            WritebackMode::Sync => self.end_row(mapper),
-            WritebackMode::Background => self.give_back(mapper),
+            WritebackMode::Sync => self.reset_reservation(mapper),
+            WritebackMode::Background => self.release_reservation(mapper),
         }
         let blocks = file.block_of(range.start)..file.blocks_for(range.end.min(size));
         if blocks.is_empty() || !file.has_unstable() {
@@ -209,11 +209,11 @@ impl Round<'_> {
     }
 
     fn end(&mut self, pieces: Vec<(Arc<Folio>, Range<u32>)>, run: Run, result: Result<(), CacheError>) {
-        let ended = result.as_ref().map_or_else(failure, |()| Ended::Written);
+        let ended = result.as_ref().map_or_else(failure, |()| WriteOutcome::Written);
         for (folio, blocks) in pieces {
             self.file.end_writeback(&folio, blocks, ended);
         }
-        if ended == Ended::Lost {
+        if ended == WriteOutcome::Lost {
             self.mapper.release(run);
         }
         if let Err(error) = result {
@@ -227,12 +227,14 @@ impl Round<'_> {
 }
 
 /// Whether there is any use in keeping the data for another try.
-fn failure(error: &CacheError) -> Ended {
+fn failure(error: &CacheError) -> WriteOutcome {
     match error {
-        CacheError::Write(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) => Ended::Lost,
+        CacheError::Write(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) => {
+            WriteOutcome::Lost
+        }
         CacheError::Read(_)
         | CacheError::Write(_)
-        | CacheError::Map(MapError::NoSpace | MapError::TooLarge | MapError::Other(_)) => Ended::Failed,
+        | CacheError::Map(MapError::NoSpace | MapError::TooLarge | MapError::Other(_)) => WriteOutcome::Failed,
     }
 }
 

@@ -190,7 +190,7 @@ pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -
     let block_size = u64::from(volume.layout.block_size);
     let mapper = InodeMapper::new(volume, inode);
     // A promise without data is no data.
-    inode.cache.give_back(&mapper);
+    inode.cache.release_reservation(&mapper);
     let mut at = offset;
     while at < size {
         let start = FileBlock(at / block_size);
@@ -246,7 +246,7 @@ pub fn extents(
         write_back(volume, inode, 0..u64::MAX, Mode::Sync)?;
     }
     let mapper = InodeMapper::new(volume, inode);
-    inode.cache.give_back(&mapper);
+    inode.cache.release_reservation(&mapper);
     let end = offset.saturating_add(len).div_ceil(block_size).min(volume.max_file_blocks(inode));
     let mut block = offset / block_size;
     let mut held: Option<FileExtent> = None;

@@ -51,9 +51,9 @@ impl Flushable for Flusher {
         }
     }
 
-    fn give_back(&self) {
+    fn release_reservation(&self) {
         if let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) {
-            inode.cache.give_back(&InodeMapper::new(&volume, &inode));
+            inode.cache.release_reservation(&InodeMapper::new(&volume, &inode));
         }
     }
 }

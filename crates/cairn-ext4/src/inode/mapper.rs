@@ -91,7 +91,7 @@ impl FileMapper for InodeMapper<'_> {
         Ok(before)
     }
 
-    fn promises_ahead(&self) -> bool {
+    fn reserves_ahead(&self) -> bool {
         true
     }
 

@@ -32,7 +32,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
     };
     let _data = inode.data.write();
     check_flags(inode, mode)?;
-    inode.cache.give_back(&InodeMapper::new(volume, inode));
+    inode.cache.release_reservation(&InodeMapper::new(volume, inode));
     if inode.is_inline() {
         if mode == AllocateMode::PunchHole && super::inline::reshape(volume, inode, inode.size(), offset..end)? {
             return Ok(());

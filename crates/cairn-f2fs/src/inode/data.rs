@@ -134,7 +134,7 @@ pub fn seek(volume: &Volume, inode: &Arc<Inode>, offset: u64, what: Seek) -> Res
     }
     let step = inode.record().cluster_blocks().unwrap_or(1).into();
     // A promise without data is no data.
-    inode.cache.give_back(&InodeMapper::new(volume, inode));
+    inode.cache.release_reservation(&InodeMapper::new(volume, inode));
     let mut at = offset;
     while at < size {
         let (is_data, end) = classify(volume, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;

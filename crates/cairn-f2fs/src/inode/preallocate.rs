@@ -38,7 +38,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
     sync::adopt(volume, inode);
     volume.pages.balance()?;
     let _data = inode.data.write();
-    inode.cache.give_back(&InodeMapper::new(volume, inode));
+    inode.cache.release_reservation(&InodeMapper::new(volume, inode));
     let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
     inode.flags().check_write(adds)?;
     if inode.is_inline() {

@@ -185,7 +185,7 @@ impl FileMapper for Writer<'_> {
         Ok(self.try_reserve(run)?)
     }
 
-    fn promises_ahead(&self) -> bool {
+    fn reserves_ahead(&self) -> bool {
         true
     }
 

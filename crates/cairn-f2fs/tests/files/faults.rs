@@ -252,9 +252,9 @@ fn each_handle_hears_of_a_failed_write_once() {
     assert!(fs.sync().is_err());
     let inode = fs.volume().inode(ino).unwrap();
     for handle in handles {
-        let missed = inode.cache.errors().missed(handle);
+        let missed = inode.cache.errors().check_and_advance(handle);
         assert!(missed.is_some_and(|error| error.to_string().contains("injected fault")));
-        assert!(inode.cache.errors().missed(handle).is_none());
+        assert!(inode.cache.errors().check_and_advance(handle).is_none());
         fs.fsync(ino, handle, false).expect("this handle has heard of it");
         fs.release(ino, handle);
     }

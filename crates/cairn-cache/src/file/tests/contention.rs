@@ -31,8 +31,8 @@ impl Flushable for Inode {
         }
     }
 
-    fn give_back(&self) {
-        self.rig.file.give_back(&self.rig.mapper);
+    fn release_reservation(&self) {
+        self.rig.file.release_reservation(&self.rig.mapper);
     }
 }
 
@@ -187,9 +187,9 @@ fn promises_are_taken_back_under_a_writer() {
                 let mut had = 0;
                 while !stop.load(Ordering::Relaxed) {
                     turns.fetch_add(1, Ordering::Relaxed);
-                    had += u64::from(inode.rig.pages.give_back_promises());
+                    had += u64::from(inode.rig.pages.release_reservations());
                     if id == 0 {
-                        inode.rig.file.give_back(&inode.rig.mapper);
+                        inode.rig.file.release_reservation(&inode.rig.mapper);
                     }
                     std::thread::yield_now();
                 }
@@ -215,5 +215,5 @@ fn promises_are_taken_back_under_a_writer() {
     let mut buf = vec![0; usize::try_from(size).expect("small")];
     assert_eq!(inode.rig.file.read(&inode.rig.mapper, size, 0, &mut buf).expect("readable"), buf.len());
     assert!(buf.iter().all(|byte| *byte == 9));
-    assert_eq!((inode.rig.mapper.delayed(), inode.rig.pages.give_back_promises()), (0, false));
+    assert_eq!((inode.rig.mapper.delayed(), inode.rig.pages.release_reservations()), (0, false));
 }

@@ -170,7 +170,7 @@ impl FileMapper for ModelMapper {
         Ok(mapping)
     }
 
-    fn promises_ahead(&self) -> bool {
+    fn reserves_ahead(&self) -> bool {
         true
     }
 

@@ -1,0 +1,88 @@
+//! [`FileCache`]: the cached data of one file.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use cairn_base::FileBlock;
+
+use super::index::FileState;
+use super::page_cache::PageCache;
+use crate::mapper::Run;
+use crate::writeback::{ErrorSequence, Flushable};
+
+/// The cached data of one file.
+///
+/// Dropping it drops the cached data, dirty or not. It does not release reservations: the owner calls
+/// [`FileCache::truncate`] or [`FileCache::drop_all`] before.
+pub struct FileCache {
+    pub(crate) state: Arc<FileState>,
+}
+
+impl FileCache {
+    /// Creates an empty cache.
+    ///
+    /// # Panics
+    /// If `block_size` is not the volume's.
+    #[must_use]
+    pub fn new(cache: &Arc<PageCache>, block_size: u32) -> Self {
+        assert_eq!(block_size, cache.options().block_size, "one block size for a volume");
+        Self { state: Arc::new(FileState::new(cache.clone(), block_size)) }
+    }
+
+    /// Sets the inode that writes this file back when memory is short or the data is old. Call it once, before the first
+    /// write.
+    ///
+    /// # Panics
+    /// If the file has an owner.
+    pub fn set_owner(&self, owner: Weak<dyn Flushable>) {
+        let first = self.state.dirty.owner.set(owner).is_ok();
+        assert!(first, "a file has one owner");
+    }
+
+    /// The page cache of the volume.
+    #[must_use]
+    pub fn page_cache(&self) -> &Arc<PageCache> {
+        &self.state.cache
+    }
+
+    /// Write-back errors of this file, for fsync.
+    #[must_use]
+    pub fn errors(&self) -> &ErrorSequence {
+        &self.state.errors
+    }
+
+    /// True if any block is dirty or being written.
+    #[must_use]
+    pub fn has_dirty(&self) -> bool {
+        self.state.has_unstable()
+    }
+
+    /// Bytes of the blocks that are dirty or being written.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        self.state.dirty.unstable.load(Ordering::Relaxed) << self.state.shift
+    }
+
+    /// True if the block is dirty or being written.
+    #[must_use]
+    pub fn is_dirty(&self, block: FileBlock) -> bool {
+        !self.dirty_ranges(block.get()..block.get().saturating_add(1)).is_empty()
+    }
+
+    /// The runs within `blocks` that are dirty or being written, in order.
+    #[must_use]
+    pub fn dirty_ranges(&self, blocks: Range<u64>) -> Vec<Run> {
+        self.state.unstable_runs(blocks)
+    }
+
+    /// Drops the clean blocks of `blocks` from the cache. Blocks that are dirty or being written stay.
+    pub fn invalidate(&self, blocks: Range<u64>) {
+        self.state.drop_blocks(blocks, true);
+    }
+
+    /// Waits until no block of `blocks` is being written.
+    pub fn wait_writeback(&self, blocks: Range<u64>) {
+        self.state.wait_writeback(&blocks);
+    }
+}

@@ -1,0 +1,124 @@
+//! [`DirtyFiles`]: the dirty files of a volume, and how many bytes of them are dirty.
+//!
+//! Locking: the queue has rank CACHE. It is held for a push or a pop only.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::runtime::Event;
+
+use super::flushable::Flushable;
+
+/// What the queue of dirty files needs of one file.
+#[derive(Default)]
+pub(crate) struct DirtyFile {
+    /// The inode that writes this file back.
+    pub(crate) owner: OnceLock<Weak<dyn Flushable>>,
+    /// Blocks that are dirty or being written.
+    pub(crate) unstable: AtomicU64,
+    /// The file is in the queue.
+    queued: AtomicBool,
+}
+
+impl DirtyFile {
+    /// True if any block is dirty or being written.
+    pub(crate) fn has_unstable(&self) -> bool {
+        self.unstable.load(Ordering::Relaxed) > 0
+    }
+
+    /// True if the file is in the queue of dirty files.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::SeqCst)
+    }
+
+    /// The inode, unless it is gone.
+    pub(super) fn upgrade_owner(&self) -> Option<Arc<dyn Flushable>> {
+        self.owner.get().and_then(Weak::upgrade)
+    }
+}
+
+struct Entry {
+    since: Duration,
+    file: Weak<DirtyFile>,
+}
+
+/// The file at the head of the queue.
+pub(super) enum Oldest {
+    /// It was old enough, and has left the queue.
+    Due(Weak<DirtyFile>),
+    /// It is due after this time.
+    NotYet(Duration),
+    /// The queue is empty.
+    None,
+}
+
+/// The dirty files of a volume, the longest dirty first.
+pub(crate) struct DirtyFiles {
+    queue: Mutex<VecDeque<Entry>>,
+    bytes: AtomicU64,
+    /// Wakes the daemon.
+    pub(crate) wake: Arc<Event>,
+    /// Some bytes became clean.
+    pub(crate) drained: Event,
+}
+
+impl DirtyFiles {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: Mutex::new(Rank::CACHE, VecDeque::new()),
+            bytes: AtomicU64::new(0),
+            wake: Arc::new(Event::new()),
+            drained: Event::new(),
+        }
+    }
+
+    /// Bytes that are dirty or being written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of files in the queue.
+    pub(super) fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Takes the file at the head of the queue, if it has been dirty for `age` or more.
+    pub(super) fn pop_due(&self, now: Duration, age: Duration) -> Oldest {
+        let mut queue = self.queue.lock();
+        let Some(first) = queue.front() else { return Oldest::None };
+        let due = first.since.saturating_add(age);
+        if due > now {
+            return Oldest::NotYet(due - now);
+        }
+        let file = queue.pop_front().expect("there is a first one").file;
+        drop(queue);
+        if let Some(file) = file.upgrade() {
+            file.queued.store(false, Ordering::SeqCst);
+        }
+        Oldest::Due(file)
+    }
+
+    /// Appends a file to the queue, unless it is in it. True if it is the only one there.
+    pub(crate) fn push(&self, file: &Arc<DirtyFile>, since: Duration) -> bool {
+        if file.queued.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        let mut queue = self.queue.lock();
+        queue.push_back(Entry { since, file: Arc::downgrade(file) });
+        queue.len() == 1
+    }
+
+    /// Counts bytes that became dirty.
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that became clean or were dropped.
+    pub(crate) fn sub_bytes(&self, bytes: u64) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "{bytes} bytes cleaned of {before} dirty");
+    }
+}
