@@ -1,12 +1,12 @@
 //! Allocation of blocks and inodes.
 //!
-//! A block is in one of five states: free; *promised* (counted only: data in memory that has no place yet); *claimed*
-//! (a place chosen, in memory only, while data is on its way to the device); *in use* (marked in the bitmap as part
+//! A block is in one of five states: free; *reserved* (counted only, for data in memory that has no address yet); *allocated*
+//! (chosen in memory only, while its data is written to the device); *in use* (marked in the bitmap as part
 //! of a handle); *pending* (freed in the bitmap by a transaction that is not durable: not given out again before it
 //! is, so that a crash never finds an old owner's map pointing at a new owner's data).
 //!
-//! Invariants: a block is claimed by one owner; promises never exceed what is free, so a claim under a promise finds
-//! a place.
+//! Invariants: a block is allocated by one owner; reservations never exceed what is free, so an allocation from a reservation
+//! succeeds.
 //!
 //! Locking: one group lock at a time, none across a caller's code except in [`Space::trim`].
 
@@ -30,20 +30,20 @@ mod blocks;
 pub(crate) mod free_map;
 mod inodes;
 mod orlov;
-pub mod promises;
+pub mod reservations;
 mod trim;
 
-pub use promises::Class;
-use promises::Promises;
+pub use reservations::Class;
+use reservations::Reservations;
 
 /// Blocks chosen for data that is about to be written. In memory only until [`Space::mark`].
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct Allocation {
     /// First block.
     pub start: Pba,
     /// Blocks, all in one group.
     pub len: u32,
-    under_promise: bool,
+    from_reservation: bool,
     marked: Arc<AtomicBool>,
 }
 
@@ -57,7 +57,7 @@ struct Inner {
     groups: Arc<GroupTable>,
     layout: Arc<Layout>,
     runtime: Arc<dyn Runtime>,
-    promises: Promises,
+    reservations: Reservations,
     pending_blocks: AtomicU64,
     pending_inodes: AtomicU64,
     /// Spreads large new files over a group.
@@ -73,12 +73,13 @@ impl Space {
     /// The allocator over an opened group table.
     #[must_use]
     pub fn new(groups: Arc<GroupTable>, layout: Arc<Layout>, runtime: Arc<dyn Runtime>) -> Self {
-        let promises = Promises::new(groups.free_blocks_total(), layout.reserved_blocks, layout.blocks_count);
+        let reservations =
+            Reservations::new(groups.free_blocks_total(), layout.root_reserved_blocks, layout.blocks_count);
         let inner = Inner {
             groups,
             layout,
             runtime,
-            promises,
+            reservations,
             pending_blocks: AtomicU64::new(0),
             pending_inodes: AtomicU64::new(0),
             stream: AtomicU32::new(0),
@@ -89,31 +90,31 @@ impl Space {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Promises `blocks` to data in memory. `privileged` callers may use the reserved blocks too.
+    /// Reserves `blocks` for data in memory. `privileged` callers may use the root-reserved blocks, too.
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
     pub fn reserve(&self, blocks: u64, privileged: bool) -> Result<()> {
         let class = if privileged { Class::Privileged } else { Class::User };
-        if self.inner.promises.promise(blocks, class) { Ok(()) } else { Err(no_space()) }
+        if self.inner.reservations.reserve(blocks, class) { Ok(()) } else { Err(no_space()) }
     }
 
-    /// Takes back a promise that is not needed (the data was truncated).
+    /// Gives up a reservation that is not needed (the data was truncated).
     pub fn release(&self, blocks: u64) {
-        self.inner.promises.release(blocks);
+        self.inner.reservations.release(blocks);
     }
 
     /// Blocks an ordinary (or the privileged) user can still get.
     #[must_use]
     pub fn available(&self, privileged: bool) -> u64 {
         let class = if privileged { Class::Privileged } else { Class::User };
-        self.inner.promises.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
+        self.inner.reservations.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
-    /// Blocks that are neither in use nor promised, with those kept for mapping.
+    /// Blocks that are neither in use nor reserved, with those kept for mapping.
     #[must_use]
     pub fn unused(&self) -> u64 {
-        self.inner.promises.available(Class::Mapping) + self.inner.pending_blocks.load(Ordering::Relaxed)
+        self.inner.reservations.available(Class::Mapping) + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
     /// From now on what becomes free is discarded on this device, once that is durable; or no more.
@@ -121,10 +122,10 @@ impl Space {
         *self.inner.discard.lock() = device;
     }
 
-    /// Blocks promised to data that has no place yet.
+    /// Blocks reserved for data that has no address yet.
     #[must_use]
-    pub fn promised(&self) -> u64 {
-        self.inner.promises.promised()
+    pub fn reserved(&self) -> u64 {
+        self.inner.reservations.reserved()
     }
 
     /// Blocks and inodes that become usable with the next commit: worth forcing one when space runs out.
@@ -139,7 +140,7 @@ impl Space {
         self.inner.defect.lock().clone()
     }
 
-    /// Source of mapping blocks for promised data, which may use the pool kept for them.
+    /// Source of mapping blocks for reserved data, which may use the pool kept for them.
     #[must_use]
     pub fn for_mapping(&self) -> MappingBlocks {
         MappingBlocks(self.clone())
@@ -151,7 +152,7 @@ impl Space {
 pub struct MappingBlocks(Space);
 
 impl BlockSource for MappingBlocks {
-    fn allocate(&self, handle: &Handle, goal: Pba) -> Result<Pba> {
+    fn allocate_block(&self, handle: &Handle, goal: Pba) -> Result<Pba> {
         self.0.allocate_one(handle, goal, Class::Mapping)
     }
 
@@ -161,7 +162,7 @@ impl BlockSource for MappingBlocks {
 }
 
 impl BlockSource for Space {
-    fn allocate(&self, handle: &Handle, goal: Pba) -> Result<Pba> {
+    fn allocate_block(&self, handle: &Handle, goal: Pba) -> Result<Pba> {
         self.allocate_one(handle, goal, Class::Privileged)
     }
 

@@ -9,7 +9,7 @@ pub struct Credits {
     pub attributes: u32,
     /// Adding or removing an orphan record: superblock or orphan block, and a neighbour.
     pub orphan: u32,
-    /// Mapping one claimed extent: bitmaps and descriptors of its blocks, the map's blocks and their splits, the inode.
+    /// Mapping one allocated extent: bitmaps and descriptors of its blocks, the map's blocks and their splits, the inode.
     pub map_extent: u32,
     /// One step of freeing blocks.
     pub remove_step: u32,

@@ -21,10 +21,10 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
         let _data = inode.data.read();
         data::write_back(volume, inode, 0..u64::MAX, Mode::Sync)?;
         inode.cache.wait_writeback(0..u64::MAX);
-        data::settle_size(volume, inode)?;
+        data::update_disksize(volume, inode)?;
     }
     if !data_only {
-        store_if_dirty(volume, inode)?;
+        write_inode_if_dirty(volume, inode)?;
     }
     commit(volume, inode, if data_only { Part::Data } else { Part::Attributes })
 }
@@ -49,14 +49,14 @@ fn commit(volume: &Volume, inode: &Inode, part: Part) -> Result<()> {
 }
 
 /// Puts changes that live in memory only (times, a size) into a transaction.
-pub fn store_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     if !inode.state.read().dirty {
         return Ok(());
     }
     let handle = volume.begin(volume.credits.attributes)?;
     let mut state = inode.state.write();
     if state.dirty && !state.deleted {
-        inode.store_times(volume, &handle, &mut state)?;
+        inode.write_inode_times(volume, &handle, &mut state)?;
     }
     handle.finish();
     Ok(())
@@ -88,7 +88,7 @@ pub fn sync(volume: &Arc<Volume>) -> Result<()> {
     let mut outcome = Ok(());
     for inode in &all {
         outcome = outcome.and(volume.observe(write_file(volume, inode)));
-        outcome = outcome.and(volume.observe(store_if_dirty(volume, inode)));
+        outcome = outcome.and(volume.observe(write_inode_if_dirty(volume, inode)));
         volume.check_readable()?;
     }
     outcome.and(volume.observe(commit_all(volume)))
@@ -102,7 +102,7 @@ fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let _data = inode.data.read();
     data::write_back(volume, inode, 0..u64::MAX, Mode::Sync)?;
     inode.cache.wait_writeback(0..u64::MAX);
-    data::settle_size(volume, inode)
+    data::update_disksize(volume, inode)
 }
 
 fn commit_all(volume: &Arc<Volume>) -> Result<()> {

@@ -61,7 +61,7 @@ impl MapContext<'_> {
     pub(crate) fn allocate(&self, handle: &Handle, count: usize, goal: Pba) -> Result<Vec<Pba>> {
         let mut blocks = Vec::with_capacity(count);
         for _ in 0..count {
-            match self.source.allocate(handle, blocks.last().copied().unwrap_or(goal)) {
+            match self.source.allocate_block(handle, blocks.last().copied().unwrap_or(goal)) {
                 Ok(block) => blocks.push(block),
                 Err(error) => {
                     for block in blocks {
@@ -80,7 +80,7 @@ impl MapContext<'_> {
 pub struct NoSource;
 
 impl BlockSource for NoSource {
-    fn allocate(&self, _: &Handle, _: Pba) -> Result<Pba> {
+    fn allocate_block(&self, _: &Handle, _: Pba) -> Result<Pba> {
         Err(cairn_vfs::Error::ReadOnly("the block map was opened for reading".into()).into())
     }
 

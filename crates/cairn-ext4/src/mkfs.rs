@@ -26,9 +26,9 @@ use identity::Identity;
 
 pub use options::MkfsOptions;
 
-/// What was made.
+/// What mkfs created.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct CreatedVolume {
     /// UUID.
     pub uuid: Uuid,
     /// Bytes a block.
@@ -47,7 +47,7 @@ pub struct Made {
 ///
 /// # Errors
 /// Options that do not fit each other or the device, or a device error.
-pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<Made> {
+pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<CreatedVolume> {
     let identity = Identity::new(options, runtime);
     let mut plan = plan::Plan::new(options, device.geometry().size, &identity)?;
     let mut output = output::Output::new(device, plan.layout.block_size);
@@ -55,7 +55,7 @@ pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn R
     plan.place_tables(&mut output)?;
     files::write(&mut plan, &mut output, &identity)?;
     groups::write(&mut plan, &mut output)?;
-    Ok(Made {
+    Ok(CreatedVolume {
         uuid: identity.uuid,
         block_size: plan.layout.block_size,
         blocks: plan.layout.blocks_count,

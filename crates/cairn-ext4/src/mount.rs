@@ -20,7 +20,7 @@ use cairn_jbd2::{Journal, JournalArea, JournalOptions};
 use crate::Ext4;
 use crate::alloc::Space;
 use crate::error::{Error, Result};
-use crate::fast_commit::Place;
+use crate::fast_commit::ReplayTarget;
 use crate::format::extent::SystemBlocks;
 use crate::format::features::{Access, Compat, Incompat, RoCompat};
 use crate::format::layout::{Creator, Layout};
@@ -35,7 +35,7 @@ use crate::recovery::{self, Replayed};
 use crate::stop::{StopCause, Stopped};
 use crate::superblock::{LiveSuperblock, Mark};
 use crate::txn::Txn;
-use crate::volume::{Parts, Volume};
+use crate::volume::{Store, Volume};
 
 /// Opens a volume; see [`Ext4::open`].
 pub(crate) fn open(
@@ -75,7 +75,7 @@ fn choose(device: &dyn BlockDevice, options: &MountOptions) -> Result<Probe> {
 
 /// A volume's structures, read and checked, the journal replayed; nothing else has been written.
 struct Structures {
-    parts: Parts,
+    store: Store,
     budget: Arc<Budget>,
     journal: Option<JournalArea>,
     stopped: Option<Stopped>,
@@ -105,9 +105,9 @@ fn read_structures(
     let stopped = short.or(stopped);
     let writable = stopped.is_none();
     // Recovery may change everything that was read so far, the superblock included.
-    let place = Place { device: &device, budget: &budget, runtime, images: &images };
+    let target = ReplayTarget { device: &device, budget: &budget, runtime, images: &images };
     let Replayed { buffers, layout, refused } = match &journal {
-        Some(area) if !options.no_load => recovery::replay(area, &place, buffers, layout, writable)?,
+        Some(area) if !options.no_load => recovery::replay(area, &target, buffers, layout, writable)?,
         _ => Replayed { buffers, layout, refused: None },
     };
     let stopped = refused.map(unwritable).or(stopped);
@@ -117,25 +117,25 @@ fn read_structures(
     let groups = Arc::new(GroupTable::open(&buffers, &layout, journal.as_ref().map_or(&[], |area| &area.extents))?);
     let overhead = groups.overhead() + journal.as_ref().map_or(0, JournalArea::blocks);
     let runtime = runtime.clone();
-    let parts = Parts { device, flushes, buffers, layout, superblock, overhead, groups, runtime };
-    Ok(Structures { parts, budget, journal, stopped })
+    let store = Store { device, flushes, buffers, layout, superblock, overhead, groups, runtime };
+    Ok(Structures { store, budget, journal, stopped })
 }
 
 fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Volume>> {
-    let Structures { parts, budget, journal, stopped } = found;
+    let Structures { store, budget, journal, stopped } = found;
     let writable = stopped.is_none();
-    let found = parts.superblock.read(&parts.buffers)?;
+    let found = store.superblock.read(&store.buffers)?;
     let hash = directory::hash_settings(&found);
     if writable {
-        parts.superblock.mark(&parts, Mark::Mounted, true)?;
-        keep_journal_error(&parts, journal.as_ref())?;
+        store.superblock.mark(&store, Mark::Mounted, true)?;
+        keep_journal_error(&store, journal.as_ref())?;
     }
-    let txn = open_txn(&parts, journal.filter(|_| writable), options)?;
-    let pages = PageCache::new(parts.device.clone(), budget, cache_options(options, &parts.layout), runtime);
-    let space = Arc::new(Space::new(parts.groups.clone(), parts.layout.clone(), parts.runtime.clone()));
-    let (orphan_file, slots) = open_orphan_file(&parts)?;
+    let txn = open_txn(&store, journal.filter(|_| writable), options)?;
+    let pages = PageCache::new(store.device.clone(), budget, cache_options(options, &store.layout), runtime);
+    let space = Arc::new(Space::new(store.groups.clone(), store.layout.clone(), store.runtime.clone()));
+    let (orphan_file, slots) = open_orphan_file(&store)?;
     let orphans = Orphans::new(orphan_file);
-    let volume = Volume::new(parts, pages, txn, space, orphans, options.clone(), hash, stopped);
+    let volume = Volume::new(store, pages, txn, space, orphans, options.clone(), hash, stopped);
     let expired: Weak<dyn Expired> = Arc::downgrade(&(volume.clone() as Arc<dyn Expired>));
     volume.pages.set_expired(expired);
     volume.options.on_damage.get_or_init(|| found.on_damage());
@@ -151,14 +151,14 @@ fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -
 }
 
 /// A journal that was stopped by an error says so; opening it forgets that. The volume remembers until the next fsck.
-pub(crate) fn keep_journal_error(parts: &Parts, area: Option<&JournalArea>) -> Result<()> {
+pub(crate) fn keep_journal_error(store: &Store, area: Option<&JournalArea>) -> Result<()> {
     let Some(area) = area else { return Ok(()) };
     let errno = cairn_jbd2::read_superblock(area)?.errno;
     if errno == 0 {
         return Ok(());
     }
     tracing::warn!(errno, "the journal was stopped by an error when the volume was last used: check it with e2fsck");
-    parts.superblock.change_directly(parts, |superblock| {
+    store.superblock.change_directly(store, |superblock| {
         superblock.raw.s_state = (superblock.raw.s_state.get() | format::STATE_ERROR).into();
     })
 }
@@ -202,10 +202,10 @@ pub(crate) fn short_journal(area: &JournalArea) -> Option<String> {
 }
 
 /// Where changes will go: into the journal, opened here, or straight to the buffers.
-pub(crate) fn open_txn(parts: &Parts, area: Option<JournalArea>, options: &MountOptions) -> Result<Txn> {
-    let Some(area) = area else { return Ok(Txn::Direct(parts.buffers.clone())) };
-    let options = journal_options(options, &parts.layout);
-    Ok(Txn::Journaled(Journal::open(options, parts.buffers.clone(), area, parts.runtime.clone())?))
+pub(crate) fn open_txn(store: &Store, area: Option<JournalArea>, options: &MountOptions) -> Result<Txn> {
+    let Some(area) = area else { return Ok(Txn::Direct(store.buffers.clone())) };
+    let options = journal_options(options, &store.layout);
+    Ok(Txn::Journaled(Journal::open(options, store.buffers.clone(), area, store.runtime.clone())?))
 }
 
 fn journal_options(options: &MountOptions, layout: &Layout) -> JournalOptions {
@@ -246,17 +246,17 @@ pub(crate) fn journal_area(
 pub(crate) type FoundSlots = Vec<(Ino, crate::orphan::Slot)>;
 
 /// The orphan file, and what its slots hold.
-pub(crate) fn open_orphan_file(parts: &Parts) -> Result<(Option<OrphanFile>, FoundSlots)> {
-    if !parts.layout.features.compat(Compat::ORPHAN_FILE) {
+pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, FoundSlots)> {
+    if !store.layout.features.compat(Compat::ORPHAN_FILE) {
         return Ok((None, Vec::new()));
     }
-    let ino = Ino(u64::from(parts.superblock.read(&parts.buffers)?.raw.s_orphan_file_inum.get()));
-    let record = parts.read_record(ino)?;
-    let seed = parts.layout.checksum.for_inode(ino, record.generation);
-    let extents = recovery::file_extents(&parts.layout, &parts.buffers, parts.groups.system_blocks(ino), ino)?;
+    let ino = Ino(u64::from(store.superblock.read(&store.buffers)?.raw.s_orphan_file_inum.get()));
+    let record = store.read_record(ino)?;
+    let seed = store.layout.checksum.for_inode(ino, record.generation);
+    let extents = recovery::file_extents(&store.layout, &store.buffers, store.groups.system_blocks(ino), ino)?;
     let blocks: Vec<Pba> =
         extents.iter().flat_map(|(_, start, len)| (0..*len).map(move |n| Pba(start.get() + n))).collect();
-    let (file, slots) = OrphanFile::open(parts, seed, &blocks)?;
+    let (file, slots) = OrphanFile::open(store, seed, &blocks)?;
     Ok((Some(file), slots))
 }
 
@@ -275,7 +275,7 @@ impl Ext4 {
             return ended;
         }
         // A file that cannot be deleted or written is told of at the end: the others are.
-        let reaped = volume.observe(volume.reap_unreferenced());
+        let reaped = volume.observe(volume.delete_nameless());
         let synced = crate::fsync::sync(volume);
         stop_daemons(volume);
         volume.check_failed()?;

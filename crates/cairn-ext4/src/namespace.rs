@@ -87,7 +87,7 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
     let mut state = inode.state.write();
     state.record.links = 0;
     volume.orphans.add(volume, &handle, inode.ino)?;
-    inode.store(volume, &handle, &mut state)?;
+    inode.write_inode(volume, &handle, &mut state)?;
     drop(state);
     Ok(inode)
 }
@@ -105,7 +105,7 @@ pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name:
         }
         state.record.links += 1;
         state.record.ctime = attributes::now(volume);
-        inode.store(volume, &handle, &mut state)
+        inode.write_inode(volume, &handle, &mut state)
     })
 }
 
@@ -120,7 +120,7 @@ pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
         handle.finish();
         Ok(())
     })?;
-    volume.reap(&inode)
+    volume.evict_inode(&inode)
 }
 
 /// Removes an empty directory.
@@ -134,7 +134,7 @@ pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<(
         handle.finish();
         Ok(())
     })?;
-    volume.reap(&inode)
+    volume.evict_inode(&inode)
 }
 
 /// Renames; see [`RenameMode`].
@@ -148,5 +148,5 @@ pub fn rename(
 ) -> Result<()> {
     volume.check_writable()?;
     let replaced = namespace::rename(&Names(volume), (parent, name), (new_parent, new_name), mode)?;
-    replaced.map_or(Ok(()), |inode| volume.reap(&inode))
+    replaced.map_or(Ok(()), |inode| volume.evict_inode(&inode))
 }

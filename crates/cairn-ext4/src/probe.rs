@@ -13,7 +13,7 @@ use cairn_jbd2::Images;
 
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
-use crate::format::backup::{self as format_backup, Place};
+use crate::format::backup::{self as format_backup, BackupLocation};
 use crate::format::group_desc::GroupDesc;
 use crate::format::layout::Layout;
 use crate::format::superblock::{self as format, Superblock};
@@ -30,7 +30,7 @@ pub struct Probe {
 /// A copy of superblock and descriptors.
 #[derive(Clone)]
 pub struct Backup {
-    place: Place,
+    place: BackupLocation,
     /// Why it is used.
     why: String,
     images: Images,
@@ -59,7 +59,7 @@ impl Probe {
 impl Backup {
     /// What is used, why, and what mends the volume.
     fn reason(&self) -> String {
-        let (Place { block_size, group, block }, why) = (self.place, &self.why);
+        let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
         format!(
             "{why}: the volume is read by the backup in group {group}, and not written: \
              repair it with e2fsck -b {block} -B {block_size} IMAGE"
@@ -113,7 +113,7 @@ pub fn probe_at(device: &dyn BlockDevice, kib: u64) -> Result<Probe> {
         return Ok(Probe { superblock, backup: None });
     }
     let bytes = read_bytes(device, offset, format::SIZE)?.ok_or_else(|| none("beyond the end".into()))?;
-    let place = Place::at(offset, &bytes).filter(|_| format::magic_of(&bytes) == Some(format::MAGIC));
+    let place = BackupLocation::at(offset, &bytes).filter(|_| format::magic_of(&bytes) == Some(format::MAGIC));
     let place = place.ok_or_else(|| none("no backup superblock is there".into()))?;
     let (superblock, layout) = place.decode(&bytes, device.geometry().size).map_err(|error| none(error.to_string()))?;
     let images = images(device, place, &superblock, &layout, true)?;
@@ -147,7 +147,7 @@ fn damaged(wrong: &Corrupt) -> String {
 /// superblock stays in force.
 fn search(device: &dyn BlockDevice, first: &[u8], superblock: Option<&Superblock>, why: &str) -> Result<Option<Probe>> {
     let size = device.geometry().size;
-    for place in format_backup::places(first, size) {
+    for place in format_backup::locations(first, size) {
         // What cannot be read is no backup, and the next one may be.
         let Ok(Some(bytes)) = read_bytes(device, place.offset(), format::SIZE) else { continue };
         let Ok((copy, layout)) = place.decode(&bytes, size) else { continue };
@@ -170,7 +170,7 @@ fn search(device: &dyn BlockDevice, first: &[u8], superblock: Option<&Superblock
 /// superblock.
 fn images(
     device: &dyn BlockDevice,
-    place: Place,
+    place: BackupLocation,
     superblock: &Superblock,
     layout: &Layout,
     whole: bool,

@@ -11,7 +11,7 @@ use cairn_jbd2::{Error as JournalError, FastCommit, JournalArea};
 
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
-use crate::fast_commit::{self, Place};
+use crate::fast_commit::{self, ReplayTarget};
 use crate::format::extent::SystemBlocks;
 use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
@@ -81,25 +81,25 @@ pub(crate) struct Replayed {
 /// A log with a damaged transaction is not replayed: the volume shows what comes before, read-only, until e2fsck has run.
 pub(crate) fn replay(
     area: &JournalArea,
-    place: &Place<'_>,
+    target: &ReplayTarget<'_>,
     buffers: Arc<BufferCache>,
     layout: Layout,
     writable: bool,
 ) -> Result<Replayed> {
-    match replay_whole(area, place, buffers, layout, writable) {
-        Err(Error::Journal(damage @ JournalError::Checksum { .. })) => salvage(area, place, writable, &damage),
+    match replay_whole(area, target, buffers, layout, writable) {
+        Err(Error::Journal(damage @ JournalError::Checksum { .. })) => salvage(area, target, writable, &damage),
         other => other,
     }
 }
 
-fn salvage(area: &JournalArea, place: &Place<'_>, writable: bool, damage: &JournalError) -> Result<Replayed> {
-    let overlay = over(place, cairn_jbd2::salvage_in_memory(area)?);
+fn salvage(area: &JournalArea, target: &ReplayTarget<'_>, writable: bool, damage: &JournalError) -> Result<Replayed> {
+    let overlay = over(target, cairn_jbd2::salvage_in_memory(area)?);
     tracing::error!(%damage, "a committed transaction of the journal is damaged: run e2fsck");
     if writable {
         cairn_jbd2::note_damage(area)?;
     }
-    let buffers = BufferCache::with_overlay(place.device.clone(), area.block_size, place.budget.clone(), overlay);
-    let layout = layout_of(&buffers, place)?;
+    let buffers = BufferCache::with_overlay(target.device.clone(), area.block_size, target.budget.clone(), overlay);
+    let layout = layout_of(&buffers, target)?;
     let reason = format!(
         "a committed transaction of the journal is damaged ({damage}); what comes before it is shown: run e2fsck"
     );
@@ -108,45 +108,45 @@ fn salvage(area: &JournalArea, place: &Place<'_>, writable: bool, damage: &Journ
 
 fn replay_whole(
     area: &JournalArea,
-    place: &Place<'_>,
+    target: &ReplayTarget<'_>,
     buffers: Arc<BufferCache>,
     layout: Layout,
     writable: bool,
 ) -> Result<Replayed> {
     let commits = cairn_jbd2::fast_commits(area)?;
     if !commits.is_empty() {
-        return replay_fast_commits(area, place, &layout, &commits, writable);
+        return replay_fast_commits(area, target, &layout, &commits, writable);
     }
     let fresh = if writable {
-        let done = cairn_jbd2::recover(area, place.device)?;
+        let done = cairn_jbd2::recover(area, target.device)?;
         if done.transactions == 0 {
             return Ok(Replayed { buffers, layout, refused: None });
         }
         tracing::info!(transactions = done.transactions, blocks = done.blocks, "journal replayed");
-        BufferCache::new(place.device.clone(), layout.block_size, place.budget.clone())
+        BufferCache::new(target.device.clone(), layout.block_size, target.budget.clone())
     } else {
-        overlaid(area, place, layout.block_size)?
+        overlaid(area, target, layout.block_size)?
     };
-    let layout = layout_of(&fresh, place)?;
+    let layout = layout_of(&fresh, target)?;
     Ok(Replayed { buffers: fresh, layout, refused: None })
 }
 
 /// The log's last state with the fast commits after it. If they do not fit, the volume stays as the log has it, read-only.
 fn replay_fast_commits(
     area: &JournalArea,
-    place: &Place<'_>,
+    target: &ReplayTarget<'_>,
     layout: &Layout,
     commits: &[FastCommit],
     writable: bool,
 ) -> Result<Replayed> {
-    let buffers = overlaid(area, place, layout.block_size)?;
-    let layout = layout_of(&buffers, place)?;
-    match fast_commit::apply(place, &buffers, layout, &area.extents, commits) {
+    let buffers = overlaid(area, target, layout.block_size)?;
+    let layout = layout_of(&buffers, target)?;
+    match fast_commit::apply(target, &buffers, layout, &area.extents, commits) {
         Ok(()) if writable => {
-            let done = cairn_jbd2::recover_with(area, place.device, || buffers.write_back())?;
+            let done = cairn_jbd2::recover_with(area, target.device, || buffers.write_back())?;
             tracing::info!(transactions = done.transactions, fast_commits = commits.len(), "journal replayed");
-            let buffers = BufferCache::new(place.device.clone(), layout.block_size, place.budget.clone());
-            let layout = layout_of(&buffers, place)?;
+            let buffers = BufferCache::new(target.device.clone(), layout.block_size, target.budget.clone());
+            let layout = layout_of(&buffers, target)?;
             Ok(Replayed { buffers, layout, refused: None })
         }
         Ok(()) => Ok(Replayed { buffers, layout, refused: None }),
@@ -156,29 +156,29 @@ fn replay_fast_commits(
                 "the last changes, made by fast commits, cannot be replayed and are not shown ({error}); \
                  run `e2fsck` or mount with Linux once"
             );
-            let buffers = overlaid(area, place, layout.block_size)?;
+            let buffers = overlaid(area, target, layout.block_size)?;
             Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
         }
     }
 }
 
 /// Buffers that show the replayed log over the device.
-fn overlaid(area: &JournalArea, place: &Place<'_>, block_size: u32) -> Result<Arc<BufferCache>> {
-    let overlay = over(place, cairn_jbd2::replay_in_memory(area)?);
-    Ok(BufferCache::with_overlay(place.device.clone(), block_size, place.budget.clone(), overlay))
+fn overlaid(area: &JournalArea, target: &ReplayTarget<'_>, block_size: u32) -> Result<Arc<BufferCache>> {
+    let overlay = over(target, cairn_jbd2::replay_in_memory(area)?);
+    Ok(BufferCache::with_overlay(target.device.clone(), block_size, target.budget.clone(), overlay))
 }
 
 /// What the log has over what a backup has: a block that was committed is newer.
-fn over(place: &Place<'_>, log: Images) -> Images {
-    let mut images = place.images.clone();
+fn over(target: &ReplayTarget<'_>, log: Images) -> Images {
+    let mut images = target.images.clone();
     images.extend(log);
     images
 }
 
-fn layout_of(buffers: &Arc<BufferCache>, place: &Place<'_>) -> Result<Layout> {
+fn layout_of(buffers: &Arc<BufferCache>, target: &ReplayTarget<'_>) -> Result<Layout> {
     let block_size = buffers.block_size();
     let superblock = LiveSuperblock::new(block_size).read(buffers)?;
-    Ok(Layout::new(&superblock, place.device.geometry().size)?)
+    Ok(Layout::new(&superblock, target.device.geometry().size)?)
 }
 
 /// Finishes what the orphan records tell: nameless inodes are deleted, others cut to their size. One that cannot be is left to
@@ -214,7 +214,7 @@ pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> R
 fn finish_orphan(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
     let inode = volume.inode(ino)?;
     if inode.state.read().record.links == 0 {
-        crate::inode::delete::delete(volume, &inode)
+        crate::inode::delete::delete_inode(volume, &inode)
     } else {
         truncate::finish(volume, &inode)
     }

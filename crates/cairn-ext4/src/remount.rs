@@ -196,16 +196,16 @@ fn resume(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
     if let Some(slots) = unfinished {
         recovery::finish_orphans(volume, slots)?;
     }
-    reap_forgotten(volume)
+    evict_forgotten(volume)
 }
 
 /// Inodes whose last reference went while nothing could be deleted.
-fn reap_forgotten(volume: &Arc<Volume>) -> Result<()> {
+fn evict_forgotten(volume: &Arc<Volume>) -> Result<()> {
     let mut nameless = Vec::new();
     volume.inodes.for_each(|_, inode| {
         if inode.state.read().record.links == 0 {
             nameless.push(inode.clone());
         }
     });
-    nameless.iter().try_for_each(|inode| volume.reap(inode))
+    nameless.iter().try_for_each(|inode| volume.evict_inode(inode))
 }

@@ -16,8 +16,8 @@ pub enum Freed {
 
 /// Source of blocks for the mapping trees, directories and attributes of one volume.
 pub trait BlockSource {
-    /// Claims one block near `goal` and marks it in use as part of `handle`.
-    fn allocate(&self, handle: &Handle, goal: Pba) -> Result<Pba>;
+    /// Takes one block near `goal` and marks it in use as part of `handle`.
+    fn allocate_block(&self, handle: &Handle, goal: Pba) -> Result<Pba>;
 
     /// Frees `count` blocks from `start` on as part of `handle`; they can be allocated again only after its commit.
     fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()>;

@@ -9,7 +9,7 @@ use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Error as VfsError, Verdict};
 
 use crate::error::{Error, Result};
-use crate::txn::HalfDone;
+use crate::txn::PartialChange;
 use crate::volume::Volume;
 
 /// Why a volume is not written.
@@ -42,11 +42,11 @@ pub(crate) struct Stopped {
 impl Volume {
     /// Looks at a result on its way out: see the module.
     pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
-        let half_done = HalfDone::take();
+        let partial_change = PartialChange::take();
         if let Err(error) = &result
             && !self.is_read_only()
         {
-            match verdict(error.reach(), half_done, self.options.on_damage()) {
+            match verdict(error.reach(), partial_change, self.options.on_damage()) {
                 Verdict::GoOn => {}
                 Verdict::Note => self.note_damage(error),
                 Verdict::Stop => self.fail(error),

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::superblock::{self as format, Superblock};
 use crate::txn::Handle;
-use crate::volume::Parts;
+use crate::volume::Store;
 
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 16;
@@ -51,8 +51,8 @@ impl LiveSuperblock {
     }
 
     /// Changes it as part of an operation.
-    pub fn change(&self, parts: &Parts, handle: &Handle, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let buffer = parts.buffers.get(self.block)?;
+    pub fn change(&self, store: &Store, handle: &Handle, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let buffer = store.buffers.get(self.block)?;
         let mut block = handle.write(&buffer)?;
         let place = &mut block[self.offset..self.offset + format::SIZE];
         let mut superblock = Superblock::decode(place)?;
@@ -62,8 +62,8 @@ impl LiveSuperblock {
     }
 
     /// Changes it on the device, durably. Only while no transaction can hold it.
-    pub fn change_directly(&self, parts: &Parts, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let buffer = parts.buffers.get(self.block)?;
+    pub fn change_directly(&self, store: &Store, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let buffer = store.buffers.get(self.block)?;
         {
             let mut block = buffer.modify_direct();
             let place = &mut block[self.offset..self.offset + format::SIZE];
@@ -71,24 +71,24 @@ impl LiveSuperblock {
             change(&mut superblock);
             place.copy_from_slice(&superblock.encode());
         }
-        parts.buffers.write_back()?;
-        parts.device.flush()?;
+        store.buffers.write_back()?;
+        store.device.flush()?;
         Ok(())
     }
 
     /// Head of the orphan list.
-    pub fn set_last_orphan(&self, parts: &Parts, handle: &Handle, ino: u32) -> Result<()> {
-        self.change(parts, handle, |superblock| superblock.raw.s_last_orphan = ino.into())
+    pub fn set_last_orphan(&self, store: &Store, handle: &Handle, ino: u32) -> Result<()> {
+        self.change(store, handle, |superblock| superblock.raw.s_last_orphan = ino.into())
     }
 
     /// Records that the volume is in use, or that it was closed, with the time and the counts of free space.
-    pub fn mark(&self, parts: &Parts, mark: Mark, orphans_left: bool) -> Result<()> {
-        let journaled = parts.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
-        let orphan_file = parts.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
-        let now = cairn_vfs::Timestamp::from(parts.runtime.now()).seconds;
+    pub fn mark(&self, store: &Store, mark: Mark, orphans_left: bool) -> Result<()> {
+        let journaled = store.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
+        let orphan_file = store.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
+        let now = cairn_vfs::Timestamp::from(store.runtime.now()).seconds;
         let (low, high) = split_time(now);
-        let (free_blocks, free_inodes) = (parts.groups.free_blocks_total(), parts.groups.free_inodes_total());
-        self.change_directly(parts, |superblock| {
+        let (free_blocks, free_inodes) = (store.groups.free_blocks_total(), store.groups.free_inodes_total());
+        self.change_directly(store, |superblock| {
             let mut features = superblock.features();
             features.incompat.set(Incompat::RECOVER, journaled && mark == Mark::Mounted);
             features.ro_compat.set(RoCompat::ORPHAN_PRESENT, orphan_file && (mark == Mark::Mounted || orphans_left));
@@ -122,10 +122,10 @@ impl LiveSuperblock {
     }
 
     /// Sets the label.
-    pub fn set_label(&self, parts: &Parts, handle: &Handle, label: &[u8]) -> Result<()> {
+    pub fn set_label(&self, store: &Store, handle: &Handle, label: &[u8]) -> Result<()> {
         let mut name = [0; LABEL_MAX];
         name[..label.len()].copy_from_slice(label);
-        self.change(parts, handle, |superblock| superblock.raw.s_volume_name = name)
+        self.change(store, handle, |superblock| superblock.raw.s_volume_name = name)
     }
 }
 

@@ -46,7 +46,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
 
 /// Stores a long target in a block of its own, through the journal.
 pub fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
-    let pba = volume.space.allocate(handle, volume.group_goal(inode.ino))?;
+    let pba = volume.space.allocate_block(handle, volume.group_goal(inode.ino))?;
     let mut state = inode.state.write();
     let state = &mut *state;
     let run = Run { start: FileBlock(0), len: 1 };
@@ -54,7 +54,7 @@ pub fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]
     let delta = volume.map_with(inode, state, &source).insert(handle, &mut state.record.block, run, pba, false)?;
     state.status.set_mapped(run, pba);
     volume.account(state, delta);
-    state.set_size(target.len() as u64);
+    state.set_size_and_disksize(target.len() as u64);
     let buffer = handle.create(pba)?;
     let mut block = handle.write(&buffer)?;
     // One byte stays zero: a target ends with it.

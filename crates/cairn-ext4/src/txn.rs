@@ -52,7 +52,7 @@ impl Txn {
 
 /// An operation in progress. Dropping it ends it; its changes then belong to the transaction.
 ///
-/// An operation that fails after it has changed something, and has not said [`Handle::finish`] since, is half done (`HalfDone`).
+/// An operation that fails after it has changed something, and has not said [`Handle::finish`] since, leaves a `PartialChange`.
 pub struct Handle {
     kind: Kind,
     /// Something was changed that is not whole yet.
@@ -77,29 +77,29 @@ struct DirectHandle {
 ///
 /// A handle is begun and ended on one thread, that of the call or daemon whose operation it is; the error that ended it reaches
 /// [`crate::volume::Volume::observe`] on the same thread.
-pub(crate) struct HalfDone;
+pub(crate) struct PartialChange;
 
 thread_local! {
-    static HALF_DONE: Cell<bool> = const { Cell::new(false) };
+    static PARTIAL_CHANGE: Cell<bool> = const { Cell::new(false) };
 }
 
-impl HalfDone {
-    /// True if an operation was left half done since the last call.
+impl PartialChange {
+    /// True if an operation ended after a part of its changes since the last call.
     pub(crate) fn take() -> bool {
-        HALF_DONE.replace(false)
+        PARTIAL_CHANGE.replace(false)
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         if *self.changed.get_mut() {
-            HALF_DONE.set(true);
+            PARTIAL_CHANGE.set(true);
         }
     }
 }
 
 impl Handle {
-    /// All that belongs together has been changed: what fails from here on leaves nothing half done.
+    /// All that belongs together has been changed: what fails from here on leaves no partial change.
     pub fn finish(&self) {
         self.changed.store(false, Ordering::Relaxed);
     }

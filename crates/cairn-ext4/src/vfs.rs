@@ -57,7 +57,7 @@ impl Ext4 {
     }
 
     fn attributes(&self, inode: &Arc<Inode>) -> Attributes {
-        // A promise without data takes no space.
+        // A reservation without data takes no space.
         inode.cache.release_reservation(&InodeMapper::new(&self.volume, inode));
         attributes::get(&self.volume, inode)
     }
@@ -287,7 +287,7 @@ impl FileSystem for Ext4 {
     }
 
     fn may_use_reserved(&self, who: &Caller) -> bool {
-        self.volume.may_use_reserved(who)
+        self.volume.may_use_root_reserved(who)
     }
 
     fn referenced(&self) -> Vec<Ino> {

@@ -1,6 +1,6 @@
 //! A mounted volume: the parts, wired together, and the few decisions that concern all of them.
 //!
-//! [`Parts`] is what structures on disk need (device, buffers, layout, superblock, groups); [`Volume`] adds what inodes
+//! [`Store`] is what structures on disk need (device, buffers, layout, superblock, groups); [`Volume`] adds what inodes
 //! need (folios, transactions, space, the inode table, orphans). There is no volume-wide lock.
 
 use std::ops::Deref;
@@ -18,7 +18,7 @@ use cairn_jbd2::Journal;
 use cairn_vfs::inode_table::InodeTable;
 use cairn_vfs::{Caller, Error as VfsError, VolumeStats, WriteAccess};
 
-use crate::alloc::{Claim, Space};
+use crate::alloc::{Allocation, Space};
 use crate::credits::Credits;
 use crate::damage::DamageLog;
 use crate::dir::hash::HashSettings;
@@ -42,8 +42,8 @@ use crate::txn::{Handle, Txn};
 const SECTOR: u64 = 512;
 
 /// What structures on disk are made of.
-pub struct Parts {
-    /// The device: [`Parts::flushes`], as everybody sees it.
+pub struct Store {
+    /// The device: [`Store::flushes`], as everybody sees it.
     pub device: Arc<dyn BlockDevice>,
     /// What of it is on the medium.
     pub flushes: Arc<Flushes>,
@@ -61,7 +61,7 @@ pub struct Parts {
     pub runtime: Arc<dyn Runtime>,
 }
 
-impl Parts {
+impl Store {
     /// Where an inode's record lives.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Parts {
 
 /// A mounted volume.
 pub struct Volume {
-    parts: Parts,
+    store: Store,
     /// File contents in memory.
     pub pages: Arc<PageCache>,
     /// Where metadata changes go; replaced when the volume turns read-only or writable.
@@ -141,18 +141,18 @@ pub struct Volume {
 }
 
 impl Deref for Volume {
-    type Target = Parts;
+    type Target = Store;
 
-    fn deref(&self) -> &Parts {
-        &self.parts
+    fn deref(&self) -> &Store {
+        &self.store
     }
 }
 
 impl Volume {
     /// Wires a volume. `stopped` is the reason for being read-only from the start.
-    #[expect(clippy::too_many_arguments, reason = "the one place where all parts meet")]
+    #[expect(clippy::too_many_arguments, reason = "the one place where everything meets")]
     pub(crate) fn new(
-        parts: Parts,
+        store: Store,
         pages: Arc<PageCache>,
         txn: Txn,
         space: Arc<Space>,
@@ -161,9 +161,9 @@ impl Volume {
         hash: HashSettings,
         stopped: Option<Stopped>,
     ) -> Arc<Self> {
-        let credits = Credits::for_layout(&parts.layout);
+        let credits = Credits::for_layout(&store.layout);
         Arc::new_cyclic(|me| Self {
-            parts,
+            store,
             pages,
             txn: RwLock::new(Rank::LEAF, txn),
             access: WriteAccess::default(),
@@ -233,30 +233,30 @@ impl Volume {
         BlockMap::new(context, state.record.flags.contains(InodeFlags::EXTENTS))
     }
 
-    /// Marks claimed blocks in use and maps them, or gives them back. The caller updates the status cache and stores the inode.
-    pub fn map_claim(
+    /// Marks allocated blocks in use and maps them, or gives them back. The caller updates the status cache and stores the inode.
+    pub fn map_allocation(
         &self,
         handle: &Handle,
         inode: &Inode,
         state: &mut State,
-        claim: Claim,
+        allocation: Allocation,
         start: FileBlock,
         unwritten: bool,
     ) -> Result<()> {
-        if let Err(error) = self.space.mark(handle, &claim) {
-            self.space.unclaim(claim);
+        if let Err(error) = self.space.mark(handle, &allocation) {
+            self.space.cancel(allocation);
             return Err(error);
         }
-        let run = Run { start, len: u64::from(claim.len) };
+        let run = Run { start, len: u64::from(allocation.len) };
         let source = self.space.for_mapping();
         let map = self.map_with(inode, state, &source);
-        match map.insert(handle, &mut state.record.block, run, claim.start, unwritten) {
+        match map.insert(handle, &mut state.record.block, run, allocation.start, unwritten) {
             Ok(grown) => {
                 self.account(state, grown);
                 Ok(())
             }
             Err(error) => {
-                self.space.unmark(handle, claim)?;
+                self.space.unmark(handle, allocation)?;
                 Err(error)
             }
         }
@@ -339,8 +339,8 @@ impl Volume {
         }
     }
 
-    /// True if a user may have the reserved blocks, too.
-    pub fn may_use_reserved(&self, who: &Caller) -> bool {
+    /// True if a user may have the root-reserved blocks, too.
+    pub fn may_use_root_reserved(&self, who: &Caller) -> bool {
         let layout = &self.layout;
         let group = layout.reserved_gid != 0 && who.gid == layout.reserved_gid;
         who.uid == 0 || who.uid == layout.reserved_uid || group
@@ -358,12 +358,12 @@ impl Volume {
 
     /// Bytes that a user can still have stored.
     pub fn room(&self, who: &Caller) -> u64 {
-        self.space.available(self.may_use_reserved(who)).saturating_mul(u64::from(self.layout.block_size))
+        self.space.available(self.may_use_root_reserved(who)).saturating_mul(u64::from(self.layout.block_size))
     }
 
     /// `statfs`.
     pub fn statfs(&self) -> VolumeStats {
-        // What is promised to no data is free.
+        // Blocks that are reserved ahead of data count as free.
         self.pages.release_reservations();
         let layout = &self.layout;
         let overhead = if self.options.get().minix_df { 0 } else { self.overhead };

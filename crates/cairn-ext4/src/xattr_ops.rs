@@ -236,7 +236,7 @@ fn change_with(
 
 fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
     state.record.ctime = attributes::now(volume);
-    inode.store(volume, handle, state)
+    inode.write_inode(volume, handle, state)
 }
 
 /// Default ACL of a directory.

@@ -69,7 +69,7 @@ impl FreeBlocks {
 }
 
 impl BlockSource for FreeBlocks {
-    fn allocate(&self, _: &Handle, _: Pba) -> Result<Pba> {
+    fn allocate_block(&self, _: &Handle, _: Pba) -> Result<Pba> {
         Ok(Pba(self.take()))
     }
 

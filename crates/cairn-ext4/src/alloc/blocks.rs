@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_base::{Ino, Pba};
 
-use super::promises::Class;
-use super::{Claim, Inner, Space, no_space};
+use super::reservations::Class;
+use super::{Allocation, Inner, Space, no_space};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::groups::{Group, GroupState};
@@ -20,7 +20,7 @@ use crate::txn::Handle;
 const STREAM_REQUEST: u32 = 256;
 /// Parts of a group that streams start in.
 const STREAMS: u32 = 16;
-/// Searches before a promised block counts as lost: each may miss what another thread is just giving back.
+/// Searches before a reserved block counts as lost: each may miss what another thread is just giving back.
 const SEARCHES: usize = 64;
 
 /// A run inside a group.
@@ -39,90 +39,90 @@ impl Space {
         self.inner.layout.group_first_block(group)
     }
 
-    /// Chooses up to `want` blocks near `goal` for an ordinary user, without a promise. In memory only.
+    /// Chooses up to `want` blocks near `goal` for an ordinary user, without a reservation. In memory only.
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
-    pub fn claim(&self, goal: Pba, want: u32) -> Result<Claim> {
-        self.claim_as(goal, want, Class::User)
+    pub fn allocate(&self, goal: Pba, want: u32) -> Result<Allocation> {
+        self.allocate_for(goal, want, Class::User)
     }
 
-    /// Like [`Space::claim`], for another class of user.
+    /// Like [`Space::allocate`], for another class of user.
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
-    pub fn claim_as(&self, goal: Pba, want: u32, class: Class) -> Result<Claim> {
-        let promises = &self.inner.promises;
-        let got = promises.take_up_to(want.into(), class).ok_or_else(no_space)?;
+    pub fn allocate_for(&self, goal: Pba, want: u32, class: Class) -> Result<Allocation> {
+        let reservations = &self.inner.reservations;
+        let got = reservations.take_up_to(want.into(), class).ok_or_else(no_space)?;
         let got = u32::try_from(got).expect("at most what was wanted");
         match self.inner.search_persistently(goal, got) {
             Ok(found) => {
-                promises.give((got - found.len).into());
-                Ok(self.inner.claimed(found, false))
+                reservations.give((got - found.len).into());
+                Ok(self.inner.allocation(found, false))
             }
             Err(error) => {
-                promises.give(got.into());
+                reservations.give(got.into());
                 Err(error)
             }
         }
     }
 
-    /// Chooses up to `want` blocks for data that holds a promise for them. The promise stays until
-    /// [`Space::release_claimed`].
+    /// Chooses up to `want` blocks for data that has a reservation for them. The reservation stays until
+    /// [`Space::use_reservation`].
     ///
     /// # Errors
     /// Only if bitmaps cannot be read or contradict the group descriptors.
-    pub fn claim_reserved(&self, goal: Pba, want: u32) -> Result<Claim> {
+    pub fn allocate_reserved(&self, goal: Pba, want: u32) -> Result<Allocation> {
         let found = self.inner.search_persistently(goal, want)?;
-        Ok(self.inner.claimed(found, true))
+        Ok(self.inner.allocation(found, true))
     }
 
-    /// The data of a claim made under a promise is mapped: `promised` blocks of the promise are used up (fewer than the
-    /// claim where a truncation released some in between).
-    pub fn release_claimed(&self, claim: &Claim, promised: u64) {
-        if claim.under_promise {
-            self.inner.promises.keep(promised, claim.len.into());
+    /// The data of an allocation from a reservation is mapped: `reserved` blocks of the reservation are used up (fewer than the
+    /// allocation where a truncation released some in between).
+    pub fn use_reservation(&self, allocation: &Allocation, reserved: u64) {
+        if allocation.from_reservation {
+            self.inner.reservations.convert(reserved, allocation.len.into());
         }
     }
 
-    /// Marks a claim's blocks in use as part of `handle`: bitmap and descriptor.
+    /// Marks an allocation's blocks in use as part of `handle`: bitmap and descriptor.
     ///
     /// # Errors
-    /// The device or the journal failed, or the bitmap contradicts the claim.
-    pub fn mark(&self, handle: &Handle, claim: &Claim) -> Result<()> {
-        self.inner.change(handle, claim, true)
+    /// The device or the journal failed, or the bitmap contradicts the allocation.
+    pub fn mark(&self, handle: &Handle, allocation: &Allocation) -> Result<()> {
+        self.inner.change(handle, allocation, true)
     }
 
-    /// Undoes [`Space::mark`] in the same handle, and gives the claim up.
+    /// Undoes [`Space::mark`] in the same handle, and gives the allocation up.
     ///
     /// # Errors
     /// As [`Space::mark`].
-    pub fn unmark(&self, handle: &Handle, claim: Claim) -> Result<()> {
-        self.inner.change(handle, &claim, false)?;
-        self.unclaim(claim);
+    pub fn unmark(&self, handle: &Handle, allocation: Allocation) -> Result<()> {
+        self.inner.change(handle, &allocation, false)?;
+        self.cancel(allocation);
         Ok(())
     }
 
-    /// Gives up a claim whose data was not written; a promise it was made under stays. A claim that was marked stays
+    /// Gives up an allocation whose data was not written; a reservation that it came from stays. An allocation that was marked stays
     /// in use: only [`Space::unmark`] or freeing can undo that.
-    pub fn unclaim(&self, claim: Claim) {
-        if claim.marked.load(Ordering::Acquire) {
+    pub fn cancel(&self, allocation: Allocation) {
+        if allocation.marked.load(Ordering::Acquire) {
             return;
         }
-        let (number, start) = self.inner.place_of(&claim);
-        self.inner.give_back(number, start, claim.len, false);
-        if !claim.under_promise {
-            self.inner.promises.give(claim.len.into());
+        let (number, start) = self.inner.group_and_offset(&allocation);
+        self.inner.give_back(number, start, allocation.len, false);
+        if !allocation.from_reservation {
+            self.inner.reservations.give(allocation.len.into());
         }
     }
 
-    /// Claims and marks one block of metadata.
+    /// Allocates and marks one block of metadata.
     pub(super) fn allocate_one(&self, handle: &Handle, goal: Pba, class: Class) -> Result<Pba> {
-        let claim = self.claim_as(goal, 1, class)?;
-        match self.mark(handle, &claim) {
-            Ok(()) => Ok(claim.start),
+        let allocation = self.allocate_for(goal, 1, class)?;
+        match self.mark(handle, &allocation) {
+            Ok(()) => Ok(allocation.start),
             Err(error) => {
-                self.unclaim(claim);
+                self.cancel(allocation);
                 Err(error)
             }
         }
@@ -169,7 +169,7 @@ impl Space {
                 let first = inner.layout.group_first_block(number).get();
                 let discarded = inner.discard(Pba(first + u64::from(start)), len.into());
                 if inner.give_back(number, start, len, discarded) {
-                    inner.promises.give(len.into());
+                    inner.reservations.give(len.into());
                 }
             }
             inner.pending_blocks.fetch_sub(len.into(), Ordering::Relaxed);
@@ -179,20 +179,20 @@ impl Space {
 }
 
 impl Inner {
-    fn claimed(&self, found: Found, under_promise: bool) -> Claim {
+    fn allocation(&self, found: Found, from_reservation: bool) -> Allocation {
         let start = Pba(self.layout.group_first_block(found.group).get() + u64::from(found.start));
-        Claim { start, len: found.len, under_promise, marked: Arc::new(AtomicBool::new(false)) }
+        Allocation { start, len: found.len, from_reservation, marked: Arc::new(AtomicBool::new(false)) }
     }
 
-    fn place_of(&self, claim: &Claim) -> (u32, u32) {
-        self.layout.group_and_offset(claim.start).expect("claims lie in the volume")
+    fn group_and_offset(&self, allocation: &Allocation) -> (u32, u32) {
+        self.layout.group_and_offset(allocation.start).expect("allocations lie in the volume")
     }
 
-    fn change(&self, handle: &Handle, claim: &Claim, used: bool) -> Result<()> {
-        let (number, start) = self.place_of(claim);
+    fn change(&self, handle: &Handle, allocation: &Allocation, used: bool) -> Result<()> {
+        let (number, start) = self.group_and_offset(allocation);
         let mut state = self.groups.group(number).lock();
-        self.groups.change_blocks(handle, number, &mut state, start, claim.len, used)?;
-        claim.marked.store(used, Ordering::Release);
+        self.groups.change_blocks(handle, number, &mut state, start, allocation.len, used)?;
+        allocation.marked.store(used, Ordering::Release);
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl Inner {
             Err(Error::Corrupt(defect)) => {
                 tracing::error!(%defect, "no blocks are allocated in this group any more");
                 state.damaged = true;
-                self.promises.lose(state.desc.free_blocks.into());
+                self.reservations.lose(state.desc.free_blocks.into());
                 let group = self.groups.group(number);
                 group.longest.store(0, Ordering::Relaxed);
                 group.free_blocks.store(0, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Free blocks of one group in memory: a bitmap of what may not be given out.
 //!
-//! Set bits are blocks in use on disk, claimed and not marked yet, or freed by a transaction that is not durable. A
+//! Set bits are blocks in use on disk, allocated and not marked yet, or freed by a transaction that is not durable. A
 //! group's bitmap is scanned by words, so a search costs a microsecond or so; the bound on the longest run spares the
 //! searches that cannot succeed.
 //!

@@ -1,7 +1,7 @@
 //! Orlov's placement of directories: top-level directories spread over the volume, others stay near their parent unless
 //! that neighbourhood is fuller than the average. The unit is a flexible group.
 //!
-//! Works on hints that may be slightly old; the choice is a preference, never a promise.
+//! Works on hints that may be slightly old; the choice is a preference, never a reservation.
 
 use std::sync::atomic::Ordering;
 

@@ -42,19 +42,19 @@ impl Fixture {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Claim { goal: u64, want: u32 },
-    Promised { goal: u64, want: u32 },
+    Allocate { goal: u64, want: u32 },
+    AllocateReserved { goal: u64, want: u32 },
     Mark(usize),
-    Unclaim(usize),
+    Cancel(usize),
     Free(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        3 => (0_u64..40_000, 1_u32..3000).prop_map(|(goal, want)| Op::Claim { goal, want }),
-        3 => (0_u64..40_000, 1_u32..3000).prop_map(|(goal, want)| Op::Promised { goal, want }),
+        3 => (0_u64..40_000, 1_u32..3000).prop_map(|(goal, want)| Op::Allocate { goal, want }),
+        3 => (0_u64..40_000, 1_u32..3000).prop_map(|(goal, want)| Op::AllocateReserved { goal, want }),
         3 => any::<usize>().prop_map(Op::Mark),
-        1 => any::<usize>().prop_map(Op::Unclaim),
+        1 => any::<usize>().prop_map(Op::Cancel),
         2 => any::<usize>().prop_map(Op::Free),
     ]
 }
@@ -62,19 +62,19 @@ fn op() -> impl Strategy<Value = Op> {
 /// Blocks the model holds, each once.
 struct Model {
     owned: BTreeSet<u64>,
-    claims: Vec<(Claim, u64)>,
-    marked: Vec<Claim>,
+    allocations: Vec<(Allocation, u64)>,
+    marked: Vec<Allocation>,
 }
 
 impl Model {
-    fn own(&mut self, claim: &Claim) {
-        for block in claim.start.get()..claim.start.get() + u64::from(claim.len) {
+    fn own(&mut self, allocation: &Allocation) {
+        for block in allocation.start.get()..allocation.start.get() + u64::from(allocation.len) {
             assert!(self.owned.insert(block), "block {block} was given out twice");
         }
     }
 
-    fn disown(&mut self, claim: &Claim) {
-        for block in claim.start.get()..claim.start.get() + u64::from(claim.len) {
+    fn disown(&mut self, allocation: &Allocation) {
+        for block in allocation.start.get()..allocation.start.get() + u64::from(allocation.len) {
             assert!(self.owned.remove(&block));
         }
     }
@@ -82,38 +82,38 @@ impl Model {
     fn apply(&mut self, fixture: &Fixture, op: Op) {
         let space = &fixture.space;
         match op {
-            Op::Claim { goal, want } => {
-                if let Ok(claim) = space.claim(Pba(goal), want) {
-                    assert!(claim.len <= want);
-                    self.own(&claim);
-                    self.claims.push((claim, 0));
+            Op::Allocate { goal, want } => {
+                if let Ok(allocation) = space.allocate(Pba(goal), want) {
+                    assert!(allocation.len <= want);
+                    self.own(&allocation);
+                    self.allocations.push((allocation, 0));
                 }
             }
-            Op::Promised { goal, want } if space.reserve(want.into(), false).is_ok() => {
-                let claim = space.claim_reserved(Pba(goal), want).expect("a promised claim finds a place");
-                space.release(u64::from(want - claim.len));
-                self.own(&claim);
-                self.claims.push((claim.clone(), claim.len.into()));
+            Op::AllocateReserved { goal, want } if space.reserve(want.into(), false).is_ok() => {
+                let allocation = space.allocate_reserved(Pba(goal), want).expect("reserved blocks are found");
+                space.release(u64::from(want - allocation.len));
+                self.own(&allocation);
+                self.allocations.push((allocation.clone(), allocation.len.into()));
             }
-            Op::Mark(which) if !self.claims.is_empty() => {
-                let (claim, promised) = self.claims.swap_remove(which % self.claims.len());
+            Op::Mark(which) if !self.allocations.is_empty() => {
+                let (allocation, reserved) = self.allocations.swap_remove(which % self.allocations.len());
                 let handle = fixture.txn.begin(8).expect("handle");
-                space.mark(&handle, &claim).expect("marks");
-                space.release_claimed(&claim, promised);
-                self.marked.push(claim);
+                space.mark(&handle, &allocation).expect("marks");
+                space.use_reservation(&allocation, reserved);
+                self.marked.push(allocation);
             }
-            Op::Unclaim(which) if !self.claims.is_empty() => {
-                let (claim, promised) = self.claims.swap_remove(which % self.claims.len());
-                self.disown(&claim);
-                space.unclaim(claim);
-                space.release(promised);
+            Op::Cancel(which) if !self.allocations.is_empty() => {
+                let (allocation, reserved) = self.allocations.swap_remove(which % self.allocations.len());
+                self.disown(&allocation);
+                space.cancel(allocation);
+                space.release(reserved);
             }
             Op::Free(which) if !self.marked.is_empty() => {
-                let claim = self.marked.swap_remove(which % self.marked.len());
-                self.disown(&claim);
+                let allocation = self.marked.swap_remove(which % self.marked.len());
+                self.disown(&allocation);
                 let handle = fixture.txn.begin(8).expect("handle");
-                space.free(&handle, claim.start, claim.len.into(), Freed::Data).expect("frees");
-                assert!(space.pending_free() >= u64::from(claim.len), "not before the commit");
+                space.free(&handle, allocation.start, allocation.len.into(), Freed::Data).expect("frees");
+                assert!(space.pending_free() >= u64::from(allocation.len), "not before the commit");
             }
             _ => {}
         }
@@ -128,12 +128,12 @@ proptest! {
         let fixture = fixture(40 << 20);
         let before = fixture.space.available(true);
         let on_disk = fixture.free_on_disk();
-        let mut model = Model { owned: BTreeSet::new(), claims: Vec::new(), marked: Vec::new() };
+        let mut model = Model { owned: BTreeSet::new(), allocations: Vec::new(), marked: Vec::new() };
         for op in ops {
             model.apply(&fixture, op);
             prop_assert_eq!(fixture.space.available(true), before.saturating_sub(model.owned.len() as u64));
         }
-        let marked: u64 = model.marked.iter().map(|claim| u64::from(claim.len)).sum();
+        let marked: u64 = model.marked.iter().map(|allocation| u64::from(allocation.len)).sum();
         prop_assert_eq!(fixture.free_on_disk(), on_disk - marked);
         prop_assert!(fixture.space.defect().is_none());
     }
@@ -142,7 +142,7 @@ proptest! {
 #[test]
 fn contending_threads_never_share_a_block() {
     let fixture = fixture(200 << 20);
-    let owned: Vec<Vec<Claim>> = std::thread::scope(|scope| {
+    let owned: Vec<Vec<Allocation>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..6_u64)
             .map(|worker| {
                 let fixture = &fixture;
@@ -153,15 +153,18 @@ fn contending_threads_never_share_a_block() {
                         if fixture.space.reserve(want.into(), false).is_err() {
                             continue;
                         }
-                        let claim = fixture.space.claim_reserved(Pba(worker * 8192), want).expect("promised");
-                        fixture.space.release(u64::from(want - claim.len));
+                        let allocation = fixture.space.allocate_reserved(Pba(worker * 8192), want).expect("reserved");
+                        fixture.space.release(u64::from(want - allocation.len));
                         let handle = fixture.txn.begin(8).expect("handle");
-                        fixture.space.mark(&handle, &claim).expect("marks");
-                        fixture.space.release_claimed(&claim, claim.len.into());
+                        fixture.space.mark(&handle, &allocation).expect("marks");
+                        fixture.space.use_reservation(&allocation, allocation.len.into());
                         if round % 3 == 0 {
-                            fixture.space.free(&handle, claim.start, claim.len.into(), Freed::Metadata).expect("frees");
+                            fixture
+                                .space
+                                .free(&handle, allocation.start, allocation.len.into(), Freed::Metadata)
+                                .expect("frees");
                         } else {
-                            kept.push(claim);
+                            kept.push(allocation);
                         }
                     }
                     kept
@@ -171,8 +174,8 @@ fn contending_threads_never_share_a_block() {
         workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
     });
     let mut seen = HashSet::new();
-    for claim in owned.iter().flatten() {
-        for block in claim.start.get()..claim.start.get() + u64::from(claim.len) {
+    for allocation in owned.iter().flatten() {
+        for block in allocation.start.get()..allocation.start.get() + u64::from(allocation.len) {
             assert!(seen.insert(block), "block {block} was given out twice");
         }
     }
@@ -190,28 +193,28 @@ fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
                 while fixture.space.reserve(7, false).is_ok() {
                     let mut left = 7;
                     while left > 0 {
-                        let claim = fixture.space.claim_reserved(Pba(worker * 5000), left).expect("promised");
-                        fixture.space.release_claimed(&claim, claim.len.into());
-                        left -= claim.len;
+                        let allocation = fixture.space.allocate_reserved(Pba(worker * 5000), left).expect("reserved");
+                        fixture.space.use_reservation(&allocation, allocation.len.into());
+                        left -= allocation.len;
                     }
                 }
             });
         }
     });
     assert!(fixture.space.available(false) < 7);
-    assert!(fixture.space.claim(Pba(0), 100).is_ok_and(|claim| claim.len < 7));
+    assert!(fixture.space.allocate(Pba(0), 100).is_ok_and(|allocation| allocation.len < 7));
     let handle = fixture.txn.begin(8).expect("handle");
-    assert!(fixture.space.for_mapping().allocate(&handle, Pba(0)).is_ok(), "the pool is kept for mapping blocks");
+    assert!(fixture.space.for_mapping().allocate_block(&handle, Pba(0)).is_ok(), "the pool is kept for mapping blocks");
 }
 
 #[test]
 fn a_free_request_stays_at_its_goal_and_whole() {
     let fixture = fixture(64 << 20);
-    let first = fixture.space.claim(Pba(20_000), 500).expect("space");
+    let first = fixture.space.allocate(Pba(20_000), 500).expect("space");
     assert_eq!((first.start, first.len), (Pba(20_000), 500));
-    let next = fixture.space.claim(Pba(20_500), 1000).expect("space");
+    let next = fixture.space.allocate(Pba(20_500), 1000).expect("space");
     assert_eq!((next.start, next.len), (Pba(20_500), 1000));
-    let elsewhere = fixture.space.claim(Pba(20_499), 1000).expect("space");
+    let elsewhere = fixture.space.allocate(Pba(20_499), 1000).expect("space");
     assert_eq!(elsewhere.len, 1000);
 }
 
@@ -222,7 +225,7 @@ fn metadata_cannot_be_freed_nor_a_block_twice() {
     for (start, count) in [(1, 1), (fixture.space.inner.groups.inode_table(0).get(), 1), (u64::MAX, 1), (16_380, 10)] {
         assert!(fixture.space.free(&handle, Pba(start), count, Freed::Data).is_err(), "{start}");
     }
-    let pba = fixture.space.allocate(&handle, Pba(9000)).expect("space");
+    let pba = fixture.space.allocate_block(&handle, Pba(9000)).expect("space");
     fixture.space.free(&handle, pba, 1, Freed::Data).expect("frees");
     assert!(fixture.space.free(&handle, pba, 1, Freed::Data).is_err());
 }
@@ -231,10 +234,10 @@ fn metadata_cannot_be_freed_nor_a_block_twice() {
 fn unmark_undoes_a_mark() {
     let fixture = fixture(16 << 20);
     let (available, on_disk) = (fixture.space.available(true), fixture.free_on_disk());
-    let claim = fixture.space.claim(Pba(9000), 10).expect("space");
+    let allocation = fixture.space.allocate(Pba(9000), 10).expect("space");
     let handle = fixture.txn.begin(8).expect("handle");
-    fixture.space.mark(&handle, &claim).expect("marks");
-    fixture.space.unmark(&handle, claim).expect("unmarks");
+    fixture.space.mark(&handle, &allocation).expect("marks");
+    fixture.space.unmark(&handle, allocation).expect("unmarks");
     assert_eq!((fixture.space.available(true), fixture.free_on_disk()), (available, on_disk));
 }
 
@@ -291,7 +294,7 @@ fn top_level_directories_spread_and_others_cluster() {
 #[test]
 fn trim_covers_free_blocks_only() {
     let fixture = fixture(16 << 20);
-    let claim = fixture.space.claim(Pba(9000), 100).expect("space");
+    let allocation = fixture.space.allocate(Pba(9000), 100).expect("space");
     let mut trimmed = HashSet::new();
     let mut discard = |start: Pba, count: u64| {
         trimmed.extend(start.get()..start.get() + count);
@@ -300,7 +303,7 @@ fn trim_covers_free_blocks_only() {
     let done = fixture.space.trim(Pba(0), u64::MAX, 1, &mut discard).expect("trims");
     assert_eq!(done, trimmed.len() as u64);
     assert_eq!(done, fixture.free_on_disk() - 100);
-    assert!((claim.start.get()..claim.start.get() + 100).all(|block| !trimmed.contains(&block)));
+    assert!((allocation.start.get()..allocation.start.get() + 100).all(|block| !trimmed.contains(&block)));
     let none = fixture.space.trim(Pba(0), u64::MAX, 1 << 20, &mut |_, _| Ok(())).expect("trims");
     assert_eq!(none, 0);
 }
@@ -309,10 +312,10 @@ fn trim_covers_free_blocks_only() {
 fn trim_passes_over_what_the_device_knows() {
     let fixture = fixture(16 << 20);
     let trim = |least| fixture.space.trim(Pba(0), u64::MAX, least, &mut |_, _| Ok(())).expect("trims");
-    let kept = fixture.space.claim(Pba(9000), 100).expect("space");
+    let kept = fixture.space.allocate(Pba(9000), 100).expect("space");
     let all = trim(1);
     assert_eq!((all, trim(1), trim(8)), (fixture.free_on_disk() - 100, 0, 0));
     // What is given up makes its group worth another look: there is only one.
-    fixture.space.unclaim(kept);
+    fixture.space.cancel(kept);
     assert_eq!((trim(1), trim(1)), (all + 100, 0));
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 
 impl Space {
     /// Calls `discard(start, blocks)` for each free run of at least `least` blocks that has one in the range: from there on to the run's
-    /// end in its group, be that behind the range. Blocks claimed, or freed
+    /// end in its group, be that behind the range. Blocks allocated, or freed
     /// by a transaction that is not durable, are left alone, and so are groups that the device knows. Returns the number of blocks
     /// discarded.
     ///

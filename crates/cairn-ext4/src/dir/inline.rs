@@ -10,7 +10,7 @@ use cairn_base::{FileBlock, Ino};
 use cairn_vfs::{DirEntry, FileKind, Name};
 
 use super::blocks::{DirBlocks, DirSettings};
-use super::readdir::{Batch, Damage, Listed, emit_dots, listed};
+use super::readdir::{Batch, Damage, LiveEntry, emit_dots, live_entry};
 use super::{add, init_empty, ino_number};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
@@ -83,17 +83,17 @@ impl<'a> InlineDir<'a> {
     }
 
     /// All live entries.
-    fn live(&self, settings: &'a DirSettings) -> Result<Vec<Listed<'a>>> {
+    fn live(&self, settings: &'a DirSettings) -> Result<Vec<LiveEntry<'a>>> {
         let mut damage = Damage::default();
         let live = self.live_past(settings, &mut damage);
         damage.end(live)
     }
 
     /// All live entries that can be read.
-    fn live_past(&self, settings: &'a DirSettings, damage: &mut Damage) -> Result<Vec<Listed<'a>>> {
+    fn live_past(&self, settings: &'a DirSettings, damage: &mut Damage) -> Result<Vec<LiveEntry<'a>>> {
         let mut live = Vec::new();
         for entry in self.entries(Region::Head, settings).chain(self.entries(Region::Tail, settings)) {
-            let entry = entry.and_then(|entry| listed(settings, HERE, entry)).map_err(Error::from);
+            let entry = entry.and_then(|entry| live_entry(settings, HERE, entry)).map_err(Error::from);
             live.extend(damage.pass(entry)?.flatten());
         }
         Ok(live)
@@ -147,7 +147,7 @@ impl<'a> InlineDir<'a> {
     fn by_hash(
         &self,
         settings: &DirSettings,
-        live: &[Listed<'_>],
+        live: &[LiveEntry<'_>],
         position: u64,
         emit: &mut dyn FnMut(DirEntry) -> bool,
     ) -> Result<()> {
@@ -166,7 +166,7 @@ impl<'a> InlineDir<'a> {
     fn by_offset(
         &self,
         settings: &DirSettings,
-        live: &[Listed<'_>],
+        live: &[LiveEntry<'_>],
         position: u64,
         emit: &mut dyn FnMut(DirEntry) -> bool,
     ) -> Result<()> {

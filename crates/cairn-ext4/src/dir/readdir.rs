@@ -158,7 +158,7 @@ impl Batch {
         &mut self,
         settings: &DirSettings,
         version: u8,
-        (name, entry): &Listed<'_>,
+        (name, entry): &LiveEntry<'_>,
     ) -> Result<(), Corrupt> {
         let base = base_position(settings, version, name)?;
         if base | (ORDINALS as u64 - 1) < self.from || self.cut.is_some_and(|cut| base >= cut) {
@@ -209,7 +209,8 @@ fn offer_block(
 ) -> Result<()> {
     let Some(leaf) = damage.pass(load_leaf(dir, settings, block))? else { return Ok(()) };
     for entry in dir_entry::entries(&leaf.image, &settings.format) {
-        let live = entry.map_err(|defect| settings.corrupt(block, defect)).and_then(|it| listed(settings, block, it));
+        let live =
+            entry.map_err(|defect| settings.corrupt(block, defect)).and_then(|it| live_entry(settings, block, it));
         if let Some(listed) = damage.pass(live.map_err(Error::from))?.flatten() {
             batch.offer(settings, version, &listed)?;
         }
@@ -218,14 +219,14 @@ fn offer_block(
 }
 
 /// A live entry with its name.
-pub(super) type Listed<'a> = (Name<'a>, Entry<'a>);
+pub(super) type LiveEntry<'a> = (Name<'a>, Entry<'a>);
 
 /// The name of a live entry that is not a dot; an error for a name no program could use.
-pub(super) fn listed<'a>(
+pub(super) fn live_entry<'a>(
     settings: &DirSettings,
     block: FileBlock,
     entry: Entry<'a>,
-) -> Result<Option<Listed<'a>>, Corrupt> {
+) -> Result<Option<LiveEntry<'a>>, Corrupt> {
     if entry.ino == 0 {
         return Ok(None);
     }
@@ -295,7 +296,7 @@ fn by_offset(
             let dot = [Name::DOT, Name::DOT_DOT].into_iter().find(|dot| start == 0 && dot.bytes() == entry.name);
             let name = match dot {
                 Some(dot) => dot,
-                None => match damage.pass(listed(settings, block, entry).map_err(Error::from))?.flatten() {
+                None => match damage.pass(live_entry(settings, block, entry).map_err(Error::from))?.flatten() {
                     Some((name, _)) => name,
                     None => continue,
                 },

@@ -154,7 +154,7 @@ proptest! {
 struct Careless;
 
 impl crate::space::BlockSource for Careless {
-    fn allocate(&self, _: &crate::txn::Handle, _: Pba) -> crate::Result<Pba> {
+    fn allocate_block(&self, _: &crate::txn::Handle, _: Pba) -> crate::Result<Pba> {
         Ok(Pba(900_000))
     }
 

@@ -33,10 +33,10 @@ use crate::options::MountOptions;
 use crate::orphan::Orphans;
 use crate::superblock::LiveSuperblock;
 use crate::txn::Txn;
-use crate::volume::{Parts, Volume};
+use crate::volume::{Store, Volume};
 
 /// What a bare volume is made of.
-pub(crate) struct Place<'a> {
+pub(crate) struct ReplayTarget<'a> {
     /// The device.
     pub device: &'a Arc<dyn BlockDevice>,
     /// Shared with the volume to come.
@@ -53,13 +53,13 @@ pub(crate) struct Place<'a> {
 /// # Errors
 /// A fast commit does not fit the volume, or the device failed.
 pub(crate) fn apply(
-    place: &Place<'_>,
+    target: &ReplayTarget<'_>,
     buffers: &Arc<BufferCache>,
     layout: Layout,
     journal: &[(FileBlock, Pba, u64)],
     commits: &[FastCommit],
 ) -> Result<()> {
-    let volume = bare_volume(place, buffers, layout, journal)?;
+    let volume = bare_volume(target, buffers, layout, journal)?;
     let mut replay = Replay { volume: &volume, touched: BTreeSet::new() };
     let operations = || commits.iter().flat_map(|commit| &commit.operations);
     // Before anything else is allocated: blocks for trees and directories must not come from what files already hold.
@@ -74,7 +74,7 @@ pub(crate) fn apply(
 }
 
 fn bare_volume(
-    place: &Place<'_>,
+    target: &ReplayTarget<'_>,
     buffers: &Arc<BufferCache>,
     layout: Layout,
     journal: &[(FileBlock, Pba, u64)],
@@ -82,24 +82,24 @@ fn bare_volume(
     let layout = Arc::new(layout);
     let superblock = LiveSuperblock::new(layout.block_size);
     let groups = Arc::new(GroupTable::open(buffers, &layout, journal)?);
-    let parts = Parts {
-        device: place.device.clone(),
-        flushes: Flushes::new(place.device.clone()),
+    let store = Store {
+        device: target.device.clone(),
+        flushes: Flushes::new(target.device.clone()),
         buffers: buffers.clone(),
         layout: layout.clone(),
         superblock,
         // Nobody asks.
         overhead: 0,
         groups: groups.clone(),
-        runtime: place.runtime.clone(),
+        runtime: target.runtime.clone(),
     };
     let hash = directory::hash_settings(&superblock.read(buffers)?);
     let options = PageCacheOptions::new(layout.block_size);
-    let pages = PageCache::new(place.device.clone(), place.budget.clone(), options, place.runtime.clone());
-    let space = Arc::new(Space::new(groups, layout, place.runtime.clone()));
-    let (orphan_file, slots) = crate::mount::open_orphan_file(&parts)?;
+    let pages = PageCache::new(target.device.clone(), target.budget.clone(), options, target.runtime.clone());
+    let space = Arc::new(Space::new(groups, layout, target.runtime.clone()));
+    let (orphan_file, slots) = crate::mount::open_orphan_file(&store)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
-    let volume = Volume::new(parts, pages, txn, space, orphans, MountOptions::default(), hash, None);
+    let volume = Volume::new(store, pages, txn, space, orphans, MountOptions::default(), hash, None);
     // What is wrong with the list is told when the volume itself is opened.
     let (listed, _) = crate::recovery::orphan_list(&volume)?;
     volume.orphans.adopt(slots, listed);
@@ -161,7 +161,7 @@ impl Replay<'_> {
             let Some(inode) = self.volume.inodes.get(*ino) else { continue };
             let nameless = inode.state.read().record.links == 0;
             if nameless && !self.volume.orphans.contains(*ino) {
-                crate::inode::delete::delete(self.volume, &inode)?;
+                crate::inode::delete::delete_inode(self.volume, &inode)?;
             }
         }
         Ok(())

@@ -40,7 +40,7 @@ impl Replay<'_> {
         let handle = self.volume.begin(self.volume.credits.attributes)?;
         let mut state = inode.state.write();
         state.record.links = change(state.record.links);
-        inode.store(self.volume, &handle, &mut state)?;
+        inode.write_inode(self.volume, &handle, &mut state)?;
         Ok(state.record.links)
     }
 
@@ -72,7 +72,7 @@ impl Replay<'_> {
             if self.volume.orphans.remove(self.volume, &handle, inode.ino)? {
                 state.record.dtime = 0;
             }
-            inode.store(self.volume, &handle, &mut state)?;
+            inode.write_inode(self.volume, &handle, &mut state)?;
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Replay<'_> {
         }
         let left = self.set_links(&inode, |links| if is_directory { 0 } else { links.saturating_sub(1) })?;
         if left == 0 {
-            delete::delete(volume, &inode)?;
+            delete::delete_inode(volume, &inode)?;
         }
         Ok(())
     }

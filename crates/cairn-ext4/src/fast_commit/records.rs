@@ -34,7 +34,7 @@ impl Replay<'_> {
                 if inode.state.read().record.links > 0 {
                     return Err(misfit(ino, u64::from(generation), "gives an inode in use another generation"));
                 }
-                delete::delete(self.volume, &inode)?;
+                delete::delete_inode(self.volume, &inode)?;
                 None
             }
             found => found,
@@ -69,10 +69,10 @@ impl Replay<'_> {
         } else {
             choose_map(inode.ino, before, &mut new)?;
         }
-        state.set_size(new.size);
+        state.set_size_and_disksize(new.size);
         state.record = new;
         state.status = ExtentStatus::default();
-        inode.store(self.volume, &handle, state)
+        inode.write_inode(self.volume, &handle, state)
     }
 
     fn make(&self, ino: Ino, generation: u32, raw: &[u8]) -> Result<()> {
@@ -98,7 +98,7 @@ impl Replay<'_> {
             state.record.flags.insert(InodeFlags::INLINE_DATA);
             self.leave_inline(&inode, state)?;
         }
-        inode.store(volume, &handle, state)
+        inode.write_inode(volume, &handle, state)
     }
 
     /// An inode whose contents moved from the record to blocks starts with an empty map.
@@ -130,7 +130,7 @@ impl Replay<'_> {
                 self.add_part(&inode, &handle, state, Run { start: FileBlock(at), len: end - at }, target, unwritten)?;
         }
         state.status = ExtentStatus::default();
-        inode.store(self.volume, &handle, state)
+        inode.write_inode(self.volume, &handle, state)
     }
 
     /// Maps the start of a run, as far as it is of one kind now; returns how far.
@@ -187,7 +187,7 @@ impl Replay<'_> {
         }
         self.remove(&inode, &handle, state, Run { start, len })?;
         state.status = ExtentStatus::default();
-        inode.store(self.volume, &handle, state)
+        inode.write_inode(self.volume, &handle, state)
     }
 
     fn remove(&self, inode: &Inode, handle: &Handle, state: &mut State, run: Run) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Copies of the superblock and the group descriptors in other groups: where they can be, and which are to be believed.
 //!
 //! A block that looks like a superblock proves little: it may be the rest of an older volume, or part of a file. So a copy counts
-//! only if it says itself that it is the one of its group ([`Place`]) and describes a volume that has it there and fits the device.
+//! only if it says itself that it is the one of its group ([`BackupLocation`]) and describes a volume that has it there and fits the device.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::corrupt::Corrupt;
 
 /// Where a copy can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BackupLocation {
     /// Bytes a block.
     pub block_size: u32,
     /// Its group; never 0.
@@ -23,7 +23,7 @@ pub struct Place {
     pub block: Pba,
 }
 
-impl Place {
+impl BackupLocation {
     /// Byte of the volume at which it starts.
     #[must_use]
     pub const fn offset(&self) -> u64 {
@@ -95,16 +95,19 @@ impl Geometry {
 
     /// The groups of a volume on a device that can have copies: 1 and the powers of 3, 5 and 7; 2 (without sparse_super); the last
     /// (sparse_super2), or the one before if the last is too short.
-    fn places(self, device_bytes: u64) -> impl Iterator<Item = Place> {
+    fn locations(self, device_bytes: u64) -> impl Iterator<Item = BackupLocation> {
         let (first, per_group) = (self.first_block(), u64::from(self.blocks_per_group));
         let blocks = (device_bytes / u64::from(self.block_size)).saturating_sub(first);
         let groups = u32::try_from(blocks.div_ceil(per_group)).unwrap_or(u32::MAX);
         let powers = [3_u32, 5, 7].into_iter().flat_map(|base| (0..).map_while(move |n| base.checked_pow(n)));
         let others = [2, groups.saturating_sub(2), groups.saturating_sub(1)];
         let numbers: BTreeSet<u32> = powers.chain(others).filter(|group| (1..groups).contains(group)).collect();
-        let place =
-            move |group| Place { block_size: self.block_size, group, block: Pba(first + u64::from(group) * per_group) };
-        numbers.into_iter().map(place)
+        let location = move |group| BackupLocation {
+            block_size: self.block_size,
+            group,
+            block: Pba(first + u64::from(group) * per_group),
+        };
+        numbers.into_iter().map(location)
     }
 }
 
@@ -129,18 +132,18 @@ impl Layout {
 /// Every place at which a copy can be on a device: for the geometry that the first superblock's bytes, `first`, claim, and for those
 /// of mke2fs. Fewer than 400.
 #[must_use]
-pub fn places(first: &[u8], device_bytes: u64) -> Vec<Place> {
+pub fn locations(first: &[u8], device_bytes: u64) -> Vec<BackupLocation> {
     // The smallest block of mke2fs comes last: groups of 8 MiB are many.
     let standard = [2, 0, 1, 3, 4, 5, 6].map(Geometry::standard);
-    let mut places: Vec<Place> = Vec::new();
+    let mut locations: Vec<BackupLocation> = Vec::new();
     for geometry in Geometry::claimed(first).into_iter().chain(standard) {
-        for place in geometry.places(device_bytes) {
-            if !places.contains(&place) {
-                places.push(place);
+        for location in geometry.locations(device_bytes) {
+            if !locations.contains(&location) {
+                locations.push(location);
             }
         }
     }
-    places
+    locations
 }
 
 #[cfg(test)]
@@ -158,15 +161,15 @@ mod tests {
 
     #[test]
     fn the_places_are_those_of_mke2fs() {
-        let found: Vec<(u32, u64)> = places(&[], DEVICE).iter().map(|at| (at.block_size, at.block.get())).collect();
+        let found: Vec<(u32, u64)> = locations(&[], DEVICE).iter().map(|at| (at.block_size, at.block.get())).collect();
         // As `mke2fs -n` lists them; 8 and 9 are there for sparse_super2.
         for group in [1, 3, 5, 7, 9] {
             assert!(found.contains(&(4096, group * 32768)), "{group}");
         }
         assert!([8193, 24577, 40961, 57345, 73729].iter().all(|block| found.contains(&(1024, *block))));
         assert!(!found.iter().any(|(size, block)| u64::from(*size) * block >= DEVICE));
-        assert!(places(&[], u64::MAX).len() < 400);
-        assert!(places(&[0; 1024], 0).is_empty());
+        assert!(locations(&[], u64::MAX).len() < 400);
+        assert!(locations(&[0; 1024], 0).is_empty());
     }
 
     #[test]
@@ -175,35 +178,35 @@ mod tests {
         superblock.raw.s_blocks_per_group = 8192.into();
         superblock.raw.s_magic = 0.into();
         let bytes = superblock.encode();
-        assert!(places(&bytes, DEVICE).iter().any(|at| at.block == Pba(8192) && at.group == 1));
+        assert!(locations(&bytes, DEVICE).iter().any(|at| at.block == Pba(8192) && at.group == 1));
     }
 
     #[test]
     fn a_copy_counts_only_in_its_place() {
-        let place = Place { block_size: 4096, group: 3, block: Pba(3 * 32768) };
+        let location = BackupLocation { block_size: 4096, group: 3, block: Pba(3 * 32768) };
         let bytes = copy_of(3).encode();
-        let (_, layout) = place.decode(&bytes, DEVICE).expect("it is the copy of group 3");
+        let (_, layout) = location.decode(&bytes, DEVICE).expect("it is the copy of group 3");
         assert_eq!(layout.groups, 10);
-        assert_eq!(Place::at(3 << 27, &bytes), Some(place));
-        assert_eq!(Place::at((3 << 27) + 4096, &bytes), None);
-        assert_eq!(Place::at(0, &bytes), None);
+        assert_eq!(BackupLocation::at(3 << 27, &bytes), Some(location));
+        assert_eq!(BackupLocation::at((3 << 27) + 4096, &bytes), None);
+        assert_eq!(BackupLocation::at(0, &bytes), None);
         // Another group's, or the first superblock itself, in a file.
         for other in [0, 1, 5] {
-            assert!(place.decode(&copy_of(other).encode(), DEVICE).is_err(), "{other}");
+            assert!(location.decode(&copy_of(other).encode(), DEVICE).is_err(), "{other}");
         }
         // A group without a copy.
-        let place = Place { block_size: 4096, group: 2, block: Pba(2 * 32768) };
-        assert!(place.decode(&copy_of(2).encode(), DEVICE).is_err());
+        let location = BackupLocation { block_size: 4096, group: 2, block: Pba(2 * 32768) };
+        assert!(location.decode(&copy_of(2).encode(), DEVICE).is_err());
         // Another block size, and another group size.
-        let place = Place { block_size: 2048, group: 3, block: Pba(6 * 32768) };
-        assert!(place.decode(&bytes, DEVICE).is_err());
-        let place = Place { block_size: 4096, group: 3, block: Pba(3 * 8192) };
-        assert!(place.decode(&bytes, DEVICE).is_err());
+        let location = BackupLocation { block_size: 2048, group: 3, block: Pba(6 * 32768) };
+        assert!(location.decode(&bytes, DEVICE).is_err());
+        let location = BackupLocation { block_size: 4096, group: 3, block: Pba(3 * 8192) };
+        assert!(location.decode(&bytes, DEVICE).is_err());
         // A device that is too small, and a flipped bit.
-        let place = Place { block_size: 4096, group: 3, block: Pba(3 * 32768) };
-        assert!(place.decode(&bytes, DEVICE / 2).is_err());
+        let location = BackupLocation { block_size: 4096, group: 3, block: Pba(3 * 32768) };
+        assert!(location.decode(&bytes, DEVICE / 2).is_err());
         let mut flipped = bytes;
         flipped[200] ^= 1;
-        assert!(place.decode(&flipped, DEVICE).is_err());
+        assert!(location.decode(&flipped, DEVICE).is_err());
     }
 }

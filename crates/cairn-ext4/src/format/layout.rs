@@ -92,8 +92,8 @@ pub struct Layout {
     pub desc_size: u32,
     /// Number of groups.
     pub groups: u32,
-    /// Blocks only the reserved user may take.
-    pub reserved_blocks: u64,
+    /// Blocks for root and those whom the superblock names (`s_r_blocks_count`).
+    pub root_reserved_blocks: u64,
     /// The user, beside root, whose they are.
     pub reserved_uid: u32,
     /// The group, unless it is root's, whose they are.
@@ -203,7 +203,7 @@ impl Layout {
             min_extra_isize: min_extra_isize(superblock, inode_size),
             desc_size,
             groups,
-            reserved_blocks: superblock.reserved_blocks().min(blocks_count),
+            root_reserved_blocks: superblock.reserved_blocks().min(blocks_count),
             reserved_uid: u32::from(raw.s_def_resuid.get()) | u32::from(raw.s_def_resuid_hi.get()) << 16,
             reserved_gid: u32::from(raw.s_def_resgid.get()) | u32::from(raw.s_def_resgid_hi.get()) << 16,
             first_ino,

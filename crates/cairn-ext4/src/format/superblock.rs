@@ -315,7 +315,7 @@ impl Superblock {
         self.wide(self.raw.s_blocks_count_lo, self.raw.s_blocks_count_hi)
     }
 
-    /// Blocks only the reserved user may take.
+    /// Blocks for root and those whom the superblock names (`s_r_blocks_count`).
     #[must_use]
     pub fn reserved_blocks(&self) -> u64 {
         self.wide(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi)

@@ -75,14 +75,14 @@ const CHECKSUM_AT: usize = 16;
 
 /// Which of the two containers the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum XattrLocation {
     /// The area behind the inode's fields.
     Inode,
     /// The external block.
     Block,
 }
 
-impl Place {
+impl XattrLocation {
     const fn header_len(self) -> usize {
         match self {
             Self::Inode => size_of::<RawInodeHeader>(),
@@ -209,21 +209,21 @@ pub const fn padded(value_len: usize) -> usize {
 /// All attributes of a container. An inode area without the magic has none.
 ///
 /// Checks that entries and values are inside, apart from each other in sum, and (in a block) magic and header.
-pub fn decode(bytes: &[u8], place: Place, ino: Ino) -> Result<Vec<Attribute<'_>>, Corrupt> {
-    let corrupt = |what, value: usize| place.corrupt(ino, what, value as u64);
+pub fn decode(bytes: &[u8], location: XattrLocation, ino: Ino) -> Result<Vec<Attribute<'_>>, Corrupt> {
+    let corrupt = |what, value: usize| location.corrupt(ino, what, value as u64);
     let magic = bytes.first_chunk().map_or(0, |magic| u32::from_le_bytes(*magic));
-    match place {
-        Place::Inode if magic != MAGIC => return Ok(Vec::new()),
-        Place::Inode => {}
-        Place::Block => check_header(bytes, ino)?,
+    match location {
+        XattrLocation::Inode if magic != MAGIC => return Ok(Vec::new()),
+        XattrLocation::Inode => {}
+        XattrLocation::Block => check_header(bytes, ino)?,
     }
     let mut attributes = Vec::new();
-    let mut at = place.header_len();
+    let mut at = location.header_len();
     let mut value_bytes = 0_usize;
     loop {
         let rest = bytes.get(at..).unwrap_or(&[]);
         match rest.first_chunk() {
-            None if place == Place::Inode && attributes.is_empty() && rest.is_empty() => break,
+            None if location == XattrLocation::Inode && attributes.is_empty() && rest.is_empty() => break,
             None => return Err(corrupt("entries run beyond the end", at)),
             Some(&[0, 0, 0, 0]) => break,
             Some(_) => {}
@@ -231,7 +231,7 @@ pub fn decode(bytes: &[u8], place: Place, ino: Ino) -> Result<Vec<Attribute<'_>>
         let (raw, names) = RawEntry::ref_from_prefix(rest).map_err(|_| corrupt("entry crosses the end", at))?;
         let name_len = usize::from(raw.e_name_len);
         let name = names.get(..name_len).ok_or_else(|| corrupt("name crosses the end", name_len))?;
-        let value = decode_value(bytes, raw, place, ino)?;
+        let value = decode_value(bytes, raw, location, ino)?;
         if let Value::Here(value) = value {
             value_bytes += padded(value.len());
         }
@@ -239,34 +239,34 @@ pub fn decode(bytes: &[u8], place: Place, ino: Ino) -> Result<Vec<Attribute<'_>>
         if at + 4 + value_bytes > bytes.len() {
             return Err(corrupt("entries and values overlap", at + value_bytes));
         }
-        let value_at = if raw.e_value_size.get() == 0 { 0 } else { value_start(raw, place) };
+        let value_at = if raw.e_value_size.get() == 0 { 0 } else { value_start(raw, location) };
         attributes.push(Attribute { index: raw.e_name_index, name, value, value_at });
     }
     Ok(attributes)
 }
 
-fn decode_value<'a>(bytes: &'a [u8], raw: &RawEntry, place: Place, ino: Ino) -> Result<Value<'a>, Corrupt> {
+fn decode_value<'a>(bytes: &'a [u8], raw: &RawEntry, location: XattrLocation, ino: Ino) -> Result<Value<'a>, Corrupt> {
     let size = raw.e_value_size.get();
     if raw.e_value_inum.get() != 0 {
         if size > FAR_VALUE_MAX {
-            return Err(place.corrupt(ino, "value in an inode is too large", u64::from(size)));
+            return Err(location.corrupt(ino, "value in an inode is too large", u64::from(size)));
         }
         return Ok(Value::Inode { ino: Ino(u64::from(raw.e_value_inum.get())), size, hash: raw.e_hash.get() });
     }
     if size == 0 {
         return Ok(Value::Here(&[]));
     }
-    let start = value_start(raw, place);
+    let start = value_start(raw, location);
     let value = (size as usize).checked_add(start).and_then(|end| bytes.get(start..end));
-    value.map(Value::Here).ok_or_else(|| place.corrupt(ino, "value crosses the end", u64::from(size)))
+    value.map(Value::Here).ok_or_else(|| location.corrupt(ino, "value crosses the end", u64::from(size)))
 }
 
-fn value_start(raw: &RawEntry, place: Place) -> usize {
-    place.values_from() + usize::from(raw.e_value_offs.get())
+fn value_start(raw: &RawEntry, location: XattrLocation) -> usize {
+    location.values_from() + usize::from(raw.e_value_offs.get())
 }
 
 fn check_header(block: &[u8], ino: Ino) -> Result<(), Corrupt> {
-    let corrupt = |what, value: u32| Place::Block.corrupt(ino, what, u64::from(value));
+    let corrupt = |what, value: u32| XattrLocation::Block.corrupt(ino, what, u64::from(value));
     let header = header(block).ok_or_else(|| corrupt("block is too short", 0))?;
     if header.h_magic.get() != MAGIC {
         return Err(corrupt("wrong magic", header.h_magic.get()));
@@ -292,15 +292,15 @@ pub fn refcount(block: &[u8]) -> u32 {
 
 /// True if these attributes fit a container of `capacity` bytes.
 #[must_use]
-pub fn fits(capacity: usize, place: Place, attributes: &[OwnedAttribute]) -> bool {
-    encoded_len(place, attributes) <= capacity
+pub fn fits(capacity: usize, location: XattrLocation, attributes: &[OwnedAttribute]) -> bool {
+    encoded_len(location, attributes) <= capacity
 }
 
 /// Bytes these attributes need, header and end mark included.
 #[must_use]
-pub fn encoded_len(place: Place, attributes: &[OwnedAttribute]) -> usize {
+pub fn encoded_len(location: XattrLocation, attributes: &[OwnedAttribute]) -> usize {
     let each = |a: &OwnedAttribute| entry_len(a.name.len()) + padded(a.value_here().len());
-    place.header_len() + 4 + attributes.iter().map(each).sum::<usize>()
+    location.header_len() + 4 + attributes.iter().map(each).sum::<usize>()
 }
 
 /// Writes the inode area; all zero without attributes. They must fit.
@@ -314,7 +314,7 @@ pub fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
     }
     area[..4].copy_from_slice(&MAGIC.to_le_bytes());
     // The kernel leaves the hash of inode entries 0 (values in inodes excepted), and readers accept that.
-    write_entries(area, Place::Inode, attributes, |attribute| match attribute.value {
+    write_entries(area, XattrLocation::Inode, attributes, |attribute| match attribute.value {
         OwnedValue::Here(_) => 0,
         OwnedValue::Inode { hash, .. } => hash,
     });
@@ -343,7 +343,7 @@ pub fn encode_block(block: &mut [u8], attributes: &mut [OwnedAttribute]) {
         h_reserved: [U32::ZERO; 3],
     };
     block[..size_of::<RawBlockHeader>()].copy_from_slice(header.as_bytes());
-    write_entries(block, Place::Block, attributes, hash_of);
+    write_entries(block, XattrLocation::Block, attributes, hash_of);
 }
 
 fn hash_of(attribute: &OwnedAttribute) -> u32 {
@@ -353,9 +353,14 @@ fn hash_of(attribute: &OwnedAttribute) -> u32 {
     }
 }
 
-fn write_entries(bytes: &mut [u8], place: Place, attributes: &[OwnedAttribute], hash: impl Fn(&OwnedAttribute) -> u32) {
-    assert!(fits(bytes.len(), place, attributes), "attributes do not fit {} bytes", bytes.len());
-    let mut at = place.header_len();
+fn write_entries(
+    bytes: &mut [u8],
+    location: XattrLocation,
+    attributes: &[OwnedAttribute],
+    hash: impl Fn(&OwnedAttribute) -> u32,
+) {
+    assert!(fits(bytes.len(), location, attributes), "attributes do not fit {} bytes", bytes.len());
+    let mut at = location.header_len();
     let mut values_at = bytes.len() & !3;
     for attribute in attributes {
         let value = attribute.value_here();
@@ -365,7 +370,7 @@ fn write_entries(bytes: &mut [u8], place: Place, attributes: &[OwnedAttribute], 
             OwnedValue::Here(_) => (0, value.len() as u32),
             OwnedValue::Inode { ino, size, .. } => (u32::try_from(ino.get()).expect("inodes have 32 bits"), size),
         };
-        let offset = if value.is_empty() { 0 } else { values_at - place.values_from() };
+        let offset = if value.is_empty() { 0 } else { values_at - location.values_from() };
         let raw = RawEntry {
             e_name_len: u8::try_from(attribute.name.len()).expect("names were checked"),
             e_name_index: attribute.index,

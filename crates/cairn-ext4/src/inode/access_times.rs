@@ -11,7 +11,7 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::error::Result;
-use crate::fsync::store_if_dirty;
+use crate::fsync::write_inode_if_dirty;
 use crate::volume::Volume;
 
 /// So many may wait.
@@ -51,7 +51,7 @@ impl Waiting {
 pub fn store(volume: &Arc<Volume>) -> Result<()> {
     for ino in volume.accessed.take_many().into_iter().flatten() {
         if let Some(inode) = volume.inodes.get(ino) {
-            store_if_dirty(volume, &inode)?;
+            write_inode_if_dirty(volume, &inode)?;
         }
     }
     Ok(())

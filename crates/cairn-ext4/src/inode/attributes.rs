@@ -84,9 +84,9 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Res
     }
     apply(&mut state, inode, set, now);
     if set.sets_times_only() {
-        return inode.store_times(volume, &handle, &mut state);
+        return inode.write_inode_times(volume, &handle, &mut state);
     }
-    inode.store(volume, &handle, &mut state)
+    inode.write_inode(volume, &handle, &mut state)
 }
 
 fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) {

@@ -116,7 +116,7 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     };
     note_pending_tail(volume, inode, old_size, offset);
     let mut state = inode.state.write();
-    state.size_taken(offset + done as u64);
+    state.extend_size(offset + done as u64);
     super::attributes::note_modified(volume, &mut state, flags);
     Ok(done)
 }
@@ -133,7 +133,7 @@ pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_si
     let on_disk =
         state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
     if on_disk && state.record.size.div_ceil(block_size) == block.get() + 1 {
-        state.hold_size(block);
+        state.hold_disksize(block);
     }
 }
 
@@ -143,7 +143,7 @@ fn write_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, new: u64) 
         return Ok(());
     }
     super::truncate::zero_old_tail(volume, inode, old, new)?;
-    if inode.state.read().is_size_held() {
+    if inode.state.read().is_disksize_held() {
         let block_size = u64::from(volume.layout.block_size);
         write_back(volume, inode, old / block_size * block_size..old, Mode::Sync)?;
     }
@@ -159,7 +159,7 @@ pub fn write_back(volume: &Arc<Volume>, inode: &Arc<Inode>, range: std::ops::Ran
 
 /// The size on disk follows the data below it; where the last of that data was cut off before it was written, nothing else
 /// brings the size up. Call with `data` held, after write-back.
-pub fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let behind = |state: &State| {
         state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
     };
@@ -170,8 +170,8 @@ pub fn settle_size(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let mut state = inode.state.write();
     let state = &mut *state;
     if behind(state) {
-        state.settle_all();
-        inode.store(volume, &handle, state)?;
+        state.complete_disksize();
+        inode.write_inode(volume, &handle, state)?;
     }
     handle.finish();
     Ok(())
@@ -189,7 +189,7 @@ pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -
     }
     let block_size = u64::from(volume.layout.block_size);
     let mapper = InodeMapper::new(volume, inode);
-    // A promise without data is no data.
+    // A reservation without data is no data.
     inode.cache.release_reservation(&mapper);
     let mut at = offset;
     while at < size {

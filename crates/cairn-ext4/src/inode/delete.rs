@@ -13,7 +13,7 @@ use crate::volume::Volume;
 
 /// Deletes an inode that has neither names nor users. It is on the orphan records, so a crash in between is finished by
 /// recovery.
-pub fn delete(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub fn delete_inode(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let _data = inode.data.write();
     if std::mem::replace(&mut inode.state.write().deleted, true) {
         return Ok(());
@@ -21,7 +21,7 @@ pub fn delete(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let mapper = InodeMapper::new(volume, inode);
     inode.cache.drop_all(&mapper);
     let mut handle = volume.begin(volume.credits.remove_step)?;
-    inode.state.write().cut_in_memory(0);
+    inode.state.write().truncate_size(0);
     if volume.has_block_map(inode) {
         remove_blocks(volume, inode, &mut handle, Run { start: FileBlock(0), len: u64::MAX })?;
     }
@@ -30,10 +30,10 @@ pub fn delete(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let state = &mut *state;
     crate::xattr_ops::free_all(volume, &handle, inode, state)?;
     volume.orphans.remove(volume, &handle, inode.ino)?;
-    state.settle_all();
+    state.complete_disksize();
     state.record.dtime = u32::try_from(attributes::now(volume).seconds & 0xffff_ffff).unwrap_or(u32::MAX);
     state.record.links = 0;
-    inode.store(volume, &handle, state)?;
+    inode.write_inode(volume, &handle, state)?;
     volume.space.free_inode(&handle, inode.ino, inode.kind == cairn_vfs::FileKind::Directory)?;
     // Before the handle ends: the number can be given out again once its transaction is durable.
     volume.inodes.remove(inode.ino);

@@ -67,7 +67,7 @@ impl DirBlocks for Blocks<'_> {
     fn set_indexed(&self, handle: &Handle, indexed: bool) -> Result<()> {
         let mut state = self.inode.state.write();
         state.record.flags.set(InodeFlags::INDEX, indexed);
-        self.inode.store(self.volume, handle, &mut state)
+        self.inode.write_inode(self.volume, handle, &mut state)
     }
 
     fn count(&self) -> u64 {
@@ -99,7 +99,7 @@ impl DirBlocks for Blocks<'_> {
         let block = FileBlock(state.size / block_size);
         let goal = InodeMapper::new(self.volume, self.inode).goal(state, block)?;
         let source = self.volume.space.for_mapping();
-        let pba = crate::space::BlockSource::allocate(&*self.volume.space, handle, goal)?;
+        let pba = crate::space::BlockSource::allocate_block(&*self.volume.space, handle, goal)?;
         let run = Run { start: block, len: 1 };
         let map = self.volume.map_with(self.inode, state, &source);
         match map.insert(handle, &mut state.record.block, run, pba, false) {
@@ -110,8 +110,8 @@ impl DirBlocks for Blocks<'_> {
             }
         }
         state.status.set_mapped(run, pba);
-        state.set_size(state.size + block_size);
-        self.inode.store(self.volume, handle, state)?;
+        state.set_size_and_disksize(state.size + block_size);
+        self.inode.write_inode(self.volume, handle, state)?;
         drop(guard);
         Ok((block, handle.create(pba)?))
     }
@@ -222,7 +222,7 @@ fn edit_inline<T>(
     let (mut head, mut tail) = (state.record.block, inline::tail(volume, inode, &state)?);
     let done = edit(&mut InlineDirMut { head: &mut head, tail: &mut tail }, &settings(volume, inode))?;
     inline::replace(inode, &mut state, &head, tail)?;
-    inode.store(volume, handle, &mut state)?;
+    inode.write_inode(volume, handle, &mut state)?;
     Ok(done)
 }
 
@@ -240,7 +240,7 @@ fn to_blocks(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>) -> Resul
     if converted.is_err() && inode.size() == 0 {
         let mut state = inode.state.write();
         state.record = before;
-        state.set_size(size);
+        state.set_size_and_disksize(size);
     }
     converted
 }

@@ -11,11 +11,11 @@ use cairn_block::BlockDeviceExt;
 use cairn_cache::mapper::Run;
 use cairn_vfs::{Error as VfsError, IoFlags};
 
-use crate::alloc::Claim;
+use crate::alloc::Allocation;
 use crate::alloc::Class;
 use crate::error::{Error, Result};
 use crate::format::inode::InodeFlags;
-use crate::format::xattr::{self, OwnedAttribute, OwnedValue, Place, Value};
+use crate::format::xattr::{self, OwnedAttribute, OwnedValue, Value, XattrLocation};
 use crate::inode::{Inode, State};
 use crate::txn::Handle;
 use crate::volume::Volume;
@@ -27,7 +27,7 @@ const DATA: &[u8] = b"data";
 
 /// The part of the contents that does not fit the block map's place.
 pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
-    let attributes = xattr::decode(&state.record.extra, Place::Inode, inode.ino)?;
+    let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let found = attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
     match found.map(|attribute| &attribute.value) {
         Some(Value::Here(bytes)) => Ok(bytes.to_vec()),
@@ -38,7 +38,7 @@ pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
 
 /// Other contents of the same length in the place of the old ones. In memory; the caller stores them.
 pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>) -> Result<()> {
-    let attributes = xattr::decode(&state.record.extra, Place::Inode, inode.ino)?;
+    let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let mut attributes: Vec<_> = attributes.iter().map(OwnedAttribute::from).collect();
     if let Some(data) = attributes.iter_mut().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA) {
         data.value = OwnedValue::Here(tail);
@@ -68,9 +68,9 @@ pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> 
     if !inline_data::write(&mut state.record.block, area, inode.ino, &bytes)? {
         return Ok(false);
     }
-    state.set_size(size);
+    state.set_size_and_disksize(size);
     super::attributes::note_modified(volume, state, IoFlags::empty());
-    inode.store(volume, &handle, state)?;
+    inode.write_inode(volume, &handle, state)?;
     Ok(true)
 }
 
@@ -105,7 +105,7 @@ pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resu
 /// The inode stops being inline: flag and attribute go, the block map starts empty. In memory; the caller stores it in the same
 /// handle that gives the contents their new place.
 pub fn leave(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
-    let attributes = xattr::decode(&state.record.extra, Place::Inode, inode.ino)?;
+    let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let kept: Vec<OwnedAttribute> = attributes
         .iter()
         .filter(|attribute| !(attribute.index == SYSTEM && attribute.name == DATA))
@@ -116,7 +116,7 @@ pub fn leave(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
     volume.init_block_map(&mut state.record);
     state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
     if inode.kind == cairn_vfs::FileKind::Directory {
-        state.set_size(0);
+        state.set_size_and_disksize(0);
     }
     Ok(())
 }
@@ -130,14 +130,14 @@ pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
         let handle = volume.begin(volume.credits.attributes)?;
         let mut state = inode.state.write();
         leave(volume, inode, &mut state)?;
-        return inode.store(volume, &handle, &mut state);
+        return inode.write_inode(volume, &handle, &mut state);
     }
-    let claim = volume.space.claim_as(volume.group_goal(inode.ino), blocks, Class::Privileged)?;
-    let start = claim.start;
-    let handle = match put_aside(volume, &claim, bytes, blocks) {
+    let allocation = volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::Privileged)?;
+    let start = allocation.start;
+    let handle = match put_aside(volume, &allocation, bytes, blocks) {
         Ok(handle) => handle,
         Err(error) => {
-            volume.space.unclaim(claim);
+            volume.space.cancel(allocation);
             return Err(error);
         }
     };
@@ -145,25 +145,25 @@ pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let state = &mut *state;
     let before = state.record.clone();
     leave(volume, inode, state)?;
-    if let Err(error) = volume.map_claim(&handle, inode, state, claim, FileBlock(0), false) {
+    if let Err(error) = volume.map_allocation(&handle, inode, state, allocation, FileBlock(0), false) {
         // Nothing was stored: the contents are still where they were.
         state.record = before;
         return Err(error);
     }
     state.status.set_mapped(Run { start: FileBlock(0), len: u64::from(blocks) }, start);
-    inode.store(volume, &handle, state)?;
+    inode.write_inode(volume, &handle, state)?;
     inode.ledger.wrote();
     Ok(())
 }
 
 /// Writes the contents to their new place, before anything points there.
-fn put_aside(volume: &Volume, claim: &Claim, mut bytes: Vec<u8>, blocks: u32) -> Result<Handle> {
-    if claim.len < blocks {
+fn put_aside(volume: &Volume, allocation: &Allocation, mut bytes: Vec<u8>, blocks: u32) -> Result<Handle> {
+    if allocation.len < blocks {
         return Err(VfsError::NoSpace.into());
     }
     let block_size = volume.layout.block_size as usize;
     bytes.resize(blocks as usize * block_size, 0);
-    let at = claim.start.get() * block_size as u64;
+    let at = allocation.start.get() * block_size as u64;
     volume.device.write_at(at, bytes).map_err(Error::Data)?;
     volume.begin(volume.credits.map_extent)
 }

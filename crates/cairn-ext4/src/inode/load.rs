@@ -35,9 +35,9 @@ impl Flushable for Flusher {
         }
         let mapper = InodeMapper::new(&volume, &inode);
         let written = inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode).map_err(crate::Error::from);
-        let settled = written.and_then(|()| crate::inode::data::settle_size(&volume, &inode));
+        let sized = written.and_then(|()| crate::inode::data::update_disksize(&volume, &inode));
         // The times that the data came with, so that they are as old on disk as it is.
-        let stored = settled.and_then(|()| crate::fsync::store_if_dirty(&volume, &inode));
+        let stored = sized.and_then(|()| crate::fsync::write_inode_if_dirty(&volume, &inode));
         volume.observe(stored).map_err(MapError::from)?;
         Ok(Flushed::Written)
     }
@@ -147,18 +147,18 @@ impl Volume {
             return Ok(());
         }
         match self.inodes.get(ino) {
-            Some(inode) => self.reap(&inode),
+            Some(inode) => self.evict_inode(&inode),
             None => Ok(()),
         }
     }
 
     /// Deletes the inode if nothing keeps it.
-    pub fn reap(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+    pub fn evict_inode(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         let nameless = inode.state.read().record.links == 0;
         if !nameless || self.inodes.references(inode.ino) > 0 || self.is_read_only() {
             return Ok(());
         }
-        super::delete::delete(self, inode)
+        super::delete::delete_inode(self, inode)
     }
 
     /// Drops a reference from another thread: for callers that hold locks or a handle.
@@ -172,7 +172,7 @@ impl Volume {
     }
 
     /// At the end: whatever the front-end still holds, unlinked files are gone.
-    pub fn reap_unreferenced(self: &Arc<Self>) -> Result<()> {
+    pub fn delete_nameless(self: &Arc<Self>) -> Result<()> {
         self.runtime.drain_deferred();
         let mut nameless = Vec::new();
         self.inodes.for_each(|_, inode| {
@@ -180,7 +180,7 @@ impl Volume {
                 nameless.push(inode.clone());
             }
         });
-        let deleted = nameless.iter().map(|inode| super::delete::delete(self, inode));
+        let deleted = nameless.iter().map(|inode| super::delete::delete_inode(self, inode));
         deleted.fold(Ok(()), Result::and)
     }
 }

@@ -7,7 +7,7 @@ use cairn_base::{FileBlock, Pba};
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, WriteTicket};
 use cairn_cache::status::Extent as Known;
 
-use crate::alloc::Claim;
+use crate::alloc::Allocation;
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
@@ -19,7 +19,7 @@ use crate::volume::Volume;
 pub struct InodeMapper<'v> {
     volume: &'v Arc<Volume>,
     inode: &'v Arc<Inode>,
-    /// Ordinary users may not use the reserved blocks.
+    /// Ordinary users may not use the root-reserved blocks.
     privileged: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'v> InodeMapper<'v> {
         Self { volume, inode, privileged: true }
     }
 
-    /// The same for data of somebody who may not have the reserved blocks.
+    /// The same for data of somebody who may not have the root-reserved blocks.
     #[must_use]
     pub(super) fn ordinary(self, ordinary: bool) -> Self {
         Self { privileged: !ordinary, ..self }
@@ -117,15 +117,15 @@ impl FileMapper for InodeMapper<'_> {
                 drop(state);
                 let most = crate::map::max_run(extents, self.volume.layout.block_size);
                 let want = u32::try_from(len).unwrap_or(u32::MAX).min(most);
-                let claim = self.volume.space.claim_reserved(goal, want)?;
-                (claim.start, u64::from(claim.len), Work::Fresh(claim))
+                let allocation = self.volume.space.allocate_reserved(goal, want)?;
+                (allocation.start, u64::from(allocation.len), Work::Fresh(allocation))
             }
             Place::Hole | Place::Inline(_) => {
                 return Err(MapError::Other(Arc::new(crate::Corrupt::Mapping {
                     ino: self.inode.ino,
                     at: run.start,
                     pba: Pba(0),
-                    what: "dirty block without a promise of space",
+                    what: "dirty block without a reservation of space",
                     value: run.len,
                 })));
             }
@@ -155,8 +155,8 @@ enum Work {
     Overwrite,
     /// Preallocated blocks become written.
     Convert,
-    /// Claimed blocks are marked in the bitmap and mapped.
-    Fresh(Claim),
+    /// Allocated blocks are marked in the bitmap and mapped.
+    Fresh(Allocation),
 }
 
 /// Pays what a placement owes; see [`WriteTicket`].
@@ -172,7 +172,7 @@ impl WriteTicket for Ticket {
     fn complete(mut self: Box<Self>, file_end: u64) -> Result<(), MapError> {
         let work = self.work.take().expect("a ticket is completed once");
         self.inode.ledger.wrote();
-        if matches!(work, Work::Overwrite) && !self.raises_size(file_end) {
+        if matches!(work, Work::Overwrite) && !self.raises_disksize(file_end) {
             return Ok(());
         }
         match self.volume.begin(self.volume.credits.map_extent) {
@@ -200,14 +200,14 @@ impl Drop for Ticket {
 
 impl Ticket {
     /// True if this write lets the size on disk move.
-    fn raises_size(&self, file_end: u64) -> bool {
-        self.inode.state.read().moves_size(self.run, file_end)
+    fn raises_disksize(&self, file_end: u64) -> bool {
+        self.inode.state.read().moves_disksize(self.run, file_end)
     }
 
-    /// The data was not written, or cannot be mapped: the blocks go back, their promise stays with the dirty data.
+    /// The data was not written, or cannot be mapped: the blocks go back, their reservation stays with the dirty data.
     fn give_up(&self, work: Work) {
-        if let Work::Fresh(claim) = work {
-            self.volume.space.unclaim(claim);
+        if let Work::Fresh(allocation) = work {
+            self.volume.space.cancel(allocation);
         }
     }
 
@@ -223,7 +223,7 @@ impl Ticket {
                 let budget = handle.credits_left().saturating_sub(volume.credits.attributes);
                 let (progress, grown) = map.convert_written(handle, &mut state.record.block, self.run, budget)?;
                 volume.account(state, grown);
-                self.inode.store(volume, handle, state)?;
+                self.inode.write_inode(volume, handle, state)?;
                 progress
             };
             if progress == Progress::Done {
@@ -239,16 +239,16 @@ impl Ticket {
         match work {
             Work::Overwrite => {}
             Work::Convert => state.status.set_mapped(self.run, self.start),
-            Work::Fresh(claim) => {
-                self.volume.map_claim(handle, &self.inode, state, claim.clone(), self.run.start, false)?;
-                let promised = state.status.undelay(self.run);
+            Work::Fresh(allocation) => {
+                self.volume.map_allocation(handle, &self.inode, state, allocation.clone(), self.run.start, false)?;
+                let reserved = state.status.undelay(self.run);
                 state.status.set_mapped(self.run, self.start);
-                state.delayed -= promised;
-                self.volume.space.release_claimed(&claim, promised);
+                state.delayed -= reserved;
+                self.volume.space.use_reservation(&allocation, reserved);
             }
         }
         state.size_written(self.run, file_end);
-        self.inode.store(&self.volume, handle, state)?;
+        self.inode.write_inode(&self.volume, handle, state)?;
         handle.finish();
         Ok(())
     }

@@ -50,14 +50,14 @@ pub struct State {
     pub record: Record,
     /// Size in bytes as readers see it.
     pub size: u64,
-    /// Blocks promised but without an address.
+    /// Blocks reserved for delayed data (`i_reserved_data_blocks`).
     pub delayed: u64,
     /// What is known of the block map, with all delayed ranges.
     pub status: ExtentStatus,
     /// `record` has changed since it was stored.
     pub dirty: bool,
     /// What keeps the size on disk back.
-    pub pending: size::Pending,
+    pub pending: size::PendingDisksize,
     /// The fields of its record cannot grow: see the module `extra_isize`.
     pub stays_small: bool,
     /// The record has been freed; only teardown may touch the inode.
@@ -127,7 +127,7 @@ impl Inode {
                     delayed: 0,
                     status: ExtentStatus::default(),
                     dirty: false,
-                    pending: size::Pending::default(),
+                    pending: size::PendingDisksize::default(),
                     stays_small: false,
                     deleted: false,
                 },
@@ -148,16 +148,16 @@ impl Inode {
     }
 
     /// Writes the record into its inode table block as part of `handle`: more than times may have changed.
-    pub fn store(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
-        self.store_times(volume, handle, state)?;
+    pub fn write_inode(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
+        self.write_inode_times(volume, handle, state)?;
         self.ledger.changed(Part::Data, handle.tid());
         Ok(())
     }
 
     /// The same where nothing but times has changed: fdatasync does without it.
-    pub fn store_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
+    pub fn write_inode_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
-        state.settle();
+        state.update_disksize();
         extra_isize::grow(volume, handle, self.ino, state)?;
         let orphans = &volume.orphans;
         orphans.with_link(self.ino, |link| {

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::extent::Shift;
 use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::truncate::{remove_blocks, reshape, settle, zero_old_tail};
+use crate::inode::truncate::{remove_blocks, reshape, write_and_drop_pages, zero_old_tail};
 use crate::map::Progress;
 use crate::txn::Handle;
 use crate::volume::Volume;
@@ -87,7 +87,7 @@ fn preallocate(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, 
     reshape(volume, inode, size)
 }
 
-/// Gives every hole of the blocks an unwritten extent, one transaction a claim.
+/// Gives every hole of the blocks an unwritten extent, one transaction an allocation.
 fn fill_holes(volume: &Arc<Volume>, inode: &Arc<Inode>, first: u64, last: u64) -> Result<()> {
     let mut at = first;
     while at < last {
@@ -111,25 +111,25 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
         let mut state = inode.state.write();
         InodeMapper::new(volume, inode).goal(&mut state, hole.start)?
     };
-    let claim = || volume.space.claim_as(goal, want, Class::Privileged);
-    let claim = match claim() {
-        Err(crate::Error::Vfs(VfsError::NoSpace)) if volume.reclaim_freed()? => claim()?,
+    let allocation = || volume.space.allocate_for(goal, want, Class::Privileged);
+    let allocation = match allocation() {
+        Err(crate::Error::Vfs(VfsError::NoSpace)) if volume.reclaim_freed()? => allocation()?,
         other => other?,
     };
-    let run = Run { start: hole.start, len: u64::from(claim.len) };
+    let run = Run { start: hole.start, len: u64::from(allocation.len) };
     let handle = match volume.begin(volume.credits.map_extent) {
         Ok(handle) => handle,
         Err(error) => {
-            volume.space.unclaim(claim);
+            volume.space.cancel(allocation);
             return Err(error);
         }
     };
     let mut state = inode.state.write();
     let state = &mut *state;
-    let start = claim.start;
-    volume.map_claim(&handle, inode, state, claim, run.start, true)?;
+    let start = allocation.start;
+    volume.map_allocation(&handle, inode, state, allocation, run.start, true)?;
     state.status.set_unwritten(run, start);
-    inode.store(volume, &handle, state)?;
+    inode.write_inode(volume, &handle, state)?;
     Ok(run.len)
 }
 
@@ -143,7 +143,7 @@ fn zero_edges(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -
     Ok((first < last).then(|| Run { start: FileBlock(first), len: last - first }))
 }
 
-/// Drops the cached contents of whole blocks, with their promises.
+/// Drops the cached contents of whole blocks, with their reservations.
 fn drop_cached(volume: &Arc<Volume>, inode: &Arc<Inode>, run: Run) {
     inode.cache.discard(&InodeMapper::new(volume, inode), run.start.get()..run.start.get().saturating_add(run.len));
     // Nothing stale can be left in a block that goes away.
@@ -186,7 +186,7 @@ fn collapse(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> 
     if offset + len >= inode.size() {
         return Err(VfsError::Invalid("the range reaches the end of the file: truncate instead").into());
     }
-    settle(volume, inode, offset)?;
+    write_and_drop_pages(volume, inode, offset)?;
     let block_size = u64::from(volume.layout.block_size);
     let run = Run { start: FileBlock(offset / block_size), len: len / block_size };
     let mut handle = volume.begin(volume.credits.remove_step)?;
@@ -207,7 +207,7 @@ fn insert(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Re
     if size + len > volume.max_file_size(inode) {
         return Err(VfsError::TooLarge.into());
     }
-    settle(volume, inode, offset)?;
+    write_and_drop_pages(volume, inode, offset)?;
     let block_size = u64::from(volume.layout.block_size);
     // The size first: a crash between the two leaves a longer file with its blocks where they were.
     resize(volume, inode, size + len)?;
@@ -236,7 +236,7 @@ fn shift_step(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &Handle, shift: 
     let (progress, delta) = map.shift(handle, &mut state.record.block, shift, budget)?;
     state.status.forget(Run { start: FileBlock(0), len: u64::MAX });
     volume.account(state, delta);
-    inode.store(volume, handle, state)?;
+    inode.write_inode(volume, handle, state)?;
     Ok(progress)
 }
 
@@ -244,8 +244,8 @@ fn resize(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let handle = volume.begin(volume.credits.attributes)?;
     let mut state = inode.state.write();
     let state = &mut *state;
-    state.set_size(size);
+    state.set_size_and_disksize(size);
     super::attributes::note_modified(volume, state, IoFlags::empty());
-    inode.store(volume, &handle, state)?;
+    inode.write_inode(volume, &handle, state)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How long a file is: in memory, and on disk.
+//! How long a file is: in memory (`i_size`), and on disk (`i_disksize`).
 //!
 //! The size in memory ([`State::size`]) is what readers see. The size on disk ([`State::record`]`.size`) is what a crash leaves: it
 //! never covers bytes that nobody wrote or zeroed. Both change here and nowhere else.
@@ -9,14 +9,14 @@
 //!
 //! | what happened | in memory | on disk | tail, wanted |
 //! |---|---|---|---|
-//! | [`State::size_taken`]: the cache took data up to `end` | ≥ `end` | | |
-//! | [`State::hold_size`]: the tail is being zeroed in the cache | | | the tail |
+//! | [`State::extend_size`]: the cache took data up to `end` | ≥ `end` | | |
+//! | [`State::hold_disksize`]: the tail is being zeroed in the cache | | | the tail |
 //! | [`State::grow`]: longer without data | the new size | ≥ the new size, or kept back | `wanted` ≥ the new size |
 //! | [`State::size_written`]: data up to `end` is on the device, and being mapped in this handle | ≥ `end` | ≥ `end`, or kept back | the tail goes if it was among that data |
-//! | [`State::cut_in_memory`], then [`State::cut_on_disk`]: shorter | the new size | ≤ the new size | `wanted` ≤ the new size; no tail behind it |
+//! | [`State::truncate_size`], then [`State::truncate_disksize`]: shorter | the new size | ≤ the new size | `wanted` ≤ the new size; no tail behind it |
 //! | [`State::drop_tail`]: blocks are taken away with all they hold | | | no tail among them |
-//! | [`State::settle_all`]: nothing is left to be written | | that in memory | none |
-//! | [`State::set_size`]: contents that go with their record (directories, links, inline files), or blocks that move | the new size | the same | |
+//! | [`State::complete_disksize`]: nothing is left to be written | | that in memory | none |
+//! | [`State::set_size_and_disksize`]: contents that go with their record (directories, links, inline files), or blocks that move | the new size | the same | |
 //!
 //! Whoever moves the size on disk stores the record in the same handle. Buffered and direct writes go through the same ticket, so blocks
 //! behind the end of file are never committed without the size that covers them, unless they are preallocated.
@@ -28,7 +28,7 @@ use super::State;
 
 /// What keeps the size on disk back.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pending {
+pub struct PendingDisksize {
     tail: Option<FileBlock>,
     /// Size to take on once the tail is written.
     wanted: u64,
@@ -40,17 +40,17 @@ fn covers(run: Run, block: FileBlock) -> bool {
 
 impl State {
     /// The cache took data up to `end`.
-    pub(super) fn size_taken(&mut self, end: u64) {
+    pub(super) fn extend_size(&mut self, end: u64) {
         self.size = self.size.max(end);
     }
 
     /// The tail is being zeroed in the cache.
-    pub(super) fn hold_size(&mut self, tail: FileBlock) {
+    pub(super) fn hold_disksize(&mut self, tail: FileBlock) {
         self.pending.tail.get_or_insert(tail);
     }
 
     /// True if the size on disk must wait for the tail.
-    pub(super) fn is_size_held(&self) -> bool {
+    pub(super) fn is_disksize_held(&self) -> bool {
         self.pending.tail.is_some()
     }
 
@@ -58,29 +58,29 @@ impl State {
     pub(crate) fn grow(&mut self, size: u64) {
         self.size = size;
         self.pending.wanted = self.pending.wanted.max(size);
-        self.settle();
+        self.update_disksize();
     }
 
     /// Would [`State::size_written`] change anything on disk?
-    pub(super) fn moves_size(&self, run: Run, end: u64) -> bool {
+    pub(super) fn moves_disksize(&self, run: Run, end: u64) -> bool {
         self.record.size < end || self.pending.tail.is_some_and(|tail| covers(run, tail))
     }
 
     /// The blocks of `run` are on the device, with data up to byte `end`.
     pub(super) fn size_written(&mut self, run: Run, end: u64) {
-        self.size_taken(end);
+        self.extend_size(end);
         self.pending.wanted = self.pending.wanted.max(end);
         self.drop_tail(run);
-        self.settle();
+        self.update_disksize();
     }
 
     /// The file gets shorter: nobody reads or writes behind `size` any more.
-    pub(super) fn cut_in_memory(&mut self, size: u64) {
+    pub(super) fn truncate_size(&mut self, size: u64) {
         self.size = size;
     }
 
     /// The same on disk, before the blocks behind it go.
-    pub(super) fn cut_on_disk(&mut self, size: u64, block_size: u32) {
+    pub(super) fn truncate_disksize(&mut self, size: u64, block_size: u32) {
         self.record.size = self.record.size.min(size);
         self.pending.wanted = self.pending.wanted.min(size);
         if self.pending.tail.is_some_and(|tail| tail.get() * u64::from(block_size) >= size) {
@@ -96,18 +96,18 @@ impl State {
     }
 
     /// Nothing is left to be written.
-    pub(super) fn settle_all(&mut self) {
+    pub(super) fn complete_disksize(&mut self) {
         self.record.size = self.size;
-        self.pending = Pending::default();
+        self.pending = PendingDisksize::default();
     }
 
     /// Contents and record change together.
-    pub(crate) fn set_size(&mut self, size: u64) {
+    pub(crate) fn set_size_and_disksize(&mut self, size: u64) {
         (self.size, self.record.size) = (size, size);
     }
 
     /// Lets the size on disk take what it was kept from, once nothing keeps it any more.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn update_disksize(&mut self) {
         if self.pending.tail.is_none() {
             self.record.size = self.record.size.max(self.pending.wanted.min(self.size));
             self.pending.wanted = 0;

@@ -61,24 +61,24 @@ pub(super) fn reshape(volume: &Arc<Volume>, inode: &Arc<Inode>, size: Option<u64
         state.grow(size);
     }
     super::attributes::note_modified(volume, state, IoFlags::empty());
-    inode.store(volume, &handle, state)
+    inode.write_inode(volume, &handle, state)
 }
 
 fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let block_size = u64::from(volume.layout.block_size);
     let mapper = InodeMapper::new(volume, inode);
     inode.cache.truncate(&mapper, inode.size(), size)?;
-    inode.state.write().cut_in_memory(size);
+    inode.state.write().truncate_size(size);
     // The orphan record makes recovery finish the job if it takes more than one transaction.
     let credits = &volume.credits;
     let mut handle = volume.begin(credits.orphan + credits.attributes + credits.remove_step)?;
     {
         let mut state = inode.state.write();
         let state = &mut *state;
-        state.cut_on_disk(size, volume.layout.block_size);
+        state.truncate_disksize(size, volume.layout.block_size);
         super::attributes::note_modified(volume, state, IoFlags::empty());
         volume.orphans.add(volume, &handle, inode.ino)?;
-        inode.store(volume, &handle, state)?;
+        inode.write_inode(volume, &handle, state)?;
     }
     let first = FileBlock(size.div_ceil(block_size));
     remove_blocks(volume, inode, &mut handle, Run { start: first, len: u64::MAX - first.get() })?;
@@ -106,12 +106,12 @@ pub(super) fn clear_orphan(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mu
     let mut state = inode.state.write();
     if state.record.links == 0 {
         // Still an orphan for another reason: it has no name.
-        return inode.store(volume, handle, &mut state);
+        return inode.write_inode(volume, handle, &mut state);
     }
     if volume.orphans.remove(volume, handle, inode.ino)? {
         state.record.dtime = 0;
     }
-    inode.store(volume, handle, &mut state)
+    inode.write_inode(volume, handle, &mut state)
 }
 
 /// Blocks of journaled contents that one step frees: each needs a record in the log, and so many fit into one log block.
@@ -151,7 +151,7 @@ fn remove_run(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run
             let mut state = inode.state.write();
             let state = &mut *state;
             let step = remove_step(volume, inode, handle, state, run)?;
-            inode.store(volume, handle, state)?;
+            inode.write_inode(volume, handle, state)?;
             step
         };
         if progress == Progress::Done {
@@ -178,8 +178,8 @@ fn remove_step(volume: &Arc<Volume>, inode: &Inode, handle: &Handle, state: &mut
 struct JournaledContents<'a>(&'a dyn BlockSource);
 
 impl BlockSource for JournaledContents<'_> {
-    fn allocate(&self, handle: &Handle, goal: cairn_base::Pba) -> Result<cairn_base::Pba> {
-        self.0.allocate(handle, goal)
+    fn allocate_block(&self, handle: &Handle, goal: cairn_base::Pba) -> Result<cairn_base::Pba> {
+        self.0.allocate_block(handle, goal)
     }
 
     fn free(&self, handle: &Handle, start: cairn_base::Pba, count: u64, _: Freed) -> Result<()> {
@@ -188,7 +188,7 @@ impl BlockSource for JournaledContents<'_> {
 }
 
 /// Writes back everything from `from` on and empties the cache there, for operations that move blocks.
-pub(super) fn settle(volume: &Arc<Volume>, inode: &Arc<Inode>, from: u64) -> Result<()> {
+pub(super) fn write_and_drop_pages(volume: &Arc<Volume>, inode: &Arc<Inode>, from: u64) -> Result<()> {
     super::data::write_back(volume, inode, from..u64::MAX, Mode::Sync)?;
     let first = from / u64::from(volume.layout.block_size);
     inode.cache.discard(&InodeMapper::new(volume, inode), first..u64::MAX);

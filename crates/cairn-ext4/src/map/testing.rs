@@ -79,7 +79,7 @@ impl Source {
 }
 
 impl BlockSource for Source {
-    fn allocate(&self, _: &Handle, _: Pba) -> Result<Pba> {
+    fn allocate_block(&self, _: &Handle, _: Pba) -> Result<Pba> {
         if let Some(left) = &mut self.0.lock().left {
             *left = left.checked_sub(1).ok_or(cairn_vfs::Error::NoSpace)?;
         }

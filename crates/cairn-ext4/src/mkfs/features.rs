@@ -58,7 +58,7 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
         }
         wanted.set_by_name(name, on);
     }
-    settle(&mut features, &wanted)?;
+    resolve(&mut features, &wanted)?;
     match features.access() {
         Access::ReadWrite => Ok(features),
         Access::ReadOnly(why) | Access::Refuse(why) => {
@@ -67,7 +67,7 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
     }
 }
 
-fn settle(features: &mut Features, wanted: &Features) -> Result<()> {
+fn resolve(features: &mut Features, wanted: &Features) -> Result<()> {
     for (loser, winner) in EXCLUDES {
         if !(has(features, loser) && has(features, winner)) {
             continue;

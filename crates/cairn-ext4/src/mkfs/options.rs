@@ -21,7 +21,7 @@ pub struct MkfsOptions {
     pub inode_ratio: Option<u64>,
     /// Journal size in bytes; by size if absent.
     pub journal_size: Option<u64>,
-    /// Per cent of the blocks kept for the reserved user; 5 if absent.
+    /// Per cent of the blocks reserved for root; 5 if absent.
     pub reserved_percent: Option<f64>,
     /// Owner and group of the root directory; 0 and 0 if absent.
     pub root_owner: Option<(u32, u32)>,

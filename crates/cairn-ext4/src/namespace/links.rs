@@ -15,7 +15,7 @@ pub(super) fn drop_link(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) ->
     if state.record.links == 0 {
         volume.orphans.add(volume, handle, inode.ino)?;
     }
-    inode.store(volume, handle, &mut state)
+    inode.write_inode(volume, handle, &mut state)
 }
 
 /// The directory's last name is gone.
@@ -25,7 +25,7 @@ pub(super) fn drop_directory(volume: &Arc<Volume>, handle: &Handle, inode: &Inod
     state.record.links = 0;
     state.record.ctime = now;
     volume.orphans.add(volume, handle, inode.ino)?;
-    inode.store(volume, handle, &mut state)
+    inode.write_inode(volume, handle, &mut state)
 }
 
 /// A directory's entries changed: its times move, and its link count with its subdirectories.
@@ -36,5 +36,5 @@ pub(crate) fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode
     state.record.ctime = now;
     state.record.version = state.record.version.wrapping_add(1);
     volume.count_subdirectories(&mut state, subdirectories);
-    parent.store(volume, handle, &mut state)
+    parent.write_inode(volume, handle, &mut state)
 }

@@ -112,7 +112,7 @@ fn fill(
     }
     xattr_ops::store_acls(volume, handle, inode, ownership)?;
     let mut state = inode.state.write();
-    inode.store(volume, handle, &mut state)
+    inode.write_inode(volume, handle, &mut state)
 }
 
 /// Something failed after the number was taken: gives everything back, in the same handle where it fits.
@@ -122,7 +122,7 @@ pub fn undo(volume: &Arc<Volume>, handle: &mut Handle, inode: &Arc<Inode>) -> Re
         state.record.links = 0;
         volume.ensure_credits(handle, volume.credits.orphan + volume.credits.attributes)?;
         volume.orphans.add(volume, handle, inode.ino)?;
-        inode.store(volume, handle, &mut state)?;
+        inode.write_inode(volume, handle, &mut state)?;
     }
     volume.release_later(inode.ino);
     Ok(())

@@ -112,5 +112,5 @@ fn set_parent(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent:
 fn touch(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
     let mut state = inode.state.write();
     state.record.ctime = attributes::now(volume);
-    inode.store(volume, handle, &mut state)
+    inode.write_inode(volume, handle, &mut state)
 }

@@ -9,7 +9,7 @@ use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::format::orphan;
 use crate::txn::Handle;
-use crate::volume::Parts;
+use crate::volume::Store;
 
 /// One slot of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +37,11 @@ impl OrphanFile {
     ///
     /// # Errors
     /// A block that cannot be read or is not an orphan block.
-    pub fn open(parts: &Parts, seed: InodeSeed, blocks: &[Pba]) -> Result<(Self, Vec<(Ino, Slot)>)> {
+    pub fn open(store: &Store, seed: InodeSeed, blocks: &[Pba]) -> Result<(Self, Vec<(Ino, Slot)>)> {
         let mut found = Vec::new();
         let mut table = Vec::with_capacity(blocks.len());
         for (number, pba) in blocks.iter().enumerate() {
-            let image = parts.buffers.get(*pba)?.image();
+            let image = store.buffers.get(*pba)?.image();
             let inos = orphan::decode(&image, *pba, seed)?;
             found.extend(
                 inos.iter()
@@ -63,31 +63,31 @@ impl OrphanFile {
     }
 
     /// Writes `ino` into a free slot; `None` if the file is full.
-    pub fn claim(&mut self, parts: &Parts, handle: &Handle, ino: Ino) -> Result<Option<Slot>> {
+    pub fn take_slot(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<Option<Slot>> {
         let count = self.blocks.len();
         let Some(number) = (0..count).map(|step| (self.hint + step) % count).find(|n| self.blocks[*n].free > 0) else {
             return Ok(None);
         };
         let index = self.blocks[number].taken.iter().position(|taken| !taken).expect("a free slot was counted");
         let slot = Slot { block: number, index };
-        self.write(parts, handle, slot, ino)?;
+        self.write(store, handle, slot, ino)?;
         self.adopt(slot);
         self.hint = number;
         Ok(Some(slot))
     }
 
     /// Empties a slot.
-    pub fn release(&mut self, parts: &Parts, handle: &Handle, slot: Slot) -> Result<()> {
-        self.write(parts, handle, slot, Ino(0))?;
+    pub fn release(&mut self, store: &Store, handle: &Handle, slot: Slot) -> Result<()> {
+        self.write(store, handle, slot, Ino(0))?;
         let block = &mut self.blocks[slot.block];
         block.taken[slot.index] = false;
         block.free += 1;
         Ok(())
     }
 
-    fn write(&self, parts: &Parts, handle: &Handle, slot: Slot, ino: Ino) -> Result<()> {
+    fn write(&self, store: &Store, handle: &Handle, slot: Slot, ino: Ino) -> Result<()> {
         let pba = self.blocks[slot.block].pba;
-        let buffer: Arc<Buffer> = parts.buffers.get(pba)?;
+        let buffer: Arc<Buffer> = store.buffers.get(pba)?;
         let mut block = handle.write(&buffer)?;
         orphan::set(&mut block, pba, self.seed, slot.index, ino);
         Ok(())

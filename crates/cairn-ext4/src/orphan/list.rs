@@ -6,7 +6,7 @@ use cairn_base::Ino;
 
 use crate::error::Result;
 use crate::txn::Handle;
-use crate::volume::Parts;
+use crate::volume::Store;
 
 /// The list's links, in memory. 0 ends it.
 #[derive(Default)]
@@ -39,20 +39,20 @@ impl OrphanList {
     }
 
     /// Puts `ino` first. The caller stores the inode: its link is what [`OrphanList::next_of`] gives.
-    pub fn push(&mut self, parts: &Parts, handle: &Handle, ino: Ino) -> Result<()> {
-        parts.superblock.set_last_orphan(parts, handle, number(ino))?;
+    pub fn push(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
+        store.superblock.set_last_orphan(store, handle, number(ino))?;
         self.link(number(ino));
         Ok(())
     }
 
     /// Takes `ino` out, rewriting the link of the one before it.
-    pub fn remove(&mut self, parts: &Parts, handle: &Handle, ino: Ino) -> Result<()> {
+    pub fn remove(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
         let Some((next, previous)) = self.links.get(&number(ino)).copied() else { return Ok(()) };
         if previous == 0 {
-            parts.superblock.set_last_orphan(parts, handle, next)?;
+            store.superblock.set_last_orphan(store, handle, next)?;
             self.head = next;
         } else {
-            parts.patch_deletion_time(handle, Ino(u64::from(previous)), next)?;
+            store.patch_deletion_time(handle, Ino(u64::from(previous)), next)?;
             if let Some((link, _)) = self.links.get_mut(&previous) {
                 *link = next;
             }

@@ -19,19 +19,19 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::error::Result;
 use crate::txn::Handle;
-use crate::volume::Parts;
+use crate::volume::Store;
 
 /// Where one orphan is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum OrphanRecord {
     /// Slot of the orphan file.
     Slot(file::Slot),
     /// On the list.
-    Listed,
+    List,
 }
 
 struct Inner {
-    places: HashMap<Ino, Place>,
+    records: HashMap<Ino, OrphanRecord>,
     list: OrphanList,
     file: Option<OrphanFile>,
 }
@@ -43,39 +43,39 @@ impl Orphans {
     /// No orphans yet; `file` where the volume has an orphan file.
     #[must_use]
     pub fn new(file: Option<OrphanFile>) -> Self {
-        Self(Mutex::new(Rank::ALLOCATOR, Inner { places: HashMap::new(), list: OrphanList::default(), file }))
+        Self(Mutex::new(Rank::ALLOCATOR, Inner { records: HashMap::new(), list: OrphanList::default(), file }))
     }
 
     /// Records an orphan as part of `handle`. Returns true if the inode's record must be stored for it (its link changed).
-    pub fn add(&self, parts: &Parts, handle: &Handle, ino: Ino) -> Result<bool> {
+    pub fn add(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
-        if inner.places.contains_key(&ino) {
+        if inner.records.contains_key(&ino) {
             return Ok(false);
         }
         if let Some(file) = &mut inner.file
-            && let Some(slot) = file.claim(parts, handle, ino)?
+            && let Some(slot) = file.take_slot(store, handle, ino)?
         {
-            inner.places.insert(ino, Place::Slot(slot));
+            inner.records.insert(ino, OrphanRecord::Slot(slot));
             return Ok(false);
         }
-        inner.list.push(parts, handle, ino)?;
-        inner.places.insert(ino, Place::Listed);
+        inner.list.push(store, handle, ino)?;
+        inner.records.insert(ino, OrphanRecord::List);
         Ok(true)
     }
 
     /// Takes an orphan off as part of `handle`. Returns true if the inode's deletion time held a link and is now meaningless.
-    pub fn remove(&self, parts: &Parts, handle: &Handle, ino: Ino) -> Result<bool> {
+    pub fn remove(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
-        match inner.places.get(&ino).copied() {
+        match inner.records.get(&ino).copied() {
             None => Ok(false),
-            Some(Place::Slot(slot)) => {
-                inner.file.as_mut().expect("a slot belongs to the orphan file").release(parts, handle, slot)?;
-                inner.places.remove(&ino);
+            Some(OrphanRecord::Slot(slot)) => {
+                inner.file.as_mut().expect("a slot belongs to the orphan file").release(store, handle, slot)?;
+                inner.records.remove(&ino);
                 Ok(false)
             }
-            Some(Place::Listed) => {
-                inner.list.remove(parts, handle, ino)?;
-                inner.places.remove(&ino);
+            Some(OrphanRecord::List) => {
+                inner.list.remove(store, handle, ino)?;
+                inner.records.remove(&ino);
                 Ok(true)
             }
         }
@@ -95,24 +95,24 @@ impl Orphans {
 
     /// True if the inode is recorded as an orphan.
     pub fn contains(&self, ino: Ino) -> bool {
-        self.0.lock().places.contains_key(&ino)
+        self.0.lock().records.contains_key(&ino)
     }
 
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().places.is_empty()
+        self.0.lock().records.is_empty()
     }
 
     /// Takes over what was found on disk at mount: slots of the file, and the list from its head on.
     pub fn adopt(&self, slots: Vec<(Ino, file::Slot)>, list: Vec<Ino>) {
         let mut inner = self.0.lock();
         for (ino, slot) in slots {
-            inner.places.insert(ino, Place::Slot(slot));
+            inner.records.insert(ino, OrphanRecord::Slot(slot));
             if let Some(file) = &mut inner.file {
                 file.adopt(slot);
             }
         }
-        inner.places.extend(list.iter().map(|ino| (*ino, Place::Listed)));
+        inner.records.extend(list.iter().map(|ino| (*ino, OrphanRecord::List)));
         inner.list = OrphanList::adopt(list);
     }
 }

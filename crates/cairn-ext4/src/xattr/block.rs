@@ -55,7 +55,7 @@ impl XattrStore<'_> {
             self.write_block(handle, &buffer, attributes)?;
             return Ok(Stored { change: 0, left_to_others });
         }
-        let pba = self.source.allocate(handle, edit.goal)?;
+        let pba = self.source.allocate_block(handle, edit.goal)?;
         let buffer = handle.create(pba)?;
         self.write_block(handle, &buffer, attributes)?;
         if left_to_others {
@@ -85,7 +85,7 @@ impl XattrStore<'_> {
         let Some(values) = self.values else { return Ok(()) };
         let buffer = self.load_block(edit.ino, old)?;
         let image = buffer.image();
-        let before = xattr::decode(&image, xattr::Place::Block, edit.ino)?;
+        let before = xattr::decode(&image, xattr::XattrLocation::Block, edit.ino)?;
         for attribute in before.iter().map(OwnedAttribute::from).filter(|attribute| Some(attribute) != removed) {
             if let (OwnedValue::Inode { ino, .. }, true) = (&attribute.value, copied.contains(&attribute)) {
                 values.retain(handle, *ino)?;

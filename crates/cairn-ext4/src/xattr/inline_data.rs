@@ -7,14 +7,14 @@ use cairn_base::Ino;
 
 use super::names::SYSTEM;
 use crate::error::Result;
-use crate::format::xattr::{self, Attribute, OwnedAttribute, OwnedValue, Place, Value};
+use crate::format::xattr::{self, Attribute, OwnedAttribute, OwnedValue, Value, XattrLocation};
 
 /// Bytes in `i_block`.
 pub const HEAD_LEN: usize = 60;
 const NAME: &[u8] = b"data";
 
 fn find(area: &[u8], ino: Ino) -> Result<Option<Attribute<'_>>> {
-    let mut attributes = xattr::decode(area, Place::Inode, ino)?.into_iter();
+    let mut attributes = xattr::decode(area, XattrLocation::Inode, ino)?.into_iter();
     Ok(attributes.find(|attribute| attribute.index == SYSTEM && attribute.name == NAME))
 }
 
@@ -23,12 +23,12 @@ fn find(area: &[u8], ino: Ino) -> Result<Option<Attribute<'_>>> {
 /// # Errors
 /// If the area is damaged, or the attribute is missing or elsewhere.
 pub fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
-    let missing = || Place::Inode.corrupt(ino, "inline data without system.data", 0);
+    let missing = || XattrLocation::Inode.corrupt(ino, "inline data without system.data", 0);
     let attribute = find(area, ino)?.ok_or_else(missing)?;
     match attribute.value {
         Value::Here(value) => Ok(attribute.value_at..attribute.value_at + value.len()),
         Value::Inode { ino: value, .. } => {
-            Err(Place::Inode.corrupt(ino, "system.data lives in an inode", value.get()).into())
+            Err(XattrLocation::Inode.corrupt(ino, "system.data lives in an inode", value.get()).into())
         }
     }
 }
@@ -51,7 +51,7 @@ pub fn read(head: &[u8; HEAD_LEN], area: &[u8], ino: Ino, size: u64) -> Result<V
 pub fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
     let mut others = without(area, ino)?;
     others.push(attribute(Vec::new()));
-    Ok(match area.len().checked_sub(xattr::encoded_len(Place::Inode, &others)) {
+    Ok(match area.len().checked_sub(xattr::encoded_len(XattrLocation::Inode, &others)) {
         Some(free) => HEAD_LEN + (free & !3),
         None => 0,
     })
@@ -66,7 +66,7 @@ pub fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) 
     let mut attributes = without(area, ino)?;
     // First, where the kernel puts it: later attributes then leave its place alone.
     attributes.insert(0, attribute(rest.to_vec()));
-    if !xattr::fits(area.len(), Place::Inode, &attributes) {
+    if !xattr::fits(area.len(), XattrLocation::Inode, &attributes) {
         return Ok(false);
     }
     head.fill(0);
@@ -91,7 +91,7 @@ fn attribute(value: Vec<u8>) -> OwnedAttribute {
 }
 
 fn without(area: &[u8], ino: Ino) -> Result<Vec<OwnedAttribute>> {
-    let attributes = xattr::decode(area, Place::Inode, ino)?;
+    let attributes = xattr::decode(area, XattrLocation::Inode, ino)?;
     let others = attributes.iter().filter(|a| !(a.index == SYSTEM && a.name == NAME));
     Ok(others.map(OwnedAttribute::from).collect())
 }

@@ -19,7 +19,7 @@ use cairn_vfs::XattrMode;
 use crate::checksum::MetadataChecksum;
 use crate::error::Result;
 use crate::format::xattr::{
-    self, Attribute, OwnedAttribute, OwnedValue, Place, VALUE_MAX, Value, entry_hash_of_inode, fits,
+    self, Attribute, OwnedAttribute, OwnedValue, VALUE_MAX, Value, XattrLocation, entry_hash_of_inode, fits,
 };
 use crate::space::BlockSource;
 use crate::txn::Handle;
@@ -127,29 +127,34 @@ impl XattrStore<'_> {
     /// Damage only.
     pub fn get_raw(&self, view: XattrView<'_>, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let is_it = |a: &&Attribute<'_>| a.index == index && a.name == name;
-        let in_inode = xattr::decode(view.in_inode, Place::Inode, view.ino)?;
+        let in_inode = xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?;
         if let Some(attribute) = in_inode.iter().find(is_it) {
-            return self.value_of(view.ino, attribute, Place::Inode).map(Some);
+            return self.value_of(view.ino, attribute, XattrLocation::Inode).map(Some);
         }
         if view.file_acl == Pba(0) {
             return Ok(None);
         }
         let buffer = self.load_block(view.ino, view.file_acl)?;
         let image = buffer.image();
-        let in_block = xattr::decode(&image, Place::Block, view.ino)?;
-        in_block.iter().find(is_it).map(|attribute| self.value_of(view.ino, attribute, Place::Block)).transpose()
+        let in_block = xattr::decode(&image, XattrLocation::Block, view.ino)?;
+        in_block
+            .iter()
+            .find(is_it)
+            .map(|attribute| self.value_of(view.ino, attribute, XattrLocation::Block))
+            .transpose()
     }
 
-    fn value_of(&self, ino: Ino, attribute: &Attribute<'_>, place: Place) -> Result<Vec<u8>> {
+    fn value_of(&self, ino: Ino, attribute: &Attribute<'_>, location: XattrLocation) -> Result<Vec<u8>> {
         let (far, size, stored) = match attribute.value {
             Value::Here(value) => return Ok(value.to_vec()),
             Value::Inode { ino, size, hash } => (ino, size, hash),
         };
-        let values = self.values.ok_or_else(|| place.corrupt(ino, "value in an inode without ea_inode", far.get()))?;
+        let values =
+            self.values.ok_or_else(|| location.corrupt(ino, "value in an inode without ea_inode", far.get()))?;
         let value = values.read(far, size)?;
         let hash = self.value_hash(&value);
         if stored != 0 && !xattr::entry_hashes_of_inode(attribute.name, hash).contains(&stored) {
-            return Err(place.corrupt(ino, "hash of a value in an inode does not match", far.get()).into());
+            return Err(location.corrupt(ino, "hash of a value in an inode does not match", far.get()).into());
         }
         Ok(value)
     }
@@ -160,10 +165,10 @@ impl XattrStore<'_> {
     /// Damage only.
     pub fn list(&self, view: XattrView<'_>) -> Result<Vec<Vec<u8>>> {
         let shown = |all: &[Attribute<'_>]| all.iter().filter_map(|a| names::full(a.index, a.name)).collect::<Vec<_>>();
-        let mut names = shown(&xattr::decode(view.in_inode, Place::Inode, view.ino)?);
+        let mut names = shown(&xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?);
         if view.file_acl != Pba(0) {
             let buffer = self.load_block(view.ino, view.file_acl)?;
-            names.extend(shown(&xattr::decode(&buffer.image(), Place::Block, view.ino)?));
+            names.extend(shown(&xattr::decode(&buffer.image(), XattrLocation::Block, view.ino)?));
         }
         Ok(names)
     }
@@ -261,12 +266,12 @@ impl XattrStore<'_> {
 
     fn content(&self, view: XattrView<'_>) -> Result<Content> {
         let owned = |all: Vec<Attribute<'_>>| all.iter().map(OwnedAttribute::from).collect();
-        let inode = owned(xattr::decode(view.in_inode, Place::Inode, view.ino)?);
+        let inode = owned(xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?);
         let block = if view.file_acl == Pba(0) {
             Vec::new()
         } else {
             let buffer = self.load_block(view.ino, view.file_acl)?;
-            owned(xattr::decode(&buffer.image(), Place::Block, view.ino)?)
+            owned(xattr::decode(&buffer.image(), XattrLocation::Block, view.ino)?)
         };
         Ok(Content { inode, block, block_changed: false, inode_changed: false })
     }
@@ -277,12 +282,12 @@ impl XattrStore<'_> {
         handle: &Handle,
         edit: &mut XattrEdit<'_>,
         mut content: Content,
-        old: Option<(OwnedAttribute, Place)>,
+        old: Option<(OwnedAttribute, XattrLocation)>,
     ) -> Result<i64> {
         let mut change = 0;
         let mut shared = false;
         if content.block_changed {
-            let removed = old.as_ref().filter(|(_, place)| *place == Place::Block).map(|(old, _)| old);
+            let removed = old.as_ref().filter(|(_, location)| *location == XattrLocation::Block).map(|(old, _)| old);
             let stored = self.store_block(handle, edit, &mut content.block, removed)?;
             change += stored.change;
             shared = stored.left_to_others;
@@ -290,10 +295,13 @@ impl XattrStore<'_> {
         if content.inode_changed {
             xattr::encode_inode(edit.in_inode, &content.inode);
         }
-        if let Some((old, place)) = old {
+        if let Some((old, location)) = old {
             // What a shared block refers to, the others still refer to.
-            change +=
-                if place == Place::Block && shared { -self.charge_of(&old) } else { self.release_value(handle, &old)? };
+            change += if location == XattrLocation::Block && shared {
+                -self.charge_of(&old)
+            } else {
+                self.release_value(handle, &old)?
+            };
         }
         Ok(change)
     }
@@ -321,28 +329,28 @@ impl XattrStore<'_> {
 
 impl Content {
     /// Takes an attribute out of whichever container has it.
-    fn take(&mut self, index: u8, name: &[u8]) -> Option<(OwnedAttribute, Place)> {
+    fn take(&mut self, index: u8, name: &[u8]) -> Option<(OwnedAttribute, XattrLocation)> {
         let at = |all: &[OwnedAttribute]| all.iter().position(|a| a.index == index && a.name == name);
         if let Some(at) = at(&self.inode) {
             self.inode_changed = true;
-            return Some((self.inode.remove(at), Place::Inode));
+            return Some((self.inode.remove(at), XattrLocation::Inode));
         }
         let at = at(&self.block)?;
         self.block_changed = true;
-        Some((self.block.remove(at), Place::Block))
+        Some((self.block.remove(at), XattrLocation::Block))
     }
 
     /// Puts an attribute where there is room, or gives it back.
     fn place(&mut self, attribute: OwnedAttribute, capacity: (usize, usize)) -> Result<(), OwnedAttribute> {
         let (inode_len, block_len) = capacity;
         self.inode.push(attribute);
-        if fits(inode_len, Place::Inode, &self.inode) {
+        if fits(inode_len, XattrLocation::Inode, &self.inode) {
             self.inode_changed = true;
             return Ok(());
         }
         let Some(attribute) = self.inode.pop() else { return Ok(()) };
         self.block.push(attribute);
-        if fits(block_len, Place::Block, &self.block) {
+        if fits(block_len, XattrLocation::Block, &self.block) {
             self.block_changed = true;
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use super::{Content, XattrEdit, XattrStore, XattrView, names};
 use crate::error::Result;
-use crate::format::xattr::{self, OwnedAttribute, Place, encoded_len, entry_len, fits, padded};
+use crate::format::xattr::{self, OwnedAttribute, XattrLocation, encoded_len, entry_len, fits, padded};
 use crate::txn::Handle;
 
 /// What stays in the inode and what moves. Nothing has been changed yet.
@@ -26,8 +26,8 @@ impl XattrStore<'_> {
     /// Damage only.
     pub fn plan_shrink(&self, view: XattrView<'_>, len: usize) -> Result<Option<Shrunk>> {
         let mut content = self.content(view)?;
-        while !fits(len, Place::Inode, &content.inode) && !content.inode.is_empty() {
-            let missing = encoded_len(Place::Inode, &content.inode) - len;
+        while !fits(len, XattrLocation::Inode, &content.inode) && !content.inode.is_empty() {
+            let missing = encoded_len(XattrLocation::Inode, &content.inode) - len;
             let Some(at) = best_to_move(&content.inode, missing, self.room_in_block(&content)) else { return Ok(None) };
             let attribute = content.inode.remove(at);
             content.block.push(attribute);
@@ -37,7 +37,7 @@ impl XattrStore<'_> {
     }
 
     fn room_in_block(&self, content: &Content) -> usize {
-        (self.block_size as usize).saturating_sub(encoded_len(Place::Block, &content.block))
+        (self.block_size as usize).saturating_sub(encoded_len(XattrLocation::Block, &content.block))
     }
 
     /// Moves what moves, and gives the bytes that the inode has from then on with the change of its space, in 512-byte units.

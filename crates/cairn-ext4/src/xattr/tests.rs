@@ -26,7 +26,7 @@ struct Blocks {
 }
 
 impl BlockSource for Blocks {
-    fn allocate(&self, _: &Handle, _: Pba) -> Result<Pba> {
+    fn allocate_block(&self, _: &Handle, _: Pba) -> Result<Pba> {
         Ok(self.spare.lock().pop().ok_or(cairn_vfs::Error::NoSpace)?)
     }
 

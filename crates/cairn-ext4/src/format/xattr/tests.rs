@@ -8,8 +8,8 @@ fn attribute(name: &str, value: &[u8]) -> OwnedAttribute {
     OwnedAttribute { index: 1, name: name.as_bytes().to_vec(), value: OwnedValue::Here(value.to_vec()) }
 }
 
-fn owned(bytes: &[u8], place: Place) -> Vec<OwnedAttribute> {
-    decode(bytes, place, Ino(12)).unwrap().iter().map(OwnedAttribute::from).collect()
+fn owned(bytes: &[u8], location: XattrLocation) -> Vec<OwnedAttribute> {
+    decode(bytes, location, Ino(12)).unwrap().iter().map(OwnedAttribute::from).collect()
 }
 
 #[test]
@@ -17,19 +17,19 @@ fn an_empty_area_has_no_magic() {
     let mut area = vec![0xff; 96];
     encode_inode(&mut area, &[]);
     assert_eq!(area, vec![0; 96]);
-    assert_eq!(decode(&area, Place::Inode, Ino(12)).unwrap(), []);
-    assert_eq!(decode(&[], Place::Inode, Ino(12)).unwrap(), []);
-    assert_eq!(decode(&MAGIC.to_le_bytes(), Place::Inode, Ino(12)).unwrap(), []);
+    assert_eq!(decode(&area, XattrLocation::Inode, Ino(12)).unwrap(), []);
+    assert_eq!(decode(&[], XattrLocation::Inode, Ino(12)).unwrap(), []);
+    assert_eq!(decode(&MAGIC.to_le_bytes(), XattrLocation::Inode, Ino(12)).unwrap(), []);
 }
 
 #[test]
 fn a_full_area_holds_exactly_what_fits() {
     let one = [attribute("a", &[7; 68])];
-    assert_eq!(encoded_len(Place::Inode, &one), 96);
-    assert!(fits(96, Place::Inode, &one) && !fits(95, Place::Inode, &one));
+    assert_eq!(encoded_len(XattrLocation::Inode, &one), 96);
+    assert!(fits(96, XattrLocation::Inode, &one) && !fits(95, XattrLocation::Inode, &one));
     let mut area = vec![0; 96];
     encode_inode(&mut area, &one);
-    assert_eq!(owned(&area, Place::Inode), one);
+    assert_eq!(owned(&area, XattrLocation::Inode), one);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn blocks_are_sorted_hashed_and_sealed() {
     seal_block(&mut block, Pba(99), checksum);
     verify_block(&block, Pba(99), checksum, Ino(12)).unwrap();
     assert!(matches!(verify_block(&block, Pba(98), checksum, Ino(12)), Err(Corrupt::Checksum { .. })));
-    assert_eq!(owned(&block, Place::Block), all);
+    assert_eq!(owned(&block, XattrLocation::Block), all);
     assert_eq!(all.iter().map(|a| a.name.as_slice()).collect::<Vec<_>>(), [&b"a"[..], b"b", b"zz", b"far"]);
     assert_eq!(refcount(&block), 1);
     set_refcount(&mut block, 2);
@@ -57,7 +57,7 @@ fn blocks_are_sorted_hashed_and_sealed() {
         if at == 4 {
             damaged[5] = 0;
         }
-        assert!(decode(&damaged, Place::Block, Ino(12)).is_err(), "byte {at}");
+        assert!(decode(&damaged, XattrLocation::Block, Ino(12)).is_err(), "byte {at}");
     }
 }
 
@@ -67,16 +67,16 @@ fn values_beyond_the_end_or_counted_twice_are_refused() {
     encode_inode(&mut area, &[attribute("a", &[1; 20]), attribute("b", &[2; 20])]);
     let mut far = area.clone();
     far[6..8].copy_from_slice(&90_u16.to_le_bytes());
-    assert!(decode(&far, Place::Inode, Ino(12)).is_err());
+    assert!(decode(&far, XattrLocation::Inode, Ino(12)).is_err());
     let mut big = area.clone();
     big[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(decode(&big, Place::Inode, Ino(12)).is_err());
+    assert!(decode(&big, XattrLocation::Inode, Ino(12)).is_err());
     // Each value is inside, but together they claim more bytes than there are.
     for entry in [4, 24] {
         area[entry + 2..entry + 4].copy_from_slice(&0_u16.to_le_bytes());
         area[entry + 8..entry + 12].copy_from_slice(&80_u32.to_le_bytes());
     }
-    assert!(decode(&area, Place::Inode, Ino(12)).is_err());
+    assert!(decode(&area, XattrLocation::Inode, Ino(12)).is_err());
 }
 
 proptest! {
@@ -86,10 +86,10 @@ proptest! {
             bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
             bytes[4..12].copy_from_slice(&[1, 0, 0, 0, 1, 0, 0, 0]);
         }
-        for place in [Place::Inode, Place::Block] {
-            if let Ok(all) = decode(&bytes, place, Ino(12)) {
+        for location in [XattrLocation::Inode, XattrLocation::Block] {
+            if let Ok(all) = decode(&bytes, location, Ino(12)) {
                 let all: Vec<_> = all.iter().map(OwnedAttribute::from).collect();
-                prop_assert!(all.is_empty() || fits(bytes.len(), place, &all));
+                prop_assert!(all.is_empty() || fits(bytes.len(), location, &all));
             }
         }
     }
@@ -99,11 +99,11 @@ proptest! {
         all in proptest::collection::btree_map("[a-z]{1,20}", proptest::collection::vec(any::<u8>(), 0..60), 0..12)
     ) {
         let mut all: Vec<_> = all.iter().map(|(name, value)| attribute(name, value)).collect();
-        let mut area = vec![0; encoded_len(Place::Inode, &all)];
+        let mut area = vec![0; encoded_len(XattrLocation::Inode, &all)];
         encode_inode(&mut area, &all);
-        prop_assert_eq!(owned(&area, Place::Inode), all.clone());
+        prop_assert_eq!(owned(&area, XattrLocation::Inode), all.clone());
         let mut block = vec![0; 4096];
         encode_block(&mut block, &mut all);
-        prop_assert_eq!(owned(&block, Place::Block), all);
+        prop_assert_eq!(owned(&block, XattrLocation::Block), all);
     }
 }
