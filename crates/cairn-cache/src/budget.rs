@@ -1,9 +1,11 @@
-//! One memory budget for everything a volume caches: file folios and metadata buffers.
+//! One memory budget for everything that a volume caches: file folios and metadata buffers.
 //!
-//! Charging never blocks and never fails: memory that must be had (a copy of a pinned block, a journal's image) is
-//! had, and the budget is over for a while. Whoever allocates what *can* wait makes room first.
+//! A charge never blocks and never fails: memory that is required (a copy of a pinned block, a
+//! journal's frozen buffer) may exceed the limit for a while. A caller whose allocation can wait
+//! makes room first.
 //!
-//! Locking: counters are atomics; the list of hooks is a leaf that is not held while a hook runs.
+//! Locking: the counters are atomics. The list of hooks has rank LEAF and is not held while a hook
+//! runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,34 +13,35 @@ use std::sync::{Arc, Weak};
 use cairn_base::memory::{self, Holder};
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-/// However little memory the system has, a cache keeps this share of what it was given.
+/// A shortage of memory lowers the limit to no less than the requested limit divided by this.
 const LEAST_SHARE: u64 = 32;
 
-/// Somebody who holds memory that can be had again.
+/// A holder of memory that can be freed on demand: Linux's shrinker.
 pub trait Reclaim: Send + Sync {
     /// Frees up to about `bytes` of clean memory and returns how much was freed.
     ///
-    /// Called with any lock below [`Rank::CACHE`] held: take those only by `try_lock`, and do no I/O.
+    /// The caller may hold any lock below [`Rank::CACHE`]. So an implementation takes those by
+    /// `try_lock` only, and does no I/O.
     fn reclaim(&self, bytes: u64) -> u64;
 }
 
 /// A number of bytes that the caches of a volume share.
 pub struct Budget {
     limit: AtomicU64,
-    /// What was asked for: the limit never falls below a share of it.
-    wished: AtomicU64,
+    /// The limit that was asked for. The limit in force never falls below a share of it.
+    requested: AtomicU64,
     used: AtomicU64,
     peak: AtomicU64,
     hooks: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
 
 impl Budget {
-    /// A budget of `limit` bytes, all free.
+    /// Creates a budget of `limit` bytes, all free.
     #[must_use]
     pub fn new(limit: u64) -> Arc<Self> {
         let budget = Arc::new(Self {
             limit: AtomicU64::new(limit),
-            wished: AtomicU64::new(limit),
+            requested: AtomicU64::new(limit),
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             hooks: Mutex::new(Rank::LEAF, Vec::new()),
@@ -54,10 +57,10 @@ impl Budget {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit; takes effect with the next allocations.
+    /// Changes the limit. The next allocations follow it.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
-        self.wished.store(limit, Ordering::Relaxed);
+        self.requested.store(limit, Ordering::Relaxed);
     }
 
     /// Bytes in use now.
@@ -66,7 +69,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Most bytes that were ever in use.
+    /// Most bytes that were in use at any time.
     #[must_use]
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
@@ -80,22 +83,24 @@ impl Budget {
         }
     }
 
-    /// Gives `bytes` back.
+    /// Counts `bytes` as free.
+    ///
+    /// # Panics
+    /// If fewer bytes are charged.
     pub fn uncharge(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-        assert!(before >= bytes, "budget: {bytes} bytes given back of {before} charged");
+        assert!(before >= bytes, "budget: {bytes} bytes freed of {before} charged");
     }
 
-    /// Like [`Budget::charge`]; the result gives the bytes back when it is dropped.
-    #[must_use]
+    /// Charges `bytes` until the result is dropped.
     pub fn hold(self: &Arc<Self>, bytes: u64) -> Charge {
         self.charge(bytes);
         Charge { budget: self.clone(), bytes }
     }
 
-    /// As [`Budget::hold`], unless that would exceed the limit: for who can do without. Callers at the same time do not exceed it together.
-    #[must_use]
-    pub fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+    /// As [`Budget::hold`], unless that exceeds the limit. Concurrent callers do not exceed it
+    /// together.
+    pub(crate) fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
         let within = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit());
         let before = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
         self.peak.fetch_max(before + bytes, Ordering::Relaxed);
@@ -114,18 +119,19 @@ impl Budget {
         self.used().saturating_add(bytes) <= self.limit()
     }
 
-    /// Adds somebody to ask when memory is short; forgotten when dropped.
+    /// Adds a hook that is asked when memory is short. A dropped hook is removed.
     pub fn add_reclaim(&self, hook: Weak<dyn Reclaim>) {
         self.hooks.lock().push(hook);
     }
 
-    /// Adds somebody who holds memory that nobody uses: asked before all others.
-    pub fn add_spare(&self, hook: Weak<dyn Reclaim>) {
+    /// Adds a hook for memory that is not in use. It is asked before all others.
+    pub(crate) fn add_spare(&self, hook: Weak<dyn Reclaim>) {
         self.hooks.lock().insert(0, hook);
     }
 
-    /// Asks the hooks, spare memory first and then in the order they were added, until `bytes` are free within the limit or none can give more.
-    /// The caller holds no lock of rank [`Rank::CACHE`] or above. True if there is room now.
+    /// Asks the hooks until `bytes` are free within the limit, or no hook frees more: first those
+    /// of spare memory, then the others in the order they were added. True if there is room now.
+    /// The caller holds no lock of rank [`Rank::CACHE`] or above.
     pub fn make_room(&self, bytes: u64) -> bool {
         if self.has_room(bytes) {
             return true;
@@ -147,16 +153,18 @@ impl Budget {
 }
 
 impl Holder for Budget {
-    /// The system has less than the limit says: what is used now, and a quarter less than that, is what there is from here on.
+    /// The system has less memory than the limit says: three quarters of what is used now become
+    /// the limit.
     fn give_up(&self) {
-        let least = self.wished.load(Ordering::Relaxed) / LEAST_SHARE;
+        let least = self.requested.load(Ordering::Relaxed) / LEAST_SHARE;
         let limit = (self.used() / 4 * 3).clamp(least, self.limit().max(least));
         self.limit.store(limit, Ordering::Relaxed);
         self.make_room(0);
     }
 }
 
-/// Bytes of a [`Budget`], given back on drop.
+/// Charged bytes of a [`Budget`]. Dropping it uncharges them.
+#[must_use = "dropping a charge uncharges it"]
 pub struct Charge {
     budget: Arc<Budget>,
     bytes: u64,

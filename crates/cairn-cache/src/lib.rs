@@ -1,5 +1,6 @@
-//! The cache: metadata buffers ([`block`]), file folios ([`mod@file`]), mappings ([`mapper`], [`status`]), write-back ([`writeback`]),
-//! what is on the medium ([`durability`]), and one memory [`budget`] for all of them.
+//! The caches of a volume: metadata buffers ([`block`]) and file folios ([`mod@file`]), with the
+//! mappings of files ([`mapper`], [`status`]), write-back ([`writeback`]), a record of what is on
+//! the medium ([`durability`]), and one memory [`budget`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,23 +1,23 @@
-//! Mount options that are the cache's own, spelled alike for all file systems.
+//! Mount options of the cache. All filesystems spell them alike.
 
 use cairn_base::options::parse_size;
 
 use crate::file::{MAX_FOLIO, MIN_FOLIO};
 
-/// Least memory for folios and metadata buffers, in bytes.
+/// Smallest value of `cache=`, in bytes.
 const MIN_CACHE: usize = 1 << 20;
 
 /// The value of `cache=`: memory for folios and metadata buffers, in bytes.
 ///
 /// # Errors
-/// What would be right, with what was given.
+/// A message that names the value and says which values are valid.
 pub fn parse_cache(value: &str) -> Result<usize, String> {
     bytes(value)
         .filter(|bytes| *bytes >= MIN_CACHE)
         .ok_or_else(|| format!("cache={value}: give a size of at least 1M, such as 64M or 1G"))
 }
 
-/// The value of `max_folio=`: size of the largest folio in bytes.
+/// The value of `max_folio=`: the size of the largest folio, in bytes.
 ///
 /// # Errors
 /// As [`parse_cache`].

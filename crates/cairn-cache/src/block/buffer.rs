@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cairn_base::Pba;
 use cairn_base::ranked_lock::{Rank, RwLock, RwLockWriteGuard};
 
-/// One block's bytes, immutable while shared.
+/// The bytes of one block. They are immutable while they are shared.
 pub type Image = Arc<[u8]>;
 
 /// A cached metadata block.
@@ -16,9 +16,9 @@ pub struct Buffer {
     image: RwLock<Image>,
     verified: AtomicBool,
     pub(super) dirty: AtomicBool,
-    /// Which transaction it last joined; the journal's own number for it.
+    /// The transaction that it last joined, by the journal's number.
     joined: AtomicU64,
-    /// Used since the evictor last looked.
+    /// It was used since the clock's hand passed it.
     pub(super) used: AtomicBool,
 }
 
@@ -26,7 +26,8 @@ impl Buffer {
     pub(super) fn new(pba: Pba, image: Image) -> Self {
         Self {
             pba,
-            // Several buffers may be locked at once in the order of their addresses; the journal's own lists rank below.
+            // A thread may lock several buffers in the order of their addresses. The journal's
+            // lists have a higher rank.
             image: RwLock::new_ordered(Rank::BUFFER, pba.get(), image),
             verified: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
@@ -35,64 +36,63 @@ impl Buffer {
         }
     }
 
-    /// Address on the volume.
+    /// The address on the volume.
     #[must_use]
     pub const fn pba(&self) -> Pba {
         self.pba
     }
 
-    /// The bytes as they are now. Cheap; later changes do not show in it.
+    /// The bytes as they are now. This copies nothing, and later changes do not alter the result.
     #[must_use]
     pub fn image(&self) -> Image {
         self.image.read().clone()
     }
 
-    /// True if a checksum over the block was found right since it was read.
+    /// True if the checksum of the block was found correct since the block was read.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         self.verified.load(Ordering::Acquire)
     }
 
-    /// Its checksum has been found right.
+    /// Records that the checksum of the block is correct.
     pub fn set_verified(&self) {
         self.verified.store(true, Ordering::Release);
     }
 
-    /// Number of the transaction it last joined (0: none), as [`Buffer::set_joined`] was told.
+    /// The last argument of [`Buffer::set_joined`]; 0 if the buffer has joined no transaction.
     #[must_use]
     pub fn joined(&self) -> u64 {
         self.joined.load(Ordering::Acquire)
     }
 
-    /// Remembers the transaction it has joined, so that joining again costs nothing.
+    /// Records the transaction that the buffer has joined, so that joining it again costs nothing.
     pub fn set_joined(&self, number: u64) {
         self.joined.store(number, Ordering::Release);
     }
 
-    /// Write access for a transaction: the caller records the change.
-    #[must_use]
+    /// Write access for a transaction. The caller records the change.
     pub fn modify(&self) -> BufferGuard<'_> {
         BufferGuard(self.image.write())
     }
 
-    /// Write access on a volume without a journal: the buffer is dirty from now on.
-    #[must_use]
+    /// Write access on a volume without a journal. It makes the buffer dirty.
     pub fn modify_direct(&self) -> BufferGuard<'_> {
         let guard = self.modify();
         self.dirty.store(true, Ordering::Release);
         guard
     }
 
-    /// Replaces the contents by zeros: a block that was just allocated.
+    /// Replaces the contents with zeros, because the block was just allocated.
     pub(super) fn clear(&self) {
         let mut image = self.image.write();
         *image = Arc::from(vec![0; image.len()]);
-        // Nothing on the device belongs to it, so there is nothing to check.
+        // The bytes do not come from the device, so there is no checksum to verify.
         self.set_verified();
     }
 }
 
-/// Write access to a buffer's bytes.
+/// Write access to the bytes of a buffer.
+#[must_use = "dropping the guard ends the write access"]
 pub struct BufferGuard<'b>(RwLockWriteGuard<'b, Image>);
 
 impl Deref for BufferGuard<'_> {

@@ -1,4 +1,4 @@
-//! All metadata buffers of a volume.
+//! [`BufferCache`]: all metadata buffers of a volume.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +13,13 @@ use super::{Buffer, Image};
 use crate::budget::{Budget, Reclaim};
 
 const SHARDS: usize = 64;
-/// Longest single write when buffers go home, in blocks.
+/// Longest single request, in blocks.
 const MAX_RUN: usize = 256;
-/// Before buffers, which are locked one by one while they are written.
-const GOING_HOME: Rank = Rank(Rank::BUFFER.0 - 1);
+/// Below [`Rank::BUFFER`]: write-back locks the buffers one by one.
+const WRITE_BACK: Rank = Rank(Rank::BUFFER.0 - 1);
 
 enum Slot {
-    /// Somebody is reading it.
+    /// A thread reads the block.
     Loading,
     Ready(Arc<Buffer>),
 }
@@ -27,7 +27,7 @@ enum Slot {
 #[derive(Default)]
 struct Shard {
     slots: HashMap<u64, Slot>,
-    /// Candidates for eviction, oldest first; the clock's hand goes round.
+    /// Blocks in the order in which the clock's hand visits them.
     clock: std::collections::VecDeque<u64>,
 }
 
@@ -36,7 +36,7 @@ struct LockedShard {
     loaded: Condvar,
 }
 
-/// See the module.
+/// The metadata buffers of a volume.
 pub struct BufferCache {
     device: Arc<dyn BlockDevice>,
     block_size: u32,
@@ -45,19 +45,20 @@ pub struct BufferCache {
     overlay: HashMap<u64, Image>,
     /// Next shard to evict from.
     hand: AtomicUsize,
-    /// Held while buffers go home: two writes of one buffer under way at once could arrive in either order, and who finds a
-    /// buffer clean must find it on the device.
-    going_home: Mutex<()>,
+    /// Held while buffers are written. Two writes of one buffer that are in flight together could
+    /// reach the device in either order. A buffer that is clean must be on the device.
+    write_back_lock: Mutex<()>,
 }
 
 impl BufferCache {
-    /// An empty cache over `device`.
+    /// Creates an empty cache over `device`.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, block_size: u32, budget: Arc<Budget>) -> Arc<Self> {
         Self::with_overlay(device, block_size, budget, HashMap::new())
     }
 
-    /// A cache in which `overlay` takes the device's place: a volume whose journal was replayed in memory only.
+    /// Creates a cache in which the blocks of `overlay` replace those of the device: the journal
+    /// was replayed in memory only.
     #[must_use]
     pub fn with_overlay(
         device: Arc<dyn BlockDevice>,
@@ -73,27 +74,27 @@ impl BufferCache {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             overlay: overlay.into_iter().map(|(pba, image)| (pba.get(), image)).collect(),
             hand: AtomicUsize::new(0),
-            going_home: Mutex::new(GOING_HOME, ()),
+            write_back_lock: Mutex::new(WRITE_BACK, ()),
         });
         let weak: Weak<dyn Reclaim> = Arc::downgrade(&(cache.clone() as Arc<dyn Reclaim>));
         budget.add_reclaim(weak);
         cache
     }
 
-    /// The device below.
+    /// The device under the cache.
     #[must_use]
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
 
-    /// Bytes a block.
+    /// Bytes of a block.
     #[must_use]
     pub const fn block_size(&self) -> u32 {
         self.block_size
     }
 
     fn shard(&self, pba: u64) -> &LockedShard {
-        // Metadata comes in runs; spread neighbours.
+        // Metadata blocks are often consecutive: neighbours go to different shards.
         &self.shards[usize::try_from(pba % SHARDS as u64).expect("a remainder of 64 fits")]
     }
 
@@ -101,7 +102,8 @@ impl BufferCache {
         pba.saturating_mul(u64::from(self.block_size))
     }
 
-    /// The buffer of a block, read if it is not in memory. Concurrent callers read it once.
+    /// The buffer of a block. The block is read if it is not in memory, and only once for
+    /// concurrent callers.
     ///
     /// # Errors
     /// The device failed, or the block lies beyond its end.
@@ -150,7 +152,7 @@ impl BufferCache {
         shard.slots.insert(pba.get(), Slot::Ready(buffer.clone()));
         shard.clock.push_back(pba.get());
         if shard.clock.len() > 2 * shard.slots.len() + SHARDS {
-            // Blocks that were forgotten and came again stand here twice.
+            // A block that was forgotten and read again is in the queue twice.
             let Shard { slots, clock } = shard;
             let mut seen = std::collections::HashSet::new();
             clock.retain(|pba| slots.contains_key(pba) && seen.insert(*pba));
@@ -159,7 +161,7 @@ impl BufferCache {
         buffer
     }
 
-    /// The buffer of a block that was just allocated: zeros, not read.
+    /// The buffer of a block that was just allocated. It holds zeros; the block is not read.
     #[must_use]
     pub fn create(&self, pba: Pba) -> Arc<Buffer> {
         self.make_room();
@@ -184,7 +186,7 @@ impl BufferCache {
         }
     }
 
-    /// The buffer, if it is in memory.
+    /// The buffer of a block, if it is in memory.
     #[must_use]
     pub fn peek(&self, pba: Pba) -> Option<Arc<Buffer>> {
         match self.shard(pba.get()).shard.lock().slots.get(&pba.get()) {
@@ -193,10 +195,11 @@ impl BufferCache {
         }
     }
 
-    /// Reads blocks that will be needed soon, in one request. A hint: errors show when a block is asked for.
+    /// Reads blocks that will be needed soon, in one batch. It is a hint: a later
+    /// [`BufferCache::get`] reports an error.
     pub fn prefetch(&self, start: Pba, count: u64) {
         let wanted = (start.get()..start.get().saturating_add(count)).take(MAX_RUN);
-        let missing: Vec<u64> = wanted.filter(|pba| !self.overlay.contains_key(pba) && self.claim_load(*pba)).collect();
+        let missing: Vec<u64> = wanted.filter(|pba| !self.overlay.contains_key(pba) && self.start_load(*pba)).collect();
         if missing.is_empty() {
             return;
         }
@@ -221,7 +224,7 @@ impl BufferCache {
         }
     }
 
-    fn claim_load(&self, pba: u64) -> bool {
+    fn start_load(&self, pba: u64) -> bool {
         let mut locked = self.shard(pba).shard.lock();
         if locked.slots.contains_key(&pba) {
             return false;
@@ -230,7 +233,7 @@ impl BufferCache {
         true
     }
 
-    /// Drops a buffer whose block was freed; what was dirty in it is of no use any more.
+    /// Drops the buffer of a block that was freed. Its changes are not written.
     pub fn forget(&self, pba: Pba) {
         let mut locked = self.shard(pba.get()).shard.lock();
         if let Some(Slot::Ready(buffer)) = locked.slots.get(&pba.get()) {
@@ -246,13 +249,14 @@ impl BufferCache {
         self.budget.uncharge(u64::from(self.block_size));
     }
 
-    /// Writes all directly dirtied buffers home, in order of address. Does not flush the device. What others are writing is
-    /// written, too, when this returns.
+    /// Writes all buffers that [`Buffer::modify_direct`] made dirty, in order of address. It does
+    /// not flush the device. When it returns, the buffers that other threads were writing are
+    /// written, too.
     ///
     /// # Errors
-    /// The first failed write; its buffers stay dirty.
+    /// The first write that failed. Its buffers stay dirty.
     pub fn write_back(&self) -> Result<()> {
-        let _alone = self.going_home.lock();
+        let _one_at_a_time = self.write_back_lock.lock();
         let mut dirty: Vec<Arc<Buffer>> = Vec::new();
         for shard in &self.shards {
             let locked = shard.shard.lock();
@@ -273,7 +277,8 @@ impl BufferCache {
     fn write_run(&self, run: &[Arc<Buffer>]) -> Result<()> {
         let mut bufs = Vec::with_capacity(run.len());
         for buffer in run {
-            // Cleared before the image is taken: a change after this point makes it dirty again.
+            // The bit is cleared before the image is taken: a later change makes the buffer dirty
+            // again.
             buffer.dirty.store(false, Ordering::Release);
             bufs.push(Bytes::from_owner(buffer.image()));
         }
@@ -286,12 +291,13 @@ impl BufferCache {
         })
     }
 
-    /// For one more buffer. Call it with no lock held.
+    /// Makes room for one more buffer. The caller holds no lock.
     fn make_room(&self) {
         self.budget.make_room(u64::from(self.block_size));
     }
 
-    /// Second chance over one shard: gives up what nobody holds and nobody used since the hand last passed.
+    /// Evicts buffers of one shard by second chance: those without a holder that were not used
+    /// since the hand passed them.
     fn evict_from(&self, shard: &LockedShard, want: u64) -> u64 {
         let Some(mut locked) = shard.shard.try_lock() else { return 0 };
         let mut freed = 0;
@@ -316,7 +322,7 @@ impl BufferCache {
 impl Reclaim for BufferCache {
     fn reclaim(&self, bytes: u64) -> u64 {
         let mut freed = 0;
-        // Two rounds: the first one only takes away "used" marks where everything is warm.
+        // The first round may only clear the marks of used buffers; the second one evicts.
         for _ in 0..2 * SHARDS {
             if freed >= bytes {
                 break;

@@ -1,12 +1,14 @@
-//! Metadata buffers: one block each, read once, shared by all, pinned by whoever needs a version to stay as it is.
+//! Metadata buffers: each holds one block, is read once and is shared by all users.
 //!
-//! An [`Image`] is immutable once shared: a writer copies it only if somebody else (a commit, a checkpoint, a reader) still
-//! holds it. That replaces frozen copies.
+//! An [`Image`] is immutable while it is shared: a writer copies it only if another holder (a
+//! commit, a checkpoint, a reader) still has it. So a commit keeps its frozen data without a copy
+//! in advance.
 //!
-//! Invariant: a buffer that is dirty, or held by anybody (a transaction, a checkpoint list, an operation), is never
-//! evicted: reading it again from the device would give stale bytes.
+//! Invariant: a buffer that is dirty, or that has another holder (a transaction, a checkpoint list,
+//! an operation), is never evicted: the device may have older bytes.
 //!
-//! Locking: a buffer's lock has rank BUFFER; index shards have rank CACHE and are never held across I/O.
+//! Locking: a buffer's lock has rank BUFFER. The shards of the index have rank CACHE and are never
+//! held across I/O.
 
 mod buffer;
 mod cache;

@@ -75,7 +75,8 @@ fn writers_in_many_threads_lose_nothing_while_others_pin_and_evict() {
     assert_eq!(total, 4 * 2_000);
 }
 
-/// A device whose first write takes place after the second one, if a second one comes while it waits.
+/// A device whose first write takes place after the second one, if a second one comes while it
+/// waits.
 struct Overtaken {
     memory: MemoryDevice,
     writes: AtomicU32,

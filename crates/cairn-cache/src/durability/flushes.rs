@@ -1,8 +1,9 @@
-//! [`Flushes`]: a device whose flushes are numbered, and shared by those who wait for one.
+//! [`Flushes`]: a device whose flushes are numbered, and shared by the callers that wait for one.
 //!
-//! Invariants: `succeeded` never falls; a flush that failed is never counted, and those who waited for it get its error.
+//! Invariants: `succeeded` never falls. A flush that failed is never counted, and its waiters get
+//! its error.
 //!
-//! Locking: a leaf, not held while the device works.
+//! Locking: rank LEAF, not held while the device works.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +12,22 @@ use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
 use cairn_block::zoned::ZonedDevice;
 use cairn_block::{Batch, BlockDevice, Completion, Error, Geometry, Result};
 
-/// A moment: the number of the last flush that had begun.
+/// A point in time: the number of the last flush that had begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub(super) u64);
 
-/// How it came that something is on the medium.
+/// Which flush brought data to the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushOrigin {
-    /// It was before.
+    /// An earlier flush: there was nothing to wait for.
     Already,
-    /// By a flush that somebody else had asked for.
+    /// A flush that another caller had requested.
     Shared,
-    /// By a flush for this caller.
+    /// A flush for this caller.
     Flushed,
 }
 
-/// See the module.
+/// A device whose flushes are numbered.
 pub struct Flushes {
     inner: Arc<dyn BlockDevice>,
     numbers: Arc<Numbers>,
@@ -37,7 +38,7 @@ pub struct Flushes {
 #[derive(Default)]
 struct Numbers {
     begun: AtomicU64,
-    /// The greatest number of those that succeeded.
+    /// The greatest number of a flush that succeeded.
     succeeded: AtomicU64,
 }
 
@@ -53,7 +54,8 @@ impl Numbers {
     }
 }
 
-/// The flush that is under way for those who called [`Flushes::cover`], and the last one of them that failed.
+/// The flush that runs for the callers of [`Flushes::cover`], and the last of these flushes that
+/// failed.
 #[derive(Default)]
 struct Shared {
     running: Option<u64>,
@@ -61,29 +63,29 @@ struct Shared {
 }
 
 impl Flushes {
-    /// Around the device of a volume: everything the volume does must pass through it.
+    /// Wraps the device of a volume. All requests of the volume must pass through it.
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>) -> Arc<Self> {
         let shared = Mutex::new(Rank::LEAF, Shared::default());
         Arc::new(Self { inner, numbers: Arc::default(), shared, ended: Condvar::new() })
     }
 
-    /// Now: for what has completed.
+    /// The mark for all writes that have completed.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark(self.numbers.begun.load(Ordering::SeqCst))
     }
 
-    /// Has a flush succeeded that began after the mark was taken?
-    #[must_use]
-    pub fn is_covered(&self, mark: Mark) -> bool {
+    /// True if a flush succeeded that began after the mark was taken.
+    pub(crate) fn is_covered(&self, mark: Mark) -> bool {
         self.numbers.succeeded.load(Ordering::SeqCst) > mark.0
     }
 
-    /// Returns when a flush has succeeded that began after the mark was taken. All who wait share one.
+    /// Returns when a flush has succeeded that began after the mark was taken. Waiting callers
+    /// share one flush.
     ///
     /// # Errors
-    /// That of the flush this caller asked for or shared.
+    /// The error of the flush that this caller requested or shared.
     pub fn cover(&self, mark: Mark) -> Result<FlushOrigin> {
         let mut waited = false;
         let number = {

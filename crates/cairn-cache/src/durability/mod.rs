@@ -1,11 +1,13 @@
-//! What of a volume is on the medium: [`Flushes`] knows it of the device, [`Ledger`] of one inode.
+//! Which data of a volume is on the medium: [`Flushes`] records it for the device, [`Ledger`] for
+//! one inode.
 //!
-//! A write is on the medium when a flush that *began after* it has *succeeded*. [`Flushes`] stands around the device and numbers all
-//! its flushes, whoever asks for them (an fsync, a commit block with its preflush, a checkpoint). A [`Mark`] is the number of the
-//! last flush that had begun: what completed before the mark was taken is covered by every flush with a greater number.
+//! A write is on the medium when a flush that *began after* it has *succeeded*. [`Flushes`] wraps
+//! the device and numbers all its flushes: those of an fsync, of a commit block with its preflush,
+//! of a checkpoint. A [`Mark`] is the number of the last flush that had begun. Every flush with a
+//! greater number covers the writes that completed before the mark was taken.
 //!
-//! The ledger remembers marks and commits and never takes one back, so that two callers who ask at once get the same answer. Nobody
-//! says "durable" for any other reason than what it says.
+//! The ledger keeps marks and commits and never reverts one, so that concurrent callers get the
+//! same answer. It is the only source for the statement that data is durable.
 
 mod flushes;
 mod ledger;

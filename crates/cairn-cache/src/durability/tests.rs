@@ -29,7 +29,7 @@ fn only_a_flush_that_began_after_the_write_covers_it() {
 }
 
 #[test]
-fn nobody_is_told_before_the_flush_that_covers_him_has_succeeded() {
+fn no_caller_returns_before_the_flush_that_covers_its_mark_has_succeeded() {
     let stats = Arc::new(Stats::new(Arc::new(MemoryDevice::new(1 << 16))));
     let device = Arc::new(Hold::new(stats.clone()));
     let flushes = Flushes::new(device.clone());

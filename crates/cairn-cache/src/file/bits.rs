@@ -1,10 +1,10 @@
-//! [`Bits`]: one bit for each block of a folio. Up to 64 blocks need no memory of their own.
+//! [`Bits`]: one bit for each block of a folio. Up to 64 bits are stored without a heap allocation.
 
 use std::ops::Range;
 
 const WORD: u32 = u64::BITS;
 
-/// A fixed number of bits, all clear at first.
+/// A fixed number of bits, which are clear in the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits(Words);
 
@@ -74,7 +74,7 @@ impl Bits {
         self.words().iter().any(|word| *word != 0)
     }
 
-    /// How many bits of `range` are set neither here nor in `other`.
+    /// Number of bits of `range` that are clear both here and in `other`.
     pub(crate) fn count_clear_in_both(&self, other: &Self, range: Range<u32>) -> u32 {
         self.words()
             .iter()
@@ -84,12 +84,12 @@ impl Bits {
             .sum()
     }
 
-    /// First set bit of `range`.
+    /// The first set bit of `range`.
     pub(crate) fn next_set(&self, range: Range<u32>) -> Option<u32> {
         self.find(range, |word| word)
     }
 
-    /// First clear bit of `range`.
+    /// The first clear bit of `range`.
     pub(crate) fn next_clear(&self, range: Range<u32>) -> Option<u32> {
         self.find(range, |word| !word)
     }
@@ -105,7 +105,7 @@ impl Bits {
         })
     }
 
-    /// First run of bits within `range` that are set here and clear in `without`.
+    /// The first run of bits within `range` that are set here and clear in `without`.
     pub(crate) fn next_run_without(&self, without: &Self, range: Range<u32>) -> Option<Range<u32>> {
         let mut from = range.start;
         loop {

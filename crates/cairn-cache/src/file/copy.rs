@@ -1,17 +1,18 @@
-//! Copying into a reader's buffer.
+//! [`copy`]: copying into a reader's buffer.
 
-/// Offsets within a page are equal in this many low bits when two addresses alias.
+/// The bits of an address that give the offset in its page.
 const PAGE_MASK: usize = 4095;
-/// How far behind the source, modulo a page, a target is slow.
+/// Distances of a target behind its source, modulo a page, at which a long copy is slow.
 const SLOW: std::ops::Range<usize> = 1..64;
-/// Pieces that processors copy with plain loads and stores.
+/// Bytes of a piece that processors copy with plain loads and stores.
 const PIECE: usize = 512;
 
-/// Copies `from` to `to`, which are equally long.
+/// Copies `from` to `to`, which has the same length.
 ///
-/// Where the target lies a few bytes behind the source modulo a page, the string instructions that long copies use take
-/// each load for dependent on the store before it, and become four times slower. Slabs begin with a page and buffers of
-/// `malloc` 16 bytes into one, so that is what most readers bring along; short pieces have no such trouble.
+/// If the target lies a few bytes behind the source modulo a page, the string instructions of long
+/// copies treat each load as dependent on the store before it and become four times slower. This
+/// case is common: slabs begin at a page, and large buffers of `malloc` begin 16 bytes into one.
+/// Short pieces are not affected.
 pub(super) fn copy(to: &mut [u8], from: &[u8]) {
     let distance = to.as_ptr().addr().wrapping_sub(from.as_ptr().addr()) & PAGE_MASK;
     if !SLOW.contains(&distance) {

@@ -1,19 +1,20 @@
-//! [`CacheCounters`]: what the cache of a volume has done. Relaxed atomics, raised at most once or twice a call.
+//! [`CacheCounters`]: the counters of a volume's page cache. They are relaxed atomics; a call
+//! raises one or two of them.
 
 use cairn_base::stats::{Counter, Gauge, Report};
 
 use super::order::ORDERS;
 
-/// What the cache of a volume has done.
+/// The counters of a volume's page cache.
 #[derive(Debug, Default)]
 pub struct CacheCounters {
-    /// Folios now cached, by order (0 is 4 KiB).
+    /// Folios in the cache now, by order (0 is 4 KiB).
     pub folios_by_order: [Gauge; ORDERS],
-    /// Questions to file mappers: where is it?
+    /// Calls of [`FileMapper::lookup`](crate::mapper::FileMapper::lookup).
     pub map_lookups: Counter,
-    /// Promises of space asked of file mappers.
+    /// Calls of [`FileMapper::reserve`](crate::mapper::FileMapper::reserve).
     pub map_reserves: Counter,
-    /// Addresses asked of file mappers.
+    /// Calls of [`FileMapper::place`](crate::mapper::FileMapper::place).
     pub map_places: Counter,
     /// Bytes read through the cache by its users.
     pub read_bytes: Counter,
@@ -21,40 +22,41 @@ pub struct CacheCounters {
     pub written_bytes: Counter,
     /// Bytes read from the device for files.
     pub device_read_bytes: Counter,
-    /// Of these, bytes read before anybody asked for them.
+    /// Those of them that were read ahead.
     pub readahead_bytes: Counter,
     /// Bytes of files written to the device.
     pub device_written_bytes: Counter,
-    /// Copies to readers that needed no I/O.
+    /// Copies to readers from cached blocks.
     pub hits: Counter,
-    /// Look-ups that found nothing cached.
+    /// Look-ups of blocks that were not cached.
     pub misses: Counter,
-    /// Times a reader waited for blocks that were being read ahead.
+    /// Times a reader waited for blocks that another thread was reading.
     pub readahead_waits: Counter,
     /// Device batches of write-back.
     pub writeback_batches: Counter,
-    /// Times a writer had to write back before it could go on.
+    /// Times a writer was throttled.
     pub throttles: Counter,
-    /// Folios thrown out for want of memory.
+    /// Folios that were evicted for memory.
     pub evictions: Counter,
-    /// Folios copied because their memory was on its way to the device.
+    /// Folios that were copied for a change because a write or a reader pinned their memory.
     pub copies: Counter,
-    /// Slabs that were used before.
+    /// Slabs that were recycled.
     pub slabs_recycled: Counter,
-    /// Slabs that were made ready before they were needed.
+    /// Slabs that were prepared before they were needed.
     pub slabs_prepared: Counter,
-    /// Slabs whose memory the system had to give at once.
+    /// Slabs that were allocated when they were needed.
     pub slabs_fresh: Counter,
 }
 
 impl CacheCounters {
-    /// All questions to file mappers.
+    /// All calls of file mappers.
     #[must_use]
     pub fn map_calls(&self) -> u64 {
         self.map_lookups.get() + self.map_reserves.get() + self.map_places.get()
     }
 
-    /// All of them, for the section `cache` of a volume's report. `folios_by_order` is keyed by the folio's size.
+    /// All counters, for the section `cache` of a volume's report. The keys of `folios_by_order`
+    /// are folio sizes.
     #[must_use]
     pub fn report(&self) -> Report {
         let mut folios = Report::new();

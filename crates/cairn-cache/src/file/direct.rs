@@ -1,6 +1,6 @@
-//! Direct I/O: between the caller's memory and the device, coherent with what is cached.
+//! Direct I/O: data moves between the caller's memory and the device, coherent with the cache.
 //!
-//! Requests that are not made of whole blocks go through the cache.
+//! A request that does not consist of whole blocks goes through the cache.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::read::{copy_inline, zero_beyond};
 use crate::mapper::{FileMapper, Place, Run};
 use crate::writeback::WritebackMode;
 
-/// Largest single transfer.
+/// Largest single transfer, in bytes.
 const MAX_TRANSFER: u64 = 8 << 20;
 
 impl FileCache {
@@ -25,7 +25,11 @@ impl FileCache {
         offset.is_multiple_of(block_size) && (len as u64).is_multiple_of(block_size)
     }
 
-    /// Reads from the device without caching. Dirty data of the range is written first.
+    /// Reads from the device into `buf` without caching. Dirty data of the range is written first.
+    /// Returns the number of bytes, which is less than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The mapper or the device failed, or dirty data of the range could not be written.
     pub fn direct_read(
         &self,
         mapper: &dyn FileMapper,
@@ -74,8 +78,12 @@ impl FileCache {
         Ok(n)
     }
 
-    /// Writes to the device without caching; what is cached of the range is written and forgotten before. The data is
-    /// mapped when this returns, and durable after the next flush. Returns how much was written.
+    /// Writes to the device without caching. Dirty data of the range is written and dropped from
+    /// the cache first. The data is mapped when this returns, and durable after the next flush.
+    /// Returns the number of bytes written.
+    ///
+    /// # Errors
+    /// Nothing was written, because the mapper or the device failed.
     pub fn direct_write(
         &self,
         mapper: &dyn FileMapper,
@@ -111,7 +119,7 @@ impl FileCache {
         Ok(done)
     }
 
-    /// Writes the head of `data` that one reserved run takes.
+    /// Writes the head of `data`, as much as one reserved run holds.
     fn direct_write_run(&self, mapper: &dyn FileMapper, offset: u64, data: &Bytes) -> Result<usize, CacheError> {
         let file = &self.state;
         let first = file.block_of(offset);
@@ -126,7 +134,8 @@ impl FileCache {
         Ok(file.bytes_of(run.len))
     }
 
-    /// Places and writes reserved blocks. The error says how many were done before.
+    /// Places and writes reserved blocks. An error comes with the number of blocks that were
+    /// written before.
     fn direct_place(&self, mapper: &dyn FileMapper, blocks: Range<u64>, data: &Bytes) -> Result<(), (u64, CacheError)> {
         let file = &self.state;
         let counters = file.cache.counters();
@@ -149,7 +158,7 @@ impl FileCache {
 }
 
 impl FileState {
-    /// Bytes of blocks that are in memory.
+    /// Bytes of `blocks` blocks, which are in memory.
     fn bytes_of(&self, blocks: u64) -> usize {
         usize::try_from(blocks).expect("blocks in memory") << self.shift
     }

@@ -13,8 +13,8 @@ use crate::writeback::{ErrorSequence, Flushable};
 
 /// The cached data of one file.
 ///
-/// Dropping it drops the cached data, dirty or not. It does not release reservations: the owner calls
-/// [`FileCache::truncate`] or [`FileCache::drop_all`] before.
+/// Dropping it drops the cached data, dirty or not. It does not release reservations: the owner
+/// calls [`FileCache::truncate`] or [`FileCache::drop_all`] before.
 pub struct FileCache {
     pub(crate) state: Arc<FileState>,
 }
@@ -30,20 +30,14 @@ impl FileCache {
         Self { state: Arc::new(FileState::new(cache.clone(), block_size)) }
     }
 
-    /// Sets the inode that writes this file back when memory is short or the data is old. Call it once, before the first
-    /// write.
+    /// Sets the inode that writes this file back when memory is short or the data is old. Call it
+    /// once, before the first write.
     ///
     /// # Panics
     /// If the file has an owner.
     pub fn set_owner(&self, owner: Weak<dyn Flushable>) {
         let first = self.state.dirty.owner.set(owner).is_ok();
         assert!(first, "a file has one owner");
-    }
-
-    /// The page cache of the volume.
-    #[must_use]
-    pub fn page_cache(&self) -> &Arc<PageCache> {
-        &self.state.cache
     }
 
     /// Write-back errors of this file, for fsync.
@@ -76,7 +70,8 @@ impl FileCache {
         self.state.unstable_runs(blocks)
     }
 
-    /// Drops the clean blocks of `blocks` from the cache. Blocks that are dirty or being written stay.
+    /// Drops the clean blocks of `blocks` from the cache. Blocks that are dirty or being written
+    /// stay.
     pub fn invalidate(&self, blocks: Range<u64>) {
         self.state.drop_blocks(blocks, true);
     }

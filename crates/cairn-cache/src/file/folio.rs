@@ -1,8 +1,10 @@
-//! [`Folio`]: a naturally aligned piece of a file, 4 KiB to 2 MiB, with the state of each of its blocks.
+//! [`Folio`]: a naturally aligned piece of a file, 4 KiB to 2 MiB, with the state of each of its
+//! blocks.
 //!
-//! Invariants: a block that is dirty or under write-back is up to date. A folio with such a block is in its file's index.
-//! A `removed` folio is in no index: a caller that reaches one by an old reference looks the block up again. Bytes of an
-//! up-to-date block beyond the file's size are zero.
+//! Invariants: a block that is dirty or under write-back is up to date. A folio with such a block
+//! is in its file's index. A `removed` folio is in no index: a caller that reaches one by an old
+//! reference looks the block up again. Bytes of an up-to-date block beyond the file's size are
+//! zero.
 
 use std::ops::Range;
 use std::sync::Weak;
@@ -15,11 +17,13 @@ use super::slab::Slab;
 
 /// The index of a file, as a folio knows it.
 pub(crate) trait FolioIndex: Send + Sync {
-    /// Takes a folio out of the index. The caller holds the folio's lock, and no block of it is dirty or being written.
+    /// Takes a folio out of the index. The caller holds the folio's lock, and no block of it is
+    /// dirty or being written.
     fn remove(&self, folio: &Folio, state: &mut FolioState);
 }
 
-/// A piece of a file in memory. Its lock has rank FOLIO and is never held across device I/O, `reserve` or `place`.
+/// A piece of a file in memory. Its lock has rank FOLIO and is never held across device I/O,
+/// `reserve` or `place`.
 pub(crate) struct Folio {
     /// First block.
     pub(crate) start: u64,

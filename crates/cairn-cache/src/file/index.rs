@@ -1,8 +1,9 @@
 //! [`FileState`]: the folios of one file by position, and the index of the dirty ones.
 //!
-//! Locking: the index lock has rank CACHE and is held for look-ups and insertions only. A folio that was found here may
-//! leave the index before the caller has its lock: `removed` of its state is then true, and the caller looks again. The
-//! dirty bits of a folio and its place in the dirty index change together, under the folio's lock.
+//! Locking: the index lock has rank CACHE and is held for look-ups and insertions only. A folio
+//! that was found here may leave the index before the caller has its lock: `removed` of its state
+//! is then true, and the caller looks again. The dirty bits of a folio and its place in the dirty
+//! index change together, under the folio's lock.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,7 +28,8 @@ pub(crate) struct FileState {
     /// Binary logarithm of the block size.
     pub(crate) shift: u32,
     index: RwLock<Index>,
-    /// The owner of the file, the number of its dirty blocks, and its place in the queue of dirty files.
+    /// The owner of the file, the number of its dirty blocks, and its place in the queue of dirty
+    /// files.
     pub(crate) dirty: Arc<DirtyFile>,
     /// Blocks being written: start and length of each collected piece.
     pub(crate) in_flight: Mutex<BTreeMap<u64, u64>>,
@@ -115,8 +117,8 @@ impl FileState {
         at_or_after(&self.index.read().dirty, block).cloned()
     }
 
-    /// The folio with dirty or in-flight blocks that holds `block`, or else the next one. It does not walk over the clean
-    /// folios in between.
+    /// The folio with dirty or in-flight blocks that holds `block`, or else the next one. It does
+    /// not walk over the clean folios in between.
     fn find_unstable_from(&self, block: u64) -> Option<Arc<Folio>> {
         let dirty = self.find_dirty_from(block);
         let written = self.in_flight_from(block).and_then(|start| self.find(start));
@@ -152,7 +154,8 @@ impl FileState {
         Some(folio.blocks)
     }
 
-    /// Inserts a folio into the index and the clock's queue. If it would overlap another folio, returns its state.
+    /// Inserts a folio into the index and the clock's queue. If it would overlap another folio,
+    /// returns its state.
     pub(crate) fn insert(
         self: &Arc<Self>,
         start: u64,
@@ -191,7 +194,8 @@ impl FileState {
         }
     }
 
-    /// Clears dirty bits. The caller holds the folio's lock. The number of unstable blocks stays as it is.
+    /// Clears dirty bits. The caller holds the folio's lock. The number of unstable blocks stays as
+    /// it is.
     pub(crate) fn unmark_dirty(&self, folio: &Folio, state: &mut FolioState, blocks: Range<u32>) {
         let had = state.dirty.any();
         state.dirty.clear(blocks);
@@ -200,7 +204,8 @@ impl FileState {
         }
     }
 
-    /// Counts blocks that are neither dirty nor being written any more: they were written, or dropped.
+    /// Counts blocks that are neither dirty nor being written any more: they were written, or
+    /// dropped.
     pub(crate) fn mark_stable(&self, blocks: u32) {
         if blocks > 0 {
             self.dirty.unstable.fetch_sub(blocks.into(), Ordering::Relaxed);
@@ -212,8 +217,8 @@ impl FileState {
         self.dirty.has_unstable()
     }
 
-    /// Drops the cached data of `blocks`, none of which may be under write-back. Returns the dirty runs that were dropped.
-    /// With `clean_only`, blocks that are dirty or under write-back stay.
+    /// Drops the cached data of `blocks`, none of which may be under write-back. Returns the dirty
+    /// runs that were dropped. With `clean_only`, blocks that are dirty or under write-back stay.
     pub(crate) fn drop_blocks(&self, blocks: Range<u64>, clean_only: bool) -> Vec<Run> {
         let mut lost: Vec<Run> = Vec::new();
         let mut cursor = blocks.start;

@@ -1,7 +1,8 @@
-//! Calls of the mapper: each is counted and checked, and asks for as many blocks as the mode allows.
+//! Calls of the mapper: each is counted and checked, and asks for as many blocks as the mode
+//! allows.
 //!
-//! In [`BufferedMode::PerBlock`] every call of buffered I/O is about one block. Direct I/O always asks for the largest
-//! run.
+//! In [`BufferedMode::PerBlock`] every call of buffered I/O is about one block. Direct I/O always
+//! asks for the largest run.
 
 use cairn_base::FileBlock;
 

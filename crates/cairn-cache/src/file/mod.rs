@@ -1,29 +1,33 @@
 //! File data in memory: one [`FileCache`] for each inode, over the volume's [`PageCache`].
 //!
-//! A file is cached in folios, naturally aligned pieces of 4 KiB to 2 MiB. The mapper is asked once for the largest
-//! run, and then the whole run is copied, read or written.
+//! A file is cached in folios, naturally aligned pieces of 4 KiB to 2 MiB. The mapper is asked once
+//! for the largest run, and then the whole run is copied, read or written.
 //!
 //! # Locks of the caller
 //!
-//! The caller holds inode.data *shared* for [`FileCache::read`], [`FileCache::write_back`], [`FileCache::direct_read`] and
-//! the queries. It holds inode.data *exclusively* for everything that changes contents or size (`write`, `truncate`,
-//! `discard`, `zero`, `direct_write`). It holds no lock above inode.data: the cache calls `reserve`, `place` and tickets,
-//! which start journal handles, and it holds no lock of its own while it does so, but a file's reservation.
+//! The caller holds inode.data *shared* for [`FileCache::read`], [`FileCache::write_back`],
+//! [`FileCache::direct_read`] and the queries. It holds inode.data *exclusively* for everything
+//! that changes contents or size (`write`, `truncate`, `discard`, `zero`, `direct_write`). It holds
+//! no lock above inode.data: the cache calls `reserve`, `place` and tickets, which start journal
+//! handles, and it holds no lock of its own while it does so, but a file's reservation.
 //!
 //! # Two modes
 //!
-//! [`BufferedMode::PerBlock`] is the same cache with the smallest units: a folio for each page, a mapping for each block.
+//! [`BufferedMode::PerBlock`] is the same cache with the smallest units: a folio for each page, a
+//! mapping for each block.
 //!
 //! # Memory
 //!
-//! A write makes memory dirty, and only write-back can free it. So a writer calls [`PageCache::balance`] *before it takes
-//! any lock*, and [`FileCache::write`] takes a bounded piece at a time: it returns a short count and is called again.
+//! A write makes memory dirty, and only write-back can free it. So a writer calls
+//! [`PageCache::balance`] *before it takes any lock*, and [`FileCache::write`] takes a bounded
+//! piece at a time: it returns a short count and is called again.
 //!
 //! # Layers
 //!
-//! Each line uses the lines above it: `error`, `options`, `counters`, `slab`; `folio`; `page_cache` with its queues
-//! (`readahead_queue`, `reservation`, `writeback`'s dirty files); `index` (the state of one file); `file_cache`,
-//! `mapping`, `reading`; the operations `read`, `reserve`, `write`, `truncate`, `direct`, `shared`, `readahead_daemon`.
+//! Each line uses the lines above it: `error`, `options`, `counters`, `slab`; `folio`; `page_cache`
+//! with its queues (`readahead_queue`, `reservation`, `writeback`'s dirty files); `index` (the
+//! state of one file); `file_cache`, `mapping`, `reading`; the operations `read`, `reserve`,
+//! `write`, `truncate`, `direct`, `shared`, `readahead_daemon`.
 
 mod bits;
 mod copy;

@@ -24,7 +24,8 @@ pub enum BufferedMode {
 pub struct PageCacheOptions {
     /// The filesystem's block size in bytes, a power of two.
     pub block_size: u32,
-    /// How much one mapping and one folio cover; see [`PageCache::set_mode`](super::PageCache::set_mode).
+    /// How much one mapping and one folio cover; see
+    /// [`PageCache::set_mode`](super::PageCache::set_mode).
     pub mode: BufferedMode,
     /// Largest folio in bytes, a power of two from [`MIN_FOLIO`] to [`MAX_FOLIO`]; see
     /// [`PageCache::set_max_folio`](super::PageCache::set_max_folio).

@@ -1,8 +1,8 @@
 //! [`PageCache`]: the page cache of one volume, with its memory, eviction by clock, and counters.
 //!
-//! Every new folio enters the clock's queue. The hand gives a used folio another round and evicts a clean one. A dirty
-//! folio leaves the queue and enters it again when it has been written, so that the hand does not visit dirty folios
-//! repeatedly.
+//! Every new folio enters the clock's queue. The hand gives a used folio another round and evicts a
+//! clean one. A dirty folio leaves the queue and enters it again when it has been written, so that
+//! the hand does not visit dirty folios repeatedly.
 //!
 //! Locking: the queue has rank CACHE and is never held together with another lock.
 
@@ -58,7 +58,8 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 impl PageCache {
-    /// Creates a cache for the files of `device` that shares `budget`. [`PageCache::start_writeback`] starts its daemon.
+    /// Creates a cache for the files of `device` that shares `budget`.
+    /// [`PageCache::start_writeback`] starts its daemon.
     ///
     /// # Panics
     /// If the block size is not a power of two of at most 2 MiB.
@@ -132,7 +133,8 @@ impl PageCache {
         if self.per_block.load(Ordering::Relaxed) { BufferedMode::PerBlock } else { BufferedMode::Extents }
     }
 
-    /// Changes the mode. Existing folios keep their size; the next call of a mapper follows the new mode.
+    /// Changes the mode. Existing folios keep their size; the next call of a mapper follows the new
+    /// mode.
     pub fn set_mode(&self, mode: BufferedMode) {
         self.per_block.store(mode == BufferedMode::PerBlock, Ordering::Relaxed);
     }
@@ -151,13 +153,15 @@ impl PageCache {
         Duration::from_millis(self.dirty_expire.load(Ordering::Relaxed))
     }
 
-    /// Changes the age at which dirty data is written. It applies to data that is dirty already, too.
+    /// Changes the age at which dirty data is written. It applies to data that is dirty already,
+    /// too.
     pub fn set_dirty_expire(&self, time: Duration) {
         self.dirty_expire.store(milliseconds(time), Ordering::Relaxed);
         self.dirty.wake.notify();
     }
 
-    /// Sets what is told when files were written because of their age. Further calls change nothing.
+    /// Sets what is told when files were written because of their age. Further calls change
+    /// nothing.
     pub fn set_expired(&self, expired: Weak<dyn Expired>) {
         self.expired.get_or_init(|| expired);
     }
@@ -173,8 +177,8 @@ impl PageCache {
         1 << most.ilog2()
     }
 
-    /// Allocates memory for a folio. It evicts clean folios while the budget is exceeded or the system has no memory. The
-    /// caller holds no lock above inode.data.
+    /// Allocates memory for a folio. It evicts clean folios while the budget is exceeded or the
+    /// system has no memory. The caller holds no lock above inode.data.
     ///
     /// # Errors
     /// The system has no memory, and no folio is clean.
@@ -212,7 +216,8 @@ impl PageCache {
         FolioState::new(Slab::new(&self.pool, raw), blocks)
     }
 
-    /// Counts a new folio. Call it before the folio is in the index: another thread may remove it at once.
+    /// Counts a new folio. Call it before the folio is in the index: another thread may remove it
+    /// at once.
     pub(crate) fn folio_added(&self, bytes: usize) {
         self.counters.folios_by_order[order_of(bytes)].add(1);
         self.live.fetch_add(1, Ordering::Relaxed);
@@ -241,8 +246,8 @@ impl PageCache {
         }
     }
 
-    /// Evicts one clean folio that was not used since the hand passed it. It waits for no lock below CACHE. False if there
-    /// is none.
+    /// Evicts one clean folio that was not used since the hand passed it. It waits for no lock
+    /// below CACHE. False if there is none.
     pub(crate) fn evict_one(&self) -> bool {
         let mut left = 2 * self.clock.lock().len() + 1;
         while left > 0 {
@@ -292,8 +297,7 @@ impl PageCache {
     }
 
     /// True if so much is dirty that writers should call [`PageCache::balance`].
-    #[must_use]
-    pub fn is_over_limit(&self) -> bool {
+    pub(crate) fn is_over_limit(&self) -> bool {
         self.dirty_bytes() > self.share(self.options.dirty_percent)
     }
 

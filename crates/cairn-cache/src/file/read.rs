@@ -1,7 +1,9 @@
-//! Reading: from folios where the blocks are up to date, else one mapping, one device batch, new folios.
+//! Reading: from folios where the blocks are up to date; otherwise by one mapping and one device
+//! batch into new folios.
 //!
-//! The device is read without any lock. That is safe because the caller has inode.data: nobody writes, and write-back
-//! changes no contents. A block is read by one reader at a time (see [`super::ahead`]); who comes later waits for it.
+//! The device is read without a folio lock. The caller holds inode.data, so no thread writes, and
+//! write-back changes no contents. A block is read by one reader at a time; other readers of the
+//! block wait for it (see [`super::reading`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,26 +21,31 @@ use super::slab::{RawSlab, Slab};
 use crate::budget::Charge;
 use crate::mapper::{FileMapper, Mapping, Place};
 
-/// Consecutive blocks to be read into one buffer.
+/// Consecutive blocks that are read into one buffer.
 struct Piece {
     start: u64,
     blocks: u32,
-    /// The memory becomes a folio; without it the bytes are merged into one.
+    /// The charge of memory that becomes a folio. Without it the bytes are merged into an existing
+    /// folio.
     charge: Option<Charge>,
 }
 
-/// What the head of something missing turned out to be.
-pub(super) enum Served {
-    /// So many bytes were read.
+/// What [`FileCache::read_missing`] did for the head of a range.
+pub(super) enum ReadOutcome {
+    /// It read this number of bytes.
     Bytes(usize),
-    /// So many zeros, which are still to be written.
+    /// It found this number of zero bytes; the caller writes them.
     Zeros(usize),
-    /// All contents of the file.
+    /// It found inline data: all bytes of the file.
     Inline(Arc<[u8]>),
 }
 
 impl FileCache {
-    /// Reads into `buf` from byte `offset` of a file of `size` bytes. Returns how much: less than asked only at the end.
+    /// Reads into `buf` from byte `offset` of a file of `size` bytes. Returns the number of bytes,
+    /// which is less than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The mapper or the device failed, or the system has no memory.
     pub fn read(&self, mapper: &dyn FileMapper, size: u64, offset: u64, buf: &mut [u8]) -> Result<usize, CacheError> {
         let Some(left) = size.checked_sub(offset).filter(|left| *left > 0) else { return Ok(0) };
         let len = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -54,12 +61,12 @@ impl FileCache {
             } else if !self.state.wait_reading(self.state.block_of(pos)) {
                 counters.misses.add(1);
                 done += match self.read_missing(mapper, size, pos, out.len(), out)? {
-                    Served::Bytes(n) => n,
-                    Served::Zeros(n) => {
+                    ReadOutcome::Bytes(n) => n,
+                    ReadOutcome::Zeros(n) => {
                         out[..n].fill(0);
                         n
                     }
-                    Served::Inline(bytes) => copy_inline(&bytes, pos, out),
+                    ReadOutcome::Inline(bytes) => copy_inline(&bytes, pos, out),
                 };
             }
         }
@@ -67,8 +74,9 @@ impl FileCache {
         Ok(done)
     }
 
-    /// Serves the head of `len` bytes, whose first block is not cached. No bytes: somebody else has begun to read it.
-    /// What is read goes into `out`, if that is as long, and into the cache.
+    /// Reads the head of `len` bytes at `pos`, whose first block is not cached, into the cache and
+    /// into `out`. `out` may be shorter. The result has no bytes if another reader has begun to
+    /// read that block.
     pub(super) fn read_missing(
         &self,
         mapper: &dyn FileMapper,
@@ -76,25 +84,26 @@ impl FileCache {
         pos: u64,
         len: usize,
         out: &mut [u8],
-    ) -> Result<Served, CacheError> {
+    ) -> Result<ReadOutcome, CacheError> {
         let file = &self.state;
         let end = pos + len as u64;
         let wanted = file.block_of(pos)..file.blocks_for(end);
         let plan = file.streams.lock().miss(&wanted, file.shift, file.window_limit());
         let most = (wanted.end + plan.along).min(file.blocks_for(size));
         let until = file.missing_until(wanted.start..most);
-        // Who will read is settled before the mapper is asked: two would ask it for the same, and one in vain.
-        let Some(mut reading) = file.begin_reading(wanted.start..until) else { return Ok(Served::Bytes(0)) };
+        // The read is entered before the mapper is asked, so that two readers do not ask for the
+        // same blocks.
+        let Some(mut reading) = file.begin_reading(wanted.start..until) else { return Ok(ReadOutcome::Bytes(0)) };
         if file.cached_until(wanted.start).is_some() {
-            return Ok(Served::Bytes(0));
+            return Ok(ReadOutcome::Bytes(0));
         }
         let until = reading.blocks.end;
         let mapping = self.lookup(Caller::Buffered, mapper, wanted.start, until - wanted.start)?;
         let until = self.extend(mapper, &mapping, until)?;
         let served = |until: u64| usize::try_from(file.byte_of(until) - pos).map_or(len, |n| n.min(len));
         match mapping.place {
-            Place::Hole | Place::Delayed | Place::Unwritten(_) => Ok(Served::Zeros(served(until))),
-            Place::Inline(bytes) => Ok(Served::Inline(bytes)),
+            Place::Hole | Place::Delayed | Place::Unwritten(_) => Ok(ReadOutcome::Zeros(served(until))),
+            Place::Inline(bytes) => Ok(ReadOutcome::Inline(bytes)),
             Place::Mapped(pba) => {
                 reading.end_at(until);
                 file.queue_window(plan.later);
@@ -105,13 +114,13 @@ impl FileCache {
                 if plan.along > 0 {
                     file.mark(wanted.end);
                 }
-                Ok(Served::Bytes(n))
+                Ok(ReadOutcome::Bytes(n))
             }
         }
     }
 
-    /// How far, up to `until`, the data goes on where the mapping has it. A mapper that was asked for the largest run has
-    /// said so at once.
+    /// End of the blocks, up to `until`, that continue the mapping on the device. It asks the
+    /// mapper again only where the first answer ended.
     pub(super) fn extend(&self, mapper: &dyn FileMapper, first: &Mapping, until: u64) -> Result<u64, CacheError> {
         let start = first.run.start.get();
         let mut end = (start + first.run.len).min(until);
@@ -126,7 +135,8 @@ impl FileCache {
         Ok(end)
     }
 
-    /// Reads a mapped extent in one batch, keeps it in folios, and copies what overlaps `out` at `pos`.
+    /// Reads a mapped extent in one batch, keeps it in folios, and copies the part that overlaps
+    /// `out` at `pos`.
     pub(super) fn read_extent(
         &self,
         blocks: Range<u64>,
@@ -167,7 +177,8 @@ impl FileCache {
     }
 }
 
-/// Bytes of an inline file; what lies beyond them is zero.
+/// Copies bytes of an inline file into `out`; bytes beyond them are zero. Returns the length of
+/// `out`.
 pub(super) fn copy_inline(bytes: &[u8], pos: u64, out: &mut [u8]) -> usize {
     let from = usize::try_from(pos).map_or(bytes.len(), |pos| pos.min(bytes.len()));
     let n = out.len().min(bytes.len() - from);
@@ -176,7 +187,8 @@ pub(super) fn copy_inline(bytes: &[u8], pos: u64, out: &mut [u8]) -> usize {
     out.len()
 }
 
-/// Zeros the bytes of `buf`, which begins at byte `start` of the file, that lie beyond the file's size.
+/// Zeros the bytes of `buf` that lie beyond the file's size. `buf` begins at byte `start` of the
+/// file.
 pub(super) fn zero_beyond(buf: &mut [u8], start: u64, size: u64) {
     let valid = size.saturating_sub(start);
     if valid < buf.len() as u64 {
@@ -184,7 +196,8 @@ pub(super) fn zero_beyond(buf: &mut [u8], start: u64, size: u64) {
     }
 }
 
-/// Copies the bytes that `data` (at `start` of the file) and `out` (at `pos`) have in common.
+/// Copies the bytes that `data` (at byte `start` of the file) and `out` (at byte `pos`) have in
+/// common.
 fn copy_overlap(data: &[u8], start: u64, pos: u64, out: &mut [u8]) {
     let from = start.max(pos);
     let to = (start + data.len() as u64).min(pos + out.len() as u64);
@@ -196,7 +209,7 @@ fn copy_overlap(data: &[u8], start: u64, pos: u64, out: &mut [u8]) {
 }
 
 impl FileState {
-    /// Copies from the folio that holds `pos`, as far as it is up to date.
+    /// Copies from the folio that holds `pos`, up to the first block that is not up to date.
     fn copy_cached(self: &Arc<Self>, pos: u64, out: &mut [u8]) -> usize {
         let Some((slab, range)) = self.cached_at(pos, out.len()) else { return 0 };
         let n = range.len();
@@ -204,7 +217,7 @@ impl FileState {
         n
     }
 
-    /// Where the bytes from `pos` on are cached: up to `most` of them, in one folio.
+    /// The slab and range of the cached bytes from `pos` on: at most `most` bytes, in one folio.
     pub(super) fn cached_at(self: &Arc<Self>, pos: u64, most: usize) -> Option<(Slab, Range<usize>)> {
         let block = self.block_of(pos);
         let folio = self.find(block)?;
@@ -226,7 +239,8 @@ impl FileState {
         Some((slab, from..to))
     }
 
-    /// End of the cached run that holds `block`, within its folio; `None` if the block is not cached.
+    /// End of the cached run that holds `block`, within its folio; `None` if the block is not
+    /// cached.
     pub(super) fn cached_until(&self, block: u64) -> Option<u64> {
         let folio = self.find(block)?;
         let state = folio.state.lock();
@@ -256,7 +270,7 @@ impl FileState {
         end
     }
 
-    /// The largest piece at the start of `range` that one buffer should take: a whole new folio if one fits.
+    /// The largest piece at the start of `range` for one buffer: a new folio if one fits.
     fn next_piece(&self, range: Range<u64>) -> Result<(Piece, IoBuf), CacheError> {
         let start = range.start;
         let limit = match self.find_from(start) {
@@ -294,7 +308,8 @@ impl FileState {
         Some(usize::try_from(blocks).expect("at most a folio") << self.shift)
     }
 
-    /// Makes a folio of what was read; if somebody else did meanwhile, merges it there.
+    /// Makes a folio of bytes that were read. If the index has a folio there, merges the bytes into
+    /// that one.
     fn keep_slab(self: &Arc<Self>, start: u64, blocks: u32, raw: RawSlab) -> Slab {
         let mut state = self.cache.folio_state(raw, blocks);
         state.uptodate.set(0..blocks);
@@ -305,7 +320,8 @@ impl FileState {
         slab
     }
 
-    /// Adds whole blocks read from the device wherever nothing newer is cached, as far as there is memory for that.
+    /// Adds blocks that were read from the device where no block is up to date. It stops if there
+    /// is no memory.
     fn merge(self: &Arc<Self>, start: u64, data: &[u8]) {
         let end = start + self.blocks_for(data.len() as u64);
         let mut cursor = start;

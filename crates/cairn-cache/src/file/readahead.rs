@@ -1,9 +1,11 @@
-//! Readahead: who reads sequentially, and what to read for it before it asks.
+//! Readahead policy: it recognises sequential readers of a file and chooses the windows to read
+//! before they ask.
 //!
-//! A stream is remembered by the window that was last read for it. A miss at the window's start or inside it continues
-//! the stream; a miss elsewhere begins a new one with no window, so that random reads cost what they ask. The folio at
-//! the start of each window is *marked*: whoever reads it sets the next window going, twice as large, while there
-//! is still data to read meanwhile. Eight streams of a file may be interleaved.
+//! A stream is known by its last window. A miss at the window's start or inside it continues the
+//! stream. A miss elsewhere begins a new stream without a window, so that random reads read nothing
+//! more. The folio at the start of each window is *marked* (Linux: `PG_readahead`): its reader
+//! starts the next window, twice as large, while it still has data to read. Eight streams of a file
+//! may be interleaved.
 
 use std::ops::Range;
 
@@ -16,18 +18,18 @@ pub(super) const CHUNK: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Default)]
 struct Stream {
-    /// The last window; empty if there was none yet.
+    /// The last window. It is empty if there was none.
     from: u64,
     next: u64,
-    /// Blocks in the last window.
+    /// Blocks of the last window.
     window: u64,
     used: u64,
 }
 
-/// What to read beside what was asked for.
+/// What to read in addition to the asked blocks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Blocks to read at once with what was asked for.
+    /// Number of blocks to read together with the asked ones.
     pub(crate) along: u64,
     /// Blocks to read in the background.
     pub(crate) later: Option<Range<u64>>,
@@ -41,13 +43,13 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// `wanted` was asked for and is missing. Windows have at most `most` blocks.
+    /// Plans the read of `wanted`, which is not cached. Windows have at most `most` blocks.
     pub(crate) fn miss(&mut self, wanted: &Range<u64>, shift: u32, most: u64) -> Plan {
         self.now += 1;
         let first = (FIRST_WINDOW >> shift).max(1).min(most);
         let known = |stream: &Stream| stream.used > 0 && (stream.from..=stream.next).contains(&wanted.start);
         let Some(at) = self.streams.iter().position(known) else {
-            // Whoever begins at the beginning is likely to go on.
+            // A reader that starts at the beginning of the file is likely to read sequentially.
             let along = if wanted.start == 0 { first } else { 0 };
             *self.oldest() = Stream { from: wanted.end, next: wanted.end + along, window: along, used: self.now };
             return Plan { along, later: None };
@@ -55,7 +57,7 @@ impl Streams {
         let len = wanted.end - wanted.start;
         let window = self.streams[at].window;
         if len < first {
-            // A reader faster than its windows reads as much for itself as it would wait for.
+            // The reader is faster than its windows: it reads the window itself.
             let along = window.min(CHUNK >> shift).max(first);
             let next = wanted.end + along;
             self.streams[at] = Stream { from: wanted.end, next, window: window.max(first), used: self.now };
@@ -65,7 +67,7 @@ impl Streams {
         Plan { along: 0, later: self.grow(at, most) }
     }
 
-    /// Somebody reads a marked folio: the next window of its stream.
+    /// The next window of a stream whose marked folio is being read.
     pub(crate) fn marked(&mut self, folio: &Range<u64>, most: u64) -> Option<Range<u64>> {
         let known = |stream: &Stream| stream.used > 0 && folio.contains(&stream.from);
         let at = self.streams.iter().position(known)?;
@@ -74,7 +76,8 @@ impl Streams {
         self.grow(at, most)
     }
 
-    /// Begins the window behind the last one. It ends where a folio as large as the window would.
+    /// Begins the window after the last one. It ends where an aligned folio of the window's size
+    /// ends.
     fn grow(&mut self, at: usize, most: u64) -> Option<Range<u64>> {
         let stream = &mut self.streams[at];
         let window = (stream.window * 2).min(most);
@@ -140,7 +143,7 @@ mod tests {
         let later = streams.miss(&(256..512), 12, MOST).later.expect("a window");
         assert_eq!(later, 512..1024);
         assert_eq!(streams.marked(&(512..768), MOST), Some(1024..1536));
-        // What was lost of a window is read by who needs it, and the stream goes on.
+        // A reader reads the missing part of a window itself, and the stream continues.
         assert_eq!(streams.miss(&(1100..1356), 12, MOST).later, Some(1356..1536));
     }
 

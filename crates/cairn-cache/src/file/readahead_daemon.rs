@@ -1,9 +1,10 @@
 //! The readahead daemon. It also prepares slabs while the queue of windows is empty.
 //!
-//! One daemon for each volume takes windows from the queue. It reads like any reader: it holds inode.data shared, so
-//! that a mapping it uses cannot change. It only tries to take that lock. A window is read in chunks, and a reader that
-//! needs a block waits for that block's chunk only. The daemon drops a window that it cannot read (busy inode, failing
-//! device): the reader then reads the blocks itself and gets the error.
+//! One daemon for each volume takes windows from the queue. It reads like any reader: it holds
+//! inode.data shared, so that a mapping it uses cannot change. It only tries to take that lock. A
+//! window is read in chunks, and a reader that needs a block waits for that block's chunk only. The
+//! daemon drops a window that it cannot read (busy inode, failing device): the reader then reads
+//! the blocks itself and gets the error.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -35,7 +36,8 @@ impl Daemon for Readahead {
 }
 
 impl PageCache {
-    /// Starts the readahead daemon. The volume keeps the handle and stops the daemon before it closes.
+    /// Starts the readahead daemon. The volume keeps the handle and stops the daemon before it
+    /// closes.
     ///
     /// # Errors
     /// The system has no thread for the daemon.
@@ -66,7 +68,8 @@ impl FileCache {
         file.mark(blocks.start);
     }
 
-    /// Reads the head of the range, or skips what is cached or being read. Returns the block to go on with.
+    /// Reads the head of the range, or skips what is cached or being read. Returns the block to go
+    /// on with.
     fn read_chunk(&self, mapper: &dyn FileMapper, size: u64, blocks: Range<u64>) -> Result<u64, CacheError> {
         let file = &self.state;
         if let Some(end) = file.cached_until(blocks.start) {

@@ -39,8 +39,8 @@ impl Drop for Reading<'_> {
 }
 
 impl FileState {
-    /// Enters the head of the range into the table of reads, up to the next block that another reader reads. `None` if
-    /// another reader reads the first block.
+    /// Enters the head of the range into the table of reads, up to the next block that another
+    /// reader reads. `None` if another reader reads the first block.
     pub(super) fn begin_reading(&self, blocks: Range<u64>) -> Option<Reading<'_>> {
         let mut reading = self.reading.lock();
         let before = reading.range(..=blocks.start).next_back();

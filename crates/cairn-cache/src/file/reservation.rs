@@ -1,8 +1,8 @@
 //! The reservation that one file keeps ahead of its data, and the list of files that keep one.
 //!
-//! A sequential writer gets more blocks reserved than it writes, up to [`MAX_AHEAD`] bytes; the rest is kept in
-//! [`Reservation`] with the mapping it had before. [`ReservingFiles`] lists these files, so that a writer that finds no
-//! space can release their reservations.
+//! A sequential writer gets more blocks reserved than it writes, up to [`MAX_AHEAD`] bytes; the
+//! rest is kept in [`Reservation`] with the mapping it had before. [`ReservingFiles`] lists these
+//! files, so that a writer that finds no space can release their reservations.
 //!
 //! Locking: a file's reservation has rank RESERVATIONS; the list has rank CACHE.
 
@@ -58,8 +58,8 @@ impl Reservation {
         Some(Mapping { run: Run { start: FileBlock(first), len }, place })
     }
 
-    /// Keeps what was reserved beyond `asked` blocks and shortens the mapping to them. Blocks that were delayed before
-    /// are not kept: another write reserved them.
+    /// Keeps what was reserved beyond `asked` blocks and shortens the mapping to them. Blocks that
+    /// were delayed before are not kept: another write reserved them.
     pub(super) fn keep(&mut self, mapping: &mut Mapping, asked: u64) {
         let Run { start, len } = mapping.run;
         mapping.run.len = len.min(asked);
@@ -69,7 +69,8 @@ impl Reservation {
         }
     }
 
-    /// Records a write and returns the number of blocks to reserve beyond it: 0 unless the write is sequential.
+    /// Records a write and returns the number of blocks to reserve beyond it: 0 unless the write is
+    /// sequential.
     pub(super) fn follow(&mut self, first: u64, asked: u64) -> u64 {
         let sequential = first == self.next || first + 1 == self.next;
         let more = if sequential { self.sequential } else { 0 };
@@ -78,8 +79,8 @@ impl Reservation {
         more
     }
 
-    /// Corrects [`Reservation::follow`]: only `len` of the `asked` blocks were reserved. The write of the rest counts as
-    /// sequential.
+    /// Corrects [`Reservation::follow`]: only `len` of the `asked` blocks were reserved. The write
+    /// of the rest counts as sequential.
     pub(super) fn shorten(&mut self, asked: u64, len: u64) {
         let short = asked.saturating_sub(len);
         self.next -= short;
@@ -91,7 +92,8 @@ impl Reservation {
         self.sequential = 0;
     }
 
-    /// Empties the reservation. Returns the blocks that it kept, and whether they were a hole before.
+    /// Empties the reservation. Returns the blocks that it kept, and whether they were a hole
+    /// before.
     pub(super) fn clear(&mut self) -> (Range<u64>, bool) {
         (std::mem::replace(&mut self.blocks, 0..0), self.place == Place::Hole)
     }

@@ -1,14 +1,17 @@
-//! Reserving space for writes, ahead of a sequential writer, so that one question serves many small writes.
+//! Reserving space for writes, ahead of a sequential writer, so that one question serves many small
+//! writes.
 //!
-//! A sequential writer gets as many blocks reserved again as it has written in sequence. The next write takes its part
-//! without asking the mapper. What is not used is released by every write-back, by every change of shape, by every
-//! question about space, and as soon as a writer finds no space.
+//! A sequential writer gets as many blocks reserved again as it has written in sequence. The next
+//! write takes its part without asking the mapper. What is not used is released by every
+//! write-back, by every change of shape, by every question about space, and as soon as a writer
+//! finds no space.
 //!
-//! Invariant: the blocks of a reservation hold no cached data that is dirty or being written, and no other caller asks
-//! for them.
+//! Invariant: the blocks of a reservation hold no cached data that is dirty or being written, and
+//! no other caller asks for them.
 //!
-//! Locking: rank RESERVATIONS, held while the mapper reserves or releases. So a caller that finds nothing kept may ask
-//! for the same blocks. A writer holds inode.data exclusively as well; releasing needs no other lock.
+//! Locking: rank RESERVATIONS, held while the mapper reserves or releases. So a caller that finds
+//! nothing kept may ask for the same blocks. A writer holds inode.data exclusively as well;
+//! releasing needs no other lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,15 +35,16 @@ impl PageCache {
         u64::try_from(self.runtime.monotonic().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Makes all files release what they have reserved ahead of their data. True if any file had a reservation. The
-    /// caller holds no lock above inode.data.
+    /// Makes all files release what they have reserved ahead of their data. True if any file had a
+    /// reservation. The caller holds no lock above inode.data.
     pub fn release_reservations(&self) -> bool {
         let owners = self.reserving.owners();
         owners.iter().for_each(|owner| owner.release_reservation());
         !owners.is_empty()
     }
 
-    /// Calls [`PageCache::release_reservations`] because a caller found no space. For a second, nothing is reserved ahead.
+    /// Calls [`PageCache::release_reservations`] because a caller found no space. For a second,
+    /// nothing is reserved ahead.
     pub fn space_is_short(&self) -> bool {
         self.reserving.set_short_until(self.now_ms().saturating_add(SHORTAGE.as_millis() as u64));
         self.release_reservations()
@@ -75,8 +79,8 @@ impl FileCache {
             return self.reserve(Caller::Buffered, mapper, first, 1);
         }
         file.release_kept(&mut reservation, mapper);
-        // The file is listed before it checks for a shortage. So a caller that finds no space sees this file in the
-        // list, or this file sees the shortage.
+        // The file is listed before it checks for a shortage. So a caller that finds no space sees
+        // this file in the list, or this file sees the shortage.
         file.list_reserving();
         let more = if file.may_reserve_ahead() { more.min(file.max_ahead()) } else { 0 };
         let reserved = self.reserve(Caller::Buffered, mapper, first, asked + more);
@@ -91,13 +95,15 @@ impl FileCache {
         mapping
     }
 
-    /// Releases what the file has reserved ahead of its data. Blocks that a concurrent write has taken stay reserved.
+    /// Releases what the file has reserved ahead of its data. Blocks that a concurrent write has
+    /// taken stay reserved.
     pub fn release_reservation(&self, mapper: &dyn FileMapper) {
         let mut reservation = self.state.reservation.lock();
         self.state.release_kept(&mut reservation, mapper);
     }
 
-    /// As [`FileCache::release_reservation`]; the next write gets nothing reserved beyond its own blocks.
+    /// As [`FileCache::release_reservation`]; the next write gets nothing reserved beyond its own
+    /// blocks.
     pub(crate) fn reset_reservation(&self, mapper: &dyn FileMapper) {
         let mut reservation = self.state.reservation.lock();
         self.state.release_kept(&mut reservation, mapper);

@@ -1,4 +1,6 @@
-//! Reading without a copy: what is cached is lent as it is.
+//! Reading without a copy: the result shares the memory of the cached folios.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::memory;
@@ -6,17 +8,21 @@ use cairn_base::memory;
 use super::error::CacheError;
 use super::file_cache::FileCache;
 use super::index::FileState;
-use super::read::{Served, copy_inline};
+use super::read::{ReadOutcome, copy_inline};
 use crate::mapper::FileMapper;
 
-/// What holes are made of.
+/// The bytes of holes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-/// What is evicted this often before it can be lent is copied.
+/// Attempts to read a block before its bytes are copied, because it is evicted each time.
 const TRIES: u32 = 4;
 
 impl FileCache {
-    /// As [`FileCache::read`] of up to `len` bytes, but the bytes stay where they are cached. They are what the file held
-    /// at some moment of the call: who changes them later changes a copy, so they are to be dropped soon.
+    /// As [`FileCache::read`] of up to `len` bytes, but the result shares the memory of the cache.
+    /// The bytes are those of the file at some moment of the call. A later write copies the folio
+    /// as long as the result exists, so drop it soon.
+    ///
+    /// # Errors
+    /// As [`FileCache::read`].
     pub fn read_shared(
         &self,
         mapper: &dyn FileMapper,
@@ -29,7 +35,7 @@ impl FileCache {
         let (mut pieces, mut done, mut tries) = (Vec::new(), 0, 0);
         while done < len {
             let (pos, left) = (offset + done as u64, len - done);
-            if let Some(piece) = self.state.lend(pos, left) {
+            if let Some(piece) = self.state.pin_cached(pos, left) {
                 counters.hits.add(1);
                 (done, tries) = (done + piece.len(), 0);
                 pieces.push(piece);
@@ -42,13 +48,13 @@ impl FileCache {
             tries += 1;
             let mut own = if tries < TRIES { Vec::new() } else { memory::zeroed("an answer", left)? };
             match self.read_missing(mapper, size, pos, left, &mut own)? {
-                Served::Bytes(n) => own.truncate(n),
-                Served::Zeros(n) => {
-                    lend_zeros(&mut pieces, n);
+                ReadOutcome::Bytes(n) => own.truncate(n),
+                ReadOutcome::Zeros(n) => {
+                    push_zeros(&mut pieces, n);
                     done += n;
                     continue;
                 }
-                Served::Inline(bytes) => {
+                ReadOutcome::Inline(bytes) => {
                     own = memory::zeroed("an answer", left)?;
                     copy_inline(&bytes, pos, &mut own);
                 }
@@ -63,7 +69,7 @@ impl FileCache {
     }
 }
 
-fn lend_zeros(pieces: &mut Vec<Bytes>, mut n: usize) {
+fn push_zeros(pieces: &mut Vec<Bytes>, mut n: usize) {
     while n > 0 {
         let piece = &ZEROS[..n.min(ZEROS.len())];
         pieces.push(Bytes::from_static(piece));
@@ -72,8 +78,9 @@ fn lend_zeros(pieces: &mut Vec<Bytes>, mut n: usize) {
 }
 
 impl FileState {
-    /// Up to `most` bytes of the folio that holds `pos`, as far as it is up to date.
-    fn lend(self: &std::sync::Arc<Self>, pos: u64, most: usize) -> Option<Bytes> {
+    /// Pins up to `most` bytes of the folio that holds `pos`, up to the first block that is not up
+    /// to date.
+    fn pin_cached(self: &Arc<Self>, pos: u64, most: usize) -> Option<Bytes> {
         let (slab, range) = self.cached_at(pos, most)?;
         Some(slab.pin(range))
     }

@@ -1,10 +1,11 @@
 //! Slabs: the memory of folios.
 //!
-//! A slab is shared with the device while it is written ([`Slab::pin`]) and immutable as long as it is shared: a writer
-//! gets a copy. Free slabs keep their pages and their charge, and are recycled. They are the first memory that is freed
-//! when memory is short.
+//! A slab is shared with the device while it is written ([`Slab::pin`]) and immutable as long as it
+//! is shared: a writer gets a copy. Free slabs keep their pages and their charge, and are recycled.
+//! They are the first memory that is freed when memory is short.
 //!
-//! Locking: the free lists have rank LEAF, so that any thread may drop the last pin, the device's thread included.
+//! Locking: the free lists have rank LEAF, so that any thread may drop the last pin, the device's
+//! thread included.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -88,8 +89,8 @@ impl SlabPool {
         Ok(RawSlab { charge, buf })
     }
 
-    /// Prepares one slab of a size that was short, so that no writer waits for its page faults. False if there is nothing
-    /// to do.
+    /// Prepares one slab of a size that was short, so that no writer waits for its page faults.
+    /// False if there is nothing to do.
     pub(crate) fn prepare(&self) -> bool {
         let growing = self.growing.load(Ordering::Relaxed);
         for order in (0..ORDERS).filter(|order| growing >> order & 1 == 1) {
@@ -169,8 +170,8 @@ impl Slab {
         self.0.bytes()
     }
 
-    /// The contents for changing. They are copied first if they are pinned; with `keep` false the copy starts with arbitrary
-    /// contents.
+    /// The contents for changing. They are copied first if they are pinned; with `keep` false the
+    /// copy starts with arbitrary contents.
     ///
     /// # Errors
     /// The contents are pinned, and the system has no memory for a copy.
@@ -187,7 +188,6 @@ impl Slab {
     }
 
     /// A part of the contents as they are now. They do not change until the result is dropped.
-    #[must_use]
     pub(crate) fn pin(&self, range: Range<usize>) -> Bytes {
         Bytes::from_owner(Pin { shared: self.0.clone(), range })
     }

@@ -1,10 +1,10 @@
 //! The file cache against a vector of bytes, with a model mapper over a device full of junk.
 
-mod ahead;
 mod contention;
 mod daemon;
 mod model;
 mod oracle;
+mod readahead;
 
 use std::sync::Weak;
 
@@ -57,7 +57,7 @@ fn small_appends_and_rewrites_of_dirty_blocks_ask_for_nothing() {
     assert_eq!(counters.map_calls(), 16);
     rig.file.write(&rig.mapper, 64 << 10, 0, &data).expect("room");
     assert_eq!(counters.map_calls(), 16);
-    rig.file.write_back(&rig.mapper, 0..u64::MAX, 64 << 10, Sync).expect("promised");
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 64 << 10, Sync).expect("reserved");
     let before = counters.map_reserves.get();
     rig.file.write(&rig.mapper, 64 << 10, 100, &data[100..200]).expect("room");
     assert_eq!(counters.map_reserves.get(), before + 1);
@@ -65,8 +65,8 @@ fn small_appends_and_rewrites_of_dirty_blocks_ask_for_nothing() {
     assert!(read_all(&rig, 64 << 10) == data);
 }
 
-/// The baseline does the same with a folio for each page and a question for each block; the device still gets neighbours
-/// as one request.
+/// The baseline does the same with a folio for each page and a question for each block; the device
+/// still gets neighbours as one request.
 #[test]
 fn per_block_mode_asks_for_each_block_and_keeps_pages() {
     for (block_size, blocks) in [(4096, 256), (1024, 1024)] {
@@ -94,7 +94,7 @@ fn runs_that_become_neighbours_on_the_device_go_out_together() {
     for at in places() {
         rig.file.write(&rig.mapper, size, at, &data).expect("room");
     }
-    rig.file.write_back(&rig.mapper, 0..u64::MAX, size, Sync).expect("promised");
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, size, Sync).expect("reserved");
     let counters = rig.pages.counters();
     assert_eq!((counters.map_places.get(), rig.mapper.delayed()), (600, 0));
     // The model leaves a gap behind about every second one.
@@ -148,13 +148,13 @@ fn want_of_space_gives_a_short_write_and_loses_nothing() {
     assert_eq!(rig.file.write(&rig.mapper, 0, 0, &data).expect("some room"), 10 << 10);
     let refused = rig.file.write(&rig.mapper, 10 << 10, 10 << 10, &data[10 << 10..]);
     assert!(matches!(refused, Err(CacheError::Map(MapError::NoSpace))));
-    rig.file.write_back(&rig.mapper, 0..u64::MAX, 10 << 10, Sync).expect("promised");
+    rig.file.write_back(&rig.mapper, 0..u64::MAX, 10 << 10, Sync).expect("reserved");
     rig.file.drop_all(&rig.mapper);
     assert!(read_all(&rig, 10 << 10) == data[..10 << 10]);
 }
 
 #[test]
-fn a_failed_edge_read_gives_the_promise_back() {
+fn a_failed_edge_read_releases_the_reservation() {
     let rig = Rig::new(4096, 16 << 20, 100, 4);
     rig.mapper.preallocate(2..3, true);
     rig.device.fail_next(Operation::Read, Lasting::Once);
@@ -203,19 +203,19 @@ fn what_lies_behind_the_end_never_shows() {
     assert!(read_all(&rig, 9001) == expected);
 }
 
-/// An owner that has nothing to give back.
-struct Nobody;
+/// An owner that does nothing.
+struct IdleOwner;
 
-impl Flushable for Nobody {
+impl Flushable for IdleOwner {
     fn flush(&self, _: crate::writeback::WritebackMode) -> Result<Flushed, CacheError> {
         Ok(Flushed::Busy)
     }
 }
 
 #[test]
-fn who_writes_in_a_row_is_promised_as_much_again() {
+fn a_sequential_writer_gets_as_much_again_reserved() {
     let rig = Rig::new(4096, 256 << 20, 3000, 12);
-    rig.file.set_owner(Weak::<Nobody>::new());
+    rig.file.set_owner(Weak::<IdleOwner>::new());
     let asked = || rig.pages.counters().map_calls();
     for at in 0..1024_u64 {
         rig.file.write(&rig.mapper, at << 12, at << 12, &[5; 4096]).expect("room");
@@ -236,9 +236,9 @@ fn who_writes_in_a_row_is_promised_as_much_again() {
 }
 
 #[test]
-fn nobody_is_promised_ahead_while_space_is_short() {
+fn nothing_is_reserved_ahead_while_space_is_short() {
     let rig = Rig::new(4096, 256 << 20, 3000, 13);
-    rig.file.set_owner(Weak::<Nobody>::new());
+    rig.file.set_owner(Weak::<IdleOwner>::new());
     assert!(!rig.pages.space_is_short());
     for at in 0..20_u64 {
         rig.file.write(&rig.mapper, at << 12, at << 12, &[5; 4096]).expect("room");

@@ -1,4 +1,4 @@
-//! Cutting, punching and zeroing: what happens to cached data when the file's shape changes.
+//! Truncating, punching and zeroing cached data when the shape of a file changes.
 
 use std::ops::Range;
 
@@ -11,10 +11,14 @@ use super::mapping::Caller;
 use crate::mapper::{FileMapper, MapError, Place, Run};
 
 impl FileCache {
-    /// Follows a change of size. Call it before the mapping is cut.
+    /// Follows a change of size. Call it before the mapping is truncated.
     ///
-    /// Shrinking forgets everything beyond, gives back its promises, and zeros the rest of the last block, which becomes
-    /// dirty if it has data. Growing makes sure that what lies between the old and the new size reads as zeros.
+    /// Shrinking drops the data beyond the new size, releases its reservations, and zeros the rest
+    /// of the last block, which becomes dirty if it has data. Growing makes the bytes between the
+    /// old and the new size read as zeros.
+    ///
+    /// # Errors
+    /// The last block could not be read or changed. A file can shrink on a full volume.
     pub fn truncate(&self, mapper: &dyn FileMapper, old_size: u64, new_size: u64) -> Result<(), CacheError> {
         self.release_reservation(mapper);
         if new_size >= old_size {
@@ -25,7 +29,8 @@ impl FileCache {
         file.wait_writeback(&(file.block_of(new_size)..u64::MAX));
         let end = file.byte_of(first).min(old_size);
         match self.zero_part(mapper, new_size..end, old_size) {
-            // A cut must work on a full volume; the block on the device keeps a tail that nobody may see.
+            // Truncating must work on a full volume. The block on the device keeps bytes beyond the
+            // size; readers do not see them.
             Err(CacheError::Map(MapError::NoSpace)) => file.zero_cached(new_size..end)?,
             other => other?,
         }
@@ -33,21 +38,25 @@ impl FileCache {
         Ok(())
     }
 
-    /// Forgets the cached data of `blocks` and gives back its promises (punch, collapse, insert). Write-back of the range
-    /// is waited for.
+    /// Drops the cached data of `blocks` and releases its reservations (punch, collapse, insert).
+    /// It waits for write-back of the range.
     pub fn discard(&self, mapper: &dyn FileMapper, blocks: Range<u64>) {
         self.release_reservation(mapper);
         self.state.wait_writeback(&blocks);
         self.release_lost(mapper, self.state.drop_blocks(blocks, false));
     }
 
-    /// Forgets everything and gives back all promises: the inode goes away.
+    /// Drops all cached data and releases all reservations, because the inode is evicted.
     pub fn drop_all(&self, mapper: &dyn FileMapper) {
         self.discard(mapper, 0..u64::MAX);
     }
 
-    /// Zeros the partial blocks at the ends of byte range `range`, in a file of `size` bytes, as a write would. Its whole
-    /// blocks are the caller's: [`FileCache::discard`] and a change of mapping.
+    /// Zeros the partial blocks at the ends of byte range `range`, in a file of `size` bytes, as a
+    /// write would. The caller handles the whole blocks, by [`FileCache::discard`] and a change of
+    /// the mapping.
+    ///
+    /// # Errors
+    /// As [`FileCache::write`].
     pub fn zero(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
         let file = &self.state;
         self.release_reservation(mapper);
@@ -60,7 +69,8 @@ impl FileCache {
         if range.start < head_end {
             self.zero_part(mapper, range.start..head_end.min(range.end), size)?;
         }
-        // The rest of the file's last block is zero already: a range up to the end covers the block as a whole.
+        // Bytes beyond the size are zero already, so a range up to the size covers the whole last
+        // block.
         if tail_start >= head_end && tail_start < range.end {
             self.zero_part(mapper, tail_start..range.end, size)?;
         }
@@ -71,11 +81,11 @@ impl FileCache {
         for run in lost {
             mapper.release(run);
         }
-        // Whoever is throttled may go on.
+        // Throttled writers check again.
         self.state.cache.dirty.drained.notify();
     }
 
-    /// Zeros bytes within one block, if it has data.
+    /// Zeros bytes of one block, if the block has data.
     fn zero_part(&self, mapper: &dyn FileMapper, range: Range<u64>, size: u64) -> Result<(), CacheError> {
         if range.is_empty() {
             return Ok(());
@@ -91,8 +101,8 @@ impl FileCache {
         Ok(())
     }
 
-    /// Before the size moves beyond the block of the old end: bytes that another system left behind the end of the file,
-    /// in its last block on the device, become zeros.
+    /// Zeros the bytes beyond the old size in the last block on the device, which another system
+    /// may have left there. Call it before the size grows beyond that block.
     pub(super) fn zero_stale_tail(&self, mapper: &dyn FileMapper, old_size: u64) -> Result<(), CacheError> {
         let file = &self.state;
         let block = file.block_of(old_size);
@@ -119,7 +129,7 @@ impl FileState {
         })
     }
 
-    /// Zeros cached bytes within one block without making it dirty.
+    /// Zeros cached bytes of one block without making it dirty.
     fn zero_cached(&self, range: Range<u64>) -> Result<(), CacheError> {
         let Some(folio) = self.find(self.block_of(range.start)) else { return Ok(()) };
         let mut state = folio.state.lock();

@@ -1,8 +1,9 @@
-//! Writing: promise space for the largest run, then copy it into folios. No device I/O but for the partial blocks at
-//! the two ends, and those only where the file has data.
+//! Writing: space is reserved for the largest run, and then the data is copied into folios. Only
+//! the partial blocks at the two ends are read from the device, if the file has data there.
 //!
-//! Locking: `reserve`, `release` and edge reads happen with no folio lock held. A folio may be evicted between an edge
-//! block's read and the copy, so the bytes read are kept until the block is dirty.
+//! Locking: `reserve`, `release` and the reads of edge blocks happen without a folio lock. A folio
+//! may be evicted between the read of an edge block and the copy, so the bytes are kept until the
+//! block is dirty.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,23 +23,25 @@ use super::order::PAGE;
 use super::read::{copy_inline, zero_beyond};
 use crate::mapper::{FileMapper, Mapping, Place, Run};
 
-/// Largest piece that one call takes.
+/// Most bytes that one call takes.
 const MAX_WRITE: u64 = 16 << 20;
+/// A call takes at least this many bytes, however small the budget is.
 const MIN_WRITE: u64 = 64 << 10;
-/// A file that is appended to in pieces gets folios that double up to this size, or up to twice the piece.
+/// A file that is appended to in pieces gets folios that double up to this size, or up to twice the
+/// piece.
 const MAX_APPEND_FOLIO: u64 = 256 << 10;
 
-/// What a run held before it was reserved: where its edge blocks can be read.
-struct Before<'a> {
+/// The mapping of a run before it was reserved, for the reads of its edge blocks.
+struct PriorMapping<'a> {
     mapping: &'a Mapping,
     old_size: u64,
-    /// Edge blocks that were read.
+    /// The edge blocks that were read.
     edges: Vec<(u64, IoBuf)>,
 }
 
-/// Why a folio could not be written to.
+/// Why data could not be copied into a folio.
 enum Blocked {
-    /// The old bytes of this block must be read before it can be changed in part.
+    /// This block is changed in part, and its old bytes must be read first.
     NeedsRead(u64),
     /// There is no memory.
     Failed(CacheError),
@@ -51,10 +54,15 @@ impl From<CacheError> for Blocked {
 }
 
 impl FileCache {
-    /// Writes `data` at byte `offset` of a file of `old_size` bytes, which the caller raises afterwards if need be.
+    /// Writes `data` at byte `offset` of a file of `old_size` bytes. The caller raises the size
+    /// afterwards.
     ///
-    /// Returns how much was taken: at least a byte, and less than asked if the piece is large, space ran out or an edge
-    /// block could not be read; the next call says why. Nothing that was accepted is lost by a later failure.
+    /// Returns the number of bytes taken, at least one. It is less than asked if the piece is
+    /// large, space ran out or an edge block could not be read; the next call returns the error. A
+    /// later failure drops none of the taken bytes.
+    ///
+    /// # Errors
+    /// Nothing was taken, because the mapper or the device failed, or the system has no memory.
     pub fn write(&self, mapper: &dyn FileMapper, old_size: u64, offset: u64, data: &[u8]) -> Result<usize, CacheError> {
         if data.is_empty() {
             return Ok(0);
@@ -77,7 +85,7 @@ impl FileCache {
         Ok(done)
     }
 
-    /// Writes the head of `data` that one reserved run takes.
+    /// Writes the head of `data`, as much as one reserved run holds.
     fn write_run(&self, mapper: &dyn FileMapper, old_size: u64, offset: u64, data: &[u8]) -> Result<usize, CacheError> {
         let file = &self.state;
         if let Some(done) = file.overwrite_dirty(offset, data) {
@@ -88,10 +96,10 @@ impl FileCache {
         let mapping = self.reserve_for_write(mapper, first, asked)?;
         let end = first + mapping.run.len;
         let n = usize::try_from(file.byte_of(end) - offset).map_or(data.len(), |n| n.min(data.len()));
-        let mut before = Before { mapping: &mapping, old_size, edges: Vec::new() };
+        let mut prior = PriorMapping { mapping: &mapping, old_size, edges: Vec::new() };
         let mut done = 0;
         while done < n {
-            match self.copy_into_folio(mapper, &mut before, offset + done as u64, &data[done..n]) {
+            match self.copy_into_folio(mapper, &mut prior, offset + done as u64, &data[done..n]) {
                 Ok(copied) => done += copied,
                 Err(error) => {
                     self.release_untouched(mapper, file.block_of(offset + done as u64)..end);
@@ -106,7 +114,7 @@ impl FileCache {
     fn copy_into_folio(
         &self,
         mapper: &dyn FileMapper,
-        before: &mut Before<'_>,
+        prior: &mut PriorMapping<'_>,
         pos: u64,
         data: &[u8],
     ) -> Result<usize, CacheError> {
@@ -118,32 +126,33 @@ impl FileCache {
             if state.removed {
                 continue;
             }
-            match file.copy_locked(&folio, &mut state, before, pos, data) {
+            match file.copy_locked(&folio, &mut state, prior, pos, data) {
                 Ok(n) => return Ok(n),
                 Err(Blocked::Failed(error)) => return Err(error),
                 Err(Blocked::NeedsRead(block)) => {
                     drop(state);
-                    let buf = self.read_edge(mapper, before, block)?;
-                    before.edges.push((block, buf));
+                    let buf = self.read_edge(mapper, prior, block)?;
+                    prior.edges.push((block, buf));
                 }
             }
         }
     }
 
     /// Reads a mapped block that will be changed in part.
-    fn read_edge(&self, mapper: &dyn FileMapper, before: &Before<'_>, block: u64) -> Result<IoBuf, CacheError> {
+    fn read_edge(&self, mapper: &dyn FileMapper, prior: &PriorMapping<'_>, block: u64) -> Result<IoBuf, CacheError> {
         let file = &self.state;
-        // What was promised earlier says that it is mapped; where, only a question under this call's lock does.
+        // An earlier reservation tells that the block is mapped. Its address may have changed
+        // since, so ask for it.
         let mapping = self.lookup(Caller::Buffered, mapper, block, 1)?;
         let Place::Mapped(pba) = mapping.place else { unreachable!("only mapped edges are read") };
         let at = pba.get() << file.shift;
         let mut buf = file.cache.device.read_at(at, file.block_size()).map_err(CacheError::Read)?;
         file.cache.counters().device_read_bytes.add(buf.len() as u64);
-        zero_beyond(&mut buf, file.byte_of(block), before.old_size);
+        zero_beyond(&mut buf, file.byte_of(block), prior.old_size);
         Ok(buf)
     }
 
-    /// Gives back the promises of blocks that were reserved and not written after all.
+    /// Releases the blocks that were reserved and not written.
     fn release_untouched(&self, mapper: &dyn FileMapper, blocks: Range<u64>) {
         let mut cursor = blocks.start;
         for kept in self.state.unstable_runs(blocks.clone()) {
@@ -160,12 +169,12 @@ impl FileCache {
 }
 
 impl FileState {
-    /// Copies under the folio's lock and marks the blocks dirty.
+    /// Copies data and marks the blocks dirty. The caller holds the folio's lock.
     fn copy_locked(
         self: &Arc<Self>,
         folio: &Arc<Folio>,
         state: &mut FolioState,
-        before: &Before<'_>,
+        prior: &PriorMapping<'_>,
         pos: u64,
         data: &[u8],
     ) -> Result<usize, Blocked> {
@@ -175,7 +184,7 @@ impl FileState {
         let block_size = self.block_size();
         let edges = [from, to].into_iter().filter(|edge| !edge.is_multiple_of(block_size));
         for edge in edges {
-            self.fill_edge(folio, state, before, u32::try_from(edge >> self.shift).expect("within the folio"))?;
+            self.fill_edge(folio, state, prior, u32::try_from(edge >> self.shift).expect("within the folio"))?;
         }
         let whole = from == 0 && to == self.bytes(folio.blocks);
         copy(&mut self.cache.make_mut(state, !whole)?[from..to], &data[..to - from]);
@@ -187,8 +196,8 @@ impl FileState {
         Ok(to - from)
     }
 
-    /// Copies the head of `data` into blocks that are dirty: they have their promise, and nothing has to be asked. `None`
-    /// if the first block is not, and in the mode that asks for each block.
+    /// Copies the head of `data` into blocks that are dirty. They are reserved, so the mapper need
+    /// not be asked. `None` if the first block is not dirty, and in [`BufferedMode::PerBlock`].
     fn overwrite_dirty(&self, pos: u64, data: &[u8]) -> Option<usize> {
         if !self.has_unstable() || self.cache.mode() == BufferedMode::PerBlock {
             return None;
@@ -203,26 +212,32 @@ impl FileState {
         let end = state.dirty.next_clear(bit..folio.blocks).unwrap_or(folio.blocks);
         let from = usize::try_from(pos - self.byte_of(folio.start)).expect("within the folio");
         let to = self.bytes(end).min(from + data.len());
-        // Without memory for a copy, the way that asks says so.
+        // If there is no memory for a copy, the path that asks the mapper returns the error.
         copy(&mut self.cache.make_mut(&mut state, true).ok()?[from..to], &data[..to - from]);
         folio.referenced.store(true, Ordering::Relaxed);
         Some(to - from)
     }
 
-    /// Makes a block up to date that will be changed in part.
-    fn fill_edge(&self, folio: &Folio, state: &mut FolioState, before: &Before<'_>, bit: u32) -> Result<(), Blocked> {
+    /// Makes a block up to date, because it will be changed in part.
+    fn fill_edge(
+        &self,
+        folio: &Folio,
+        state: &mut FolioState,
+        prior: &PriorMapping<'_>,
+        bit: u32,
+    ) -> Result<(), Blocked> {
         if state.uptodate.get(bit) {
             return Ok(());
         }
         let block = folio.start + u64::from(bit);
         let range = self.bytes(bit)..self.bytes(bit + 1);
-        let read = before.edges.iter().find(|(edge, _)| *edge == block);
-        let beyond = self.byte_of(block) >= before.old_size;
-        if matches!(before.mapping.place, Place::Mapped(_)) && !beyond && read.is_none() {
+        let read = prior.edges.iter().find(|(edge, _)| *edge == block);
+        let beyond = self.byte_of(block) >= prior.old_size;
+        if matches!(prior.mapping.place, Place::Mapped(_)) && !beyond && read.is_none() {
             return Err(Blocked::NeedsRead(block));
         }
         let out = &mut self.cache.make_mut(state, true)?[range];
-        match (&before.mapping.place, read) {
+        match (&prior.mapping.place, read) {
             (_, Some((_, buf))) => out.copy_from_slice(buf),
             (Place::Inline(bytes), None) => drop(copy_inline(bytes, self.byte_of(block), out)),
             _ => out.fill(0),
@@ -231,7 +246,8 @@ impl FileState {
         Ok(())
     }
 
-    /// The folio that holds `block`; a new one if there is none, as large as a write up to `end` is worth.
+    /// The folio that holds `block`. If there is none, it makes one whose size suits a write up to
+    /// `end`.
     ///
     /// # Errors
     /// There is no memory.
@@ -242,7 +258,7 @@ impl FileState {
             }
             let (start, blocks) = self.new_folio_at(block, end);
             let raw = match self.cache.allocate(self.bytes(blocks)) {
-                // Less than a large folio may be left.
+                // There may be memory for a small folio.
                 Err(_) if u64::from(blocks) > self.page_blocks() => self.cache.allocate(self.bytes(1).max(PAGE))?,
                 got => got?,
             };

@@ -1,32 +1,36 @@
-//! What is known of a file's block map without asking the disk: the extent status cache of one inode, whatever the format.
+//! The extent status tree of one inode, for every format: what is known of its block map without
+//! reading the device.
 //!
-//! Ranges are disjoint and sorted; neighbours that continue each other are one. `Delayed` ranges exist only here (space
-//! is promised, no address chosen), so they are never dropped to save memory; everything else can be read again.
-//! A block in no range is *unknown*, which is not the same as a hole. Locking: the owner's MAPPING lock.
+//! Ranges are disjoint and sorted, and adjacent ranges that continue each other are merged.
+//! `Delayed` ranges (space is reserved, no address is chosen) exist only here, so they are never
+//! dropped to save memory. All other ranges can be read again. A block in no range is *unknown*,
+//! which is not the same as a hole.
+//!
+//! Locking: the owner's lock of rank MAPPING.
 
 use std::collections::BTreeMap;
 
 use crate::mapper::{Mapping, Place, Run};
 use cairn_base::{FileBlock, Pba};
 
-/// Ranges kept per inode before the ones that can be read again are dropped.
+/// Number of ranges of an inode at which those that can be read again are dropped.
 const MOST_RANGES: usize = 4096;
 
 /// Where blocks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing there.
+    /// No block is allocated.
     Hole,
-    /// Space is promised, no address yet.
+    /// Space is reserved and no address is chosen.
     Delayed,
-    /// Allocated from this block on, never written.
+    /// Allocated from this block on and never written.
     Unwritten(Pba),
     /// Data from this block on.
     Mapped(Pba),
 }
 
 impl State {
-    /// The state `blocks` further on.
+    /// The state of the block that is `blocks` further on.
     #[must_use]
     fn advanced(self, blocks: u64) -> Self {
         match self {
@@ -42,7 +46,7 @@ impl State {
 pub struct Extent {
     /// First block.
     pub start: FileBlock,
-    /// Blocks.
+    /// Number of blocks.
     pub len: u64,
     /// Where they are.
     pub state: State,
@@ -88,7 +92,7 @@ impl Extent {
     }
 }
 
-/// See the module.
+/// The extent status tree of one inode.
 #[derive(Clone, Debug, Default)]
 pub struct ExtentStatus {
     ranges: BTreeMap<u64, (u64, State)>,
@@ -96,13 +100,13 @@ pub struct ExtentStatus {
 }
 
 impl ExtentStatus {
-    /// Nothing known.
+    /// A tree in which every block is unknown.
     #[must_use]
     pub const fn new() -> Self {
         Self { ranges: BTreeMap::new(), delayed: 0 }
     }
 
-    /// The whole range that holds `block`; `None` if nothing is known of it.
+    /// The whole range that holds `block`; `None` if the block is unknown.
     #[must_use]
     pub fn find(&self, block: FileBlock) -> Option<Extent> {
         let (start, (len, state)) = self.ranges.range(..=block.get()).next_back()?;
@@ -116,13 +120,13 @@ impl ExtentStatus {
         self.find(block).or_else(|| self.overlapping(block.get(), u64::MAX).next())
     }
 
-    /// Blocks that are delayed, in all.
+    /// Number of delayed blocks.
     #[must_use]
     pub const fn delayed(&self) -> u64 {
         self.delayed
     }
 
-    /// Blocks of the run that are delayed.
+    /// Number of delayed blocks of the run.
     #[must_use]
     pub fn delayed_count(&self, run: Run) -> u64 {
         let (start, end) = bounds(run);
@@ -139,7 +143,8 @@ impl ExtentStatus {
         delayed.map(|(start, (len, _))| Run { start: FileBlock(*start), len: *len })
     }
 
-    /// Takes in what the map on disk says. Delayed blocks stay delayed: the disk does not know of them.
+    /// Adds a mapping that was read from the device. Delayed blocks stay delayed: the device has no
+    /// record of them.
     pub fn remember(&mut self, known: Extent) {
         if self.ranges.len() >= MOST_RANGES {
             self.shrink();
@@ -158,12 +163,12 @@ impl ExtentStatus {
         }
     }
 
-    /// Space for the run is promised.
+    /// Makes the run delayed: space for it is reserved.
     pub fn delay(&mut self, run: Run) {
         self.set(Extent { start: run.start, len: run.len, state: State::Delayed });
     }
 
-    /// Nothing is promised for the run any more; returns how many blocks of it were delayed. They become unknown.
+    /// Makes the delayed blocks of the run unknown and returns their number.
     pub fn undelay(&mut self, run: Run) -> u64 {
         let (start, end) = bounds(run);
         let delayed: Vec<Extent> = self
@@ -177,17 +182,17 @@ impl ExtentStatus {
         delayed.iter().map(|range| range.len).sum()
     }
 
-    /// The run holds data, from `pba` on.
+    /// Makes the run mapped, from `pba` on.
     pub fn set_mapped(&mut self, run: Run, pba: Pba) {
         self.set(Extent { start: run.start, len: run.len, state: State::Mapped(pba) });
     }
 
-    /// The run is preallocated, from `pba` on.
+    /// Makes the run preallocated, from `pba` on.
     pub fn set_unwritten(&mut self, run: Run, pba: Pba) {
         self.set(Extent { start: run.start, len: run.len, state: State::Unwritten(pba) });
     }
 
-    /// What was read of the run may be wrong now. Delayed blocks stay.
+    /// Makes the run unknown, because its mapping has changed. Delayed blocks stay.
     pub fn forget(&mut self, run: Run) {
         let (start, end) = bounds(run);
         let known: Vec<Extent> = self
@@ -211,7 +216,7 @@ impl ExtentStatus {
         self.ranges.len()
     }
 
-    /// Whether nothing is known.
+    /// True if every block is unknown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -226,7 +231,7 @@ impl ExtentStatus {
             .filter(move |range| range.end() > start)
     }
 
-    /// Makes a range known, over whatever was there.
+    /// Sets the state of a range. It replaces any earlier state.
     fn set(&mut self, mut new: Extent) {
         assert!(new.len > 0, "a range has blocks");
         self.cut(new.start.get(), new.end());

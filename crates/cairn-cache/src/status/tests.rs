@@ -45,8 +45,8 @@ fn apply(status: &mut ExtentStatus, op: Op, run: Run) {
         Op::Remember => status.remember(Extent { start: run.start, len: run.len, state: State::Mapped(pba) }),
         Op::Delay => status.delay(run),
         Op::Undelay => {
-            let promised = status.delayed_count(run);
-            assert_eq!(status.undelay(run), promised);
+            let delayed = status.delayed_count(run);
+            assert_eq!(status.undelay(run), delayed);
         }
         Op::Map => status.set_mapped(run, pba),
         Op::Preallocate => status.set_unwritten(run, pba),

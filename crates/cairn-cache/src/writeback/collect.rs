@@ -1,7 +1,9 @@
-//! Collecting: the longest run of dirty blocks, turned from dirty to under write-back, with its bytes pinned.
+//! Collecting: it takes the longest run of dirty blocks, puts it under write-back and pins its
+//! bytes.
 //!
-//! Invariant: at every moment a block that must still reach the device is dirty, or in the file's `in_flight` map. The
-//! map changes under the folio's lock, before the dirty bit goes and after it came back.
+//! Invariant: a block that has not reached the device is dirty or in the file's `in_flight` map, at
+//! every moment. The map changes under the folio's lock: before the dirty bit is cleared, and after
+//! it is set again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,19 +12,19 @@ use bytes::Bytes;
 
 use crate::file::{FileState, Folio};
 
-/// Bytes in one run at most.
+/// Most bytes of one run.
 const MAX_RUN: usize = 32 << 20;
 
 /// Consecutive blocks of one folio under write-back.
 pub(super) struct Piece {
     pub(super) folio: Arc<Folio>,
-    /// In the folio's blocks.
+    /// The blocks, counted in the folio.
     pub(super) blocks: Range<u32>,
     pub(super) data: Bytes,
 }
 
 impl Piece {
-    /// First block, in the file's.
+    /// The first block, counted in the file.
     pub(super) fn start(&self) -> u64 {
         self.folio.start + u64::from(self.blocks.start)
     }
@@ -32,19 +34,19 @@ impl Piece {
     }
 }
 
-/// How the write of a piece ended.
+/// Result of the write of a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     /// The data is on the device and mapped.
     Written,
-    /// It is dirty again.
+    /// The write failed and the data is dirty again.
     Failed,
-    /// It can never be written.
+    /// The device will never take the data, which is dropped.
     Lost,
 }
 
 impl FileState {
-    /// Takes the first run of dirty blocks of the range that nobody else is writing.
+    /// Takes the first run of dirty blocks of the range that are not under write-back.
     pub(super) fn collect(self: &Arc<Self>, range: Range<u64>) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut cursor = range.start;
@@ -71,7 +73,8 @@ impl FileState {
         pieces
     }
 
-    /// Takes the first dirty run of a folio's part; `at_start`: only if it begins the folio.
+    /// Takes the first dirty run of a part of a folio. With `at_start`, only a run that begins the
+    /// folio.
     fn collect_from(&self, folio: &Arc<Folio>, part: Range<u32>, at_start: bool) -> Option<Piece> {
         let mut state = folio.state.lock();
         let blocks = state.dirty.next_run_without(&state.writeback, part)?;
@@ -86,15 +89,15 @@ impl FileState {
         Some(piece)
     }
 
-    /// Ends the write-back of blocks `blocks` of a folio.
-    pub(super) fn end_writeback(self: &Arc<Self>, folio: &Arc<Folio>, blocks: Range<u32>, ended: WriteOutcome) {
+    /// Ends the write-back of blocks of a folio.
+    pub(super) fn end_writeback(self: &Arc<Self>, folio: &Arc<Folio>, blocks: Range<u32>, outcome: WriteOutcome) {
         let mut state = folio.state.lock();
-        if ended == WriteOutcome::Failed {
+        if outcome == WriteOutcome::Failed {
             self.mark_dirty(folio, &mut state, blocks.clone());
         }
         state.writeback.clear(blocks.clone());
-        let settled = blocks.clone().filter(|bit| !state.dirty.get(*bit)).count();
-        self.mark_stable(u32::try_from(settled).expect("blocks of a folio"));
+        let stable = blocks.clone().filter(|bit| !state.dirty.get(*bit)).count();
+        self.mark_stable(u32::try_from(stable).expect("blocks of a folio"));
         if state.is_clean() {
             self.cache.folio_evictable(folio, &mut state);
         }
@@ -103,7 +106,7 @@ impl FileState {
         assert_eq!(len, Some(u64::from(blocks.end - blocks.start)), "write-back of {start} ends once");
     }
 
-    /// Splits what is in flight, because the mapper placed only a part.
+    /// Splits a run in flight at block `at`, because the mapper placed only its head.
     pub(super) fn split_in_flight(&self, start: u64, at: u64) {
         let mut in_flight = self.in_flight.lock();
         let len = in_flight.get_mut(&start).expect("collected before");

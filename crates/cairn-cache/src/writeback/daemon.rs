@@ -1,4 +1,5 @@
-//! The write-back daemon: it writes files that are dirty for too long, and the longest dirty ones when too much is dirty.
+//! The write-back daemon: it writes files that are dirty for too long, and the longest dirty ones
+//! when too much is dirty.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,7 +10,8 @@ use cairn_base::runtime::{Daemon, DaemonHandle, NoThread, Progress};
 use super::throttle::Attempt;
 use crate::file::PageCache;
 
-/// Pause after a failed flush, so that the daemon does not send writes to a broken device without end.
+/// Pause after a failed flush, so that the daemon does not send writes to a broken device without
+/// end.
 const PAUSE: Duration = Duration::from_millis(500);
 
 struct Writeback {
@@ -19,7 +21,8 @@ struct Writeback {
 }
 
 impl PageCache {
-    /// Starts the daemon. The volume keeps the handle and stops the daemon before the last write-back of an unmount.
+    /// Starts the daemon. The volume keeps the handle and stops the daemon before the last
+    /// write-back of an unmount.
     ///
     /// # Errors
     /// The system has no thread for the daemon.

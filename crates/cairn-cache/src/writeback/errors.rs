@@ -1,4 +1,4 @@
-//! [`ErrorSequence`]: every open handle hears of a write-back error once.
+//! [`ErrorSequence`]: each open handle gets a write-back error once, as with Linux's `errseq_t`.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,24 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::file::CacheError;
 
-/// The write-back errors of one file, and who has heard of them.
+/// The write-back errors of one file, and which handles have got them.
 ///
-/// Handles are numbers that mean something to the caller. All who have none share the number 0, which is always open.
+/// A handle is a number of the caller's choice. Callers without a handle share the number 0, which
+/// is always open.
 pub struct ErrorSequence {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Errors so far.
+    /// Number of errors so far.
     count: u64,
-    /// The latest was reported to somebody.
+    /// A handle has got the latest error.
     reported: bool,
     latest: Option<CacheError>,
-    /// How many of the errors each open handle has heard of.
+    /// For each open handle, `count` at its last check.
     open: HashMap<u64, u64>,
-    /// The same of those who have no handle.
+    /// The same for callers without a handle.
     without_handle: u64,
 }
 
@@ -31,7 +32,7 @@ impl ErrorSequence {
         Self { state: Mutex::new(Rank::LEAF, State::default()) }
     }
 
-    /// Adds an error that every open file shall hear of.
+    /// Records an error for every open handle.
     pub fn record(&self, error: CacheError) {
         let mut state = self.state.lock();
         state.count += 1;
@@ -39,7 +40,7 @@ impl ErrorSequence {
         state.latest = Some(error);
     }
 
-    /// A handle hears of errors from now on, and of the latest one if nobody has heard of that yet.
+    /// Opens a handle. It gets later errors, and the latest error if no handle has got that.
     pub fn open(&self, handle: u64) {
         let mut state = self.state.lock();
         let unheard = state.latest.is_some() && !state.reported;
@@ -47,18 +48,19 @@ impl ErrorSequence {
         state.open.insert(handle, heard);
     }
 
-    /// A handle is no more.
+    /// Closes a handle.
     pub fn close(&self, handle: u64) {
         self.state.lock().open.remove(&handle);
     }
 
-    /// Is any handle open? True if that cannot be told at once.
+    /// True if a handle is open, or if the lock is taken and the answer is unknown.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.state.try_lock().is_none_or(|state| !state.open.is_empty())
     }
 
-    /// The latest error that a handle has not heard of yet: it does now. None for a handle that is not open.
+    /// Returns the latest error if the handle has not got it, and marks it as reported to the
+    /// handle. `None` for a handle that is not open.
     #[must_use]
     pub fn check_and_advance(&self, handle: u64) -> Option<CacheError> {
         let state = &mut *self.state.lock();

@@ -7,7 +7,8 @@ use crate::file::CacheError;
 /// Who asks for write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritebackMode {
-    /// fsync: when it returns, everything that was dirty at the call has been written, whoever wrote it.
+    /// fsync: when it returns, everything that was dirty at the call has been written, whoever
+    /// wrote it.
     Sync,
     /// The daemon or a throttled writer. It does not wait for the writes of others.
     Background,
@@ -26,25 +27,27 @@ pub enum Flushed {
 pub trait Flushable: Send + Sync {
     /// Takes inode.data shared and calls [`crate::file::FileCache::write_back`] for the whole file.
     ///
-    /// For [`WritebackMode::Background`] it only *tries* to take the lock and returns [`Flushed::Busy`] if that fails: in
-    /// the simulator the daemon runs on the stack of a waiting thread, which may hold that very lock.
+    /// For [`WritebackMode::Background`] it only *tries* to take the lock and returns
+    /// [`Flushed::Busy`] if that fails: in the simulator the daemon runs on the stack of a waiting
+    /// thread, which may hold that very lock.
     ///
     /// # Errors
     /// As [`crate::file::FileCache::write_back`].
     fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError>;
 
-    /// *Tries* to take inode.data shared and, if it succeeds, calls [`crate::file::FileCache::read_ahead`]. The default
-    /// is for files that are never read ahead.
+    /// *Tries* to take inode.data shared and, if it succeeds, calls
+    /// [`crate::file::FileCache::read_ahead`]. The default is for files that are never read ahead.
     fn read_ahead(&self, _blocks: Range<u64>) {}
 
-    /// Calls [`crate::file::FileCache::release_reservation`] without a lock, because another writer needs the space. Only
-    /// files whose mapper [reserves ahead](crate::mapper::FileMapper::reserves_ahead) implement it.
+    /// Calls [`crate::file::FileCache::release_reservation`] without a lock, because another writer
+    /// needs the space. Only files whose mapper [reserves
+    /// ahead](crate::mapper::FileMapper::reserves_ahead) implement it.
     fn release_reservation(&self) {}
 }
 
 /// Makes durable what the write-back daemon has written.
 pub trait Expired: Send + Sync {
-    /// Files were written because of their age, and no other file is that old. It must not wait: in the simulator the
-    /// daemon runs on the stack of a waiting thread.
+    /// Files were written because of their age, and no other file is that old. It must not wait: in
+    /// the simulator the daemon runs on the stack of a waiting thread.
     fn written(&self);
 }

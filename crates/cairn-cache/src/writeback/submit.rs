@@ -1,6 +1,8 @@
-//! Submitting: place runs, send a batch for those that are neighbours on the device, complete tickets in order.
+//! Submitting: runs are placed, runs that are adjacent on the device are sent in one batch, and
+//! tickets are completed in order.
 //!
-//! A few extents are on their way at once. Their tickets are completed by the calling thread, never by the device's.
+//! Several batches are in flight at once. The calling thread completes their tickets, never a
+//! thread of the device.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,9 +17,9 @@ use super::flushable::WritebackMode;
 use crate::file::{CacheError, FileCache, FileState, Folio};
 use crate::mapper::{FileMapper, MapError, Run, WriteTicket};
 
-/// Batches that are on their way at once.
+/// Most batches in flight.
 const DEPTH: usize = 8;
-/// Bytes from which on no other run of the file is put into the same batch.
+/// A batch of this many bytes takes no further run.
 const MERGED: u64 = 1 << 20;
 
 /// A placed run with its data.
@@ -29,20 +31,20 @@ struct Placed {
 }
 
 impl Placed {
-    /// The block behind it on the device.
+    /// The block after it on the device.
     fn end(&self) -> u64 {
         self.start.get() + self.run.len
     }
 }
 
-/// A placed run whose data is on its way to the device.
+/// A placed run whose data was sent to the device.
 struct Sent {
     pieces: Vec<(Arc<Folio>, Range<u32>)>,
     run: Run,
     ticket: Box<dyn WriteTicket>,
 }
 
-/// One batch: runs that are neighbours on the device, wherever in the file they are.
+/// One batch: runs that are adjacent on the device, but not always in the file.
 struct InFlight {
     sent: Vec<Sent>,
     completion: Completion,
@@ -53,20 +55,22 @@ struct Round<'a> {
     file: &'a Arc<FileState>,
     mapper: &'a dyn FileMapper,
     size: u64,
-    /// Placed one behind the other, and not sent yet.
+    /// Runs that are adjacent on the device and not sent yet.
     group: Vec<Placed>,
-    on_the_way: VecDeque<InFlight>,
+    in_flight: VecDeque<InFlight>,
     error: Option<CacheError>,
-    /// The mapper refused: asking on would only repeat it.
+    /// The mapper failed; another call would fail, too.
     refused: bool,
 }
 
 impl FileCache {
-    /// Writes the dirty blocks that byte range `range` touches, in a file of `size` bytes; blocks beyond are left, and
-    /// the device gets zeros after the end.
+    /// Writes the dirty blocks that byte range `range` touches, in a file of `size` bytes. Blocks
+    /// beyond the size are not written, and the device gets zeros for the bytes after the end.
+    /// [`WritebackMode::Sync`] also waits for blocks that other threads are writing.
     ///
-    /// An error is returned here and recorded in [`FileCache::errors`]; the data stays dirty unless the device takes no
-    /// writes any more. `Sync` also waits for what others are writing.
+    /// # Errors
+    /// The mapper or the device failed. [`FileCache::errors`] records the error, too. The data
+    /// stays dirty unless the device takes no more writes.
     pub fn write_back(
         &self,
         mapper: &dyn FileMapper,
@@ -85,8 +89,9 @@ impl FileCache {
         }
         self.write_back_round(mapper, blocks.clone(), size)?;
         if mode == WritebackMode::Sync {
-            // A block that was dirty *and* being written is skipped by the first round, and free after the wait. If
-            // somebody else takes it then, the second wait is for it.
+            // The first round skips a block that is dirty *and* being written. After the wait the
+            // second round can take it. If another thread takes it first, the second wait is for
+            // that write.
             file.wait_writeback(&blocks);
             self.write_back_round(mapper, blocks.clone(), size)?;
             file.wait_writeback(&blocks);
@@ -96,8 +101,8 @@ impl FileCache {
 
     fn write_back_round(&self, mapper: &dyn FileMapper, blocks: Range<u64>, size: u64) -> Result<(), CacheError> {
         let file = &self.state;
-        let (group, on_the_way, error) = (Vec::new(), VecDeque::new(), None);
-        let mut round = Round { file, mapper, size, group, on_the_way, error, refused: false };
+        let (group, in_flight, error) = (Vec::new(), VecDeque::new(), None);
+        let mut round = Round { file, mapper, size, group, in_flight, error, refused: false };
         let mut cursor = blocks.start;
         while !round.refused {
             let pieces = file.collect(cursor..blocks.end);
@@ -112,7 +117,8 @@ impl FileCache {
 }
 
 impl Round<'_> {
-    /// Places a collected run, extent by extent, and submits what does not go on where that ends.
+    /// Places a collected run extent by extent. It submits the group before an extent that is not
+    /// adjacent to it.
     fn write_run(&mut self, mut pieces: VecDeque<Piece>) {
         if let (Some(first), Some(last)) = (self.group.first(), self.group.last())
             && last.end() - first.start.get() >= MERGED >> self.file.shift
@@ -139,7 +145,7 @@ impl Round<'_> {
         }
     }
 
-    /// Takes the first `len` blocks off the pieces.
+    /// Takes the first `len` blocks from the pieces.
     fn take(&self, pieces: &mut VecDeque<Piece>, len: u64) -> Vec<Piece> {
         let mut taken = Vec::new();
         let mut left = len;
@@ -165,7 +171,7 @@ impl Round<'_> {
         let group = std::mem::take(&mut self.group);
         let Some(first) = group.first() else { return };
         let offset = first.start.get() << self.file.shift;
-        while self.on_the_way.len() >= DEPTH {
+        while self.in_flight.len() >= DEPTH {
             self.finish_one();
         }
         let (mut bufs, mut sent) = (Vec::with_capacity(group.len() + 1), Vec::with_capacity(group.len()));
@@ -182,12 +188,12 @@ impl Round<'_> {
         let batch = Batch { requests: vec![request], durability: Durability::default() };
         self.file.cache.counters().writeback_batches.add(1);
         let completion = self.file.cache.device.submit(batch);
-        self.on_the_way.push_back(InFlight { sent, completion });
+        self.in_flight.push_back(InFlight { sent, completion });
     }
 
     /// Waits for the oldest batch and completes its tickets. False if there is none.
     fn finish_one(&mut self) -> bool {
-        let Some(InFlight { sent, completion }) = self.on_the_way.pop_front() else {
+        let Some(InFlight { sent, completion }) = self.in_flight.pop_front() else {
             return false;
         };
         let written = completion.wait().map(drop);
@@ -209,11 +215,11 @@ impl Round<'_> {
     }
 
     fn end(&mut self, pieces: Vec<(Arc<Folio>, Range<u32>)>, run: Run, result: Result<(), CacheError>) {
-        let ended = result.as_ref().map_or_else(failure, |()| WriteOutcome::Written);
+        let outcome = result.as_ref().map_or_else(failure, |()| WriteOutcome::Written);
         for (folio, blocks) in pieces {
-            self.file.end_writeback(&folio, blocks, ended);
+            self.file.end_writeback(&folio, blocks, outcome);
         }
-        if ended == WriteOutcome::Lost {
+        if outcome == WriteOutcome::Lost {
             self.mapper.release(run);
         }
         if let Err(error) = result {
@@ -226,7 +232,7 @@ impl Round<'_> {
     }
 }
 
-/// Whether there is any use in keeping the data for another try.
+/// Whether the data is kept for another attempt.
 fn failure(error: &CacheError) -> WriteOutcome {
     match error {
         CacheError::Write(error) if matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::OutOfRange) => {
@@ -238,7 +244,8 @@ fn failure(error: &CacheError) -> WriteOutcome {
     }
 }
 
-/// Adds `data`, of which only the first `valid` bytes belong to the file; the rest of the last block is sent as zeros.
+/// Appends `data` with zeros in place of the bytes from `valid` on, which lie beyond the size of
+/// the file.
 fn push_zero_beyond(bufs: &mut Vec<Bytes>, mut data: Bytes, valid: u64, block_size: usize) {
     let valid = usize::try_from(valid).map_or(data.len(), |valid| valid.min(data.len()));
     if valid == data.len() || data[valid..].iter().all(|byte| *byte == 0) {

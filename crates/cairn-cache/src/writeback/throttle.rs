@@ -1,7 +1,8 @@
 //! Throttling: a writer writes back dirty files itself while too much is dirty.
 //!
-//! Freedom from deadlock: the caller of [`PageCache::balance`] holds no lock at all. It writes back on its own thread
-//! through [`super::Flushable`] and waits only for rounds that run on other threads.
+//! Freedom from deadlock: the caller of [`PageCache::balance`] holds no lock at all. It writes back
+//! on its own thread through [`super::Flushable`] and waits only for rounds that run on other
+//! threads.
 
 use std::time::Duration;
 
@@ -30,14 +31,14 @@ pub(super) enum Attempt {
 }
 
 impl PageCache {
-    /// Throttles a writer: the calling thread writes back until no more is dirty than the options allow. Call it before
-    /// each write and hold no lock: it flushes inodes, which take their own.
+    /// Throttles a writer: the calling thread writes back until no more is dirty than the options
+    /// allow. Call it before each write and hold no lock: it flushes inodes, which take their own.
     ///
     /// It gives up when the number of dirty bytes no longer falls.
     ///
     /// # Errors
-    /// The dirty data cannot be written. It stays dirty for another attempt, and the caller must not add to it. So memory
-    /// does not grow without bound over a device that takes no writes.
+    /// The dirty data cannot be written. It stays dirty for another attempt, and the caller must
+    /// not add to it. So memory does not grow without bound over a device that takes no writes.
     pub fn balance(&self) -> Result<(), CacheError> {
         if !self.is_over_limit() {
             return Ok(());

@@ -85,7 +85,8 @@ fn write_ten_budgets(mode: BufferedMode) {
     assert!(inode.rig.pages.counters().evictions.get() > 0);
 }
 
-/// Each 4 KiB block is written whole with one byte value at a time: a reader must never see two in a block.
+/// Each 4 KiB block is written whole with one byte value at a time: a reader must never see two in
+/// a block.
 #[test]
 fn blocks_are_never_torn_or_lost_between_threads() {
     for mode in MODES {
@@ -160,7 +161,7 @@ fn read_whole_blocks(inode: &Inode, stop: &AtomicBool, seed: u64, blocks: u64) {
     let mut buf = vec![0; 64 << 10];
     let mut block = 0;
     while !stop.load(Ordering::Relaxed) {
-        // Every second one goes on where it was, for the readahead.
+        // Every second read is sequential, for the readahead.
         block = if random.bool() { block + 16 } else { random.u64(0..blocks) };
         block = block.min(blocks - 16);
         let size = inode.size.read();
@@ -173,10 +174,11 @@ fn read_whole_blocks(inode: &Inode, stop: &AtomicBool, seed: u64, blocks: u64) {
     }
 }
 
-/// The writer goes on in a row, and others take back what it has not used yet: it never loses a promise it counts on (the
-/// model panics when it places a block without one), and what it does not use comes back.
+/// The writer is sequential, and other threads release what it has not used yet. It never loses a
+/// reservation that it relies on (the mapper panics at a placement without one), and in the end
+/// every reservation is used or released.
 #[test]
-fn promises_are_taken_back_under_a_writer() {
+fn reservations_are_released_under_a_writer() {
     let inode = Inode::new(40 << 8);
     let daemon = inode.rig.pages.start_writeback().unwrap();
     let (stop, turns) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -200,17 +202,17 @@ fn promises_are_taken_back_under_a_writer() {
         for (number, at) in (0..20_u64 << 20).step_by(piece.len()).enumerate() {
             inode.write(at, &piece);
             let before = turns.load(Ordering::Relaxed);
-            // Now and then somebody takes something, however few processors there are.
+            // A thread releases a reservation now and then, however few processors there are.
             while number % 7 == 0 && turns.load(Ordering::Relaxed) < before + 3 {
                 std::thread::yield_now();
             }
         }
         stop.store(true, Ordering::Relaxed);
         let had: u64 = takers.into_iter().map(|taker| taker.join().expect("no panic")).sum();
-        assert!(had > 0, "nothing was ever promised ahead");
+        assert!(had > 0, "nothing was reserved ahead");
     });
     drop(daemon);
-    inode.flush(WritebackMode::Sync).expect("promised");
+    inode.flush(WritebackMode::Sync).expect("reserved");
     let size = *inode.size.read();
     let mut buf = vec![0; usize::try_from(size).expect("small")];
     assert_eq!(inode.rig.file.read(&inode.rig.mapper, size, 0, &mut buf).expect("readable"), buf.len());

@@ -1,4 +1,5 @@
-//! The write-back daemon on a virtual clock: by age, by amount, the longest dirty first, and no more than is dirty.
+//! The write-back daemon on a virtual clock: by age, by amount, the longest dirty first, and no
+//! more than is dirty.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -122,8 +123,8 @@ fn writers_help_when_more_is_dirty_than_may_be() {
     assert_eq!((world.rig.pages.counters().throttles.get(), world.written()), (1, 5 << 20));
 }
 
-/// Nobody fsyncs, and the device takes nothing: memory stays bounded because writers are told. What was accepted is kept, and
-/// written when the device works again.
+/// No caller fsyncs, and the device takes nothing: memory stays bounded because writers get the
+/// error. What was accepted is kept, and written when the device works again.
 #[test]
 fn writers_hear_of_a_device_that_takes_nothing() {
     let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));

@@ -1,4 +1,5 @@
-//! A mapper that keeps its map in memory, places in fragments, counts promises, and checks how it is called.
+//! A mapper that keeps its map in memory, places in fragments, counts reservations, and checks how
+//! it is called.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct Map {
     blocks: BTreeMap<u64, State>,
     next: u64,
     end: u64,
-    /// Blocks that may still be promised.
+    /// Number of blocks that can be reserved.
     free: u64,
     random: fastrand::Rng,
     file_end: u64,

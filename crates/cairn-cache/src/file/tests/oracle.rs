@@ -194,7 +194,7 @@ impl Pair {
 
 fn run(ops: &[Op], block_size: u32, free: u64, seed: u64, (mode, folio): (BufferedMode, usize)) {
     let rig = Rig::new(block_size, 1 << 20, free, seed);
-    // Nobody gives back for others here, but promises are made ahead as if.
+    // No other file releases reservations here, but space is reserved ahead all the same.
     rig.file.set_owner(Weak::<Gone>::new());
     let mut pair = Pair { rig, bytes: Vec::new(), block_size: block_size.into() };
     // Preallocated blocks, as fallocate with KEEP_SIZE leaves them.

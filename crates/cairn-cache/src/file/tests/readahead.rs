@@ -1,4 +1,5 @@
-//! Readahead: what it reads, for how many streams, and that nobody waits for more than he asked.
+//! Readahead: what it reads, for how many streams, and that a reader waits only for the blocks it
+//! asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -101,7 +102,7 @@ fn random_reads_read_what_they_ask() {
     assert_eq!(counters.readahead_bytes.get(), 0);
 }
 
-/// Reads of its later half wait until somebody opens it.
+/// Reads of its later half wait until a test opens it.
 struct Gate {
     inner: MemoryDevice,
     open: AtomicBool,
@@ -154,13 +155,13 @@ fn a_reader_waits_for_no_more_than_it_asked() {
     daemon.stop();
 }
 
-/// A window that somebody is reading for himself already is stepped over, not asked for block by block.
+/// The daemon skips a window that a reader is reading, and does not ask for each of its blocks.
 #[test]
 fn what_others_are_reading_is_asked_for_once() {
     let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
     daemon.stop();
     let (file, counters) = (&subject.rig.file, subject.rig.pages.counters());
-    let reading = file.state.begin_reading(0..256).expect("nobody else reads");
+    let reading = file.state.begin_reading(0..256).expect("there is no other reader");
     file.read_ahead(&subject.rig.mapper, SIZE, 0..512);
     assert_eq!((counters.map_lookups.get(), counters.device_read_bytes.get()), (1, 1 << 20));
     drop(reading);
