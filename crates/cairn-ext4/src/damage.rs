@@ -3,28 +3,13 @@
 //!
 //! What is found is put into the superblock a little later, by a thread that holds no lock: whoever finds damage may hold some, or
 //! may be reading. One such job is under way at a time; what is found meanwhile goes with it or with the next.
-//!
-//! Locking: a leaf lock, held briefly.
 
-use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_vfs::Timestamp;
 
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::superblock::FoundError;
 use crate::volume::Volume;
-
-/// See the module.
-pub(crate) struct DamageLog(Mutex<Vec<FoundError>>);
-
-impl Default for DamageLog {
-    fn default() -> Self {
-        Self(Mutex::new(Rank::LEAF, Vec::new()))
-    }
-}
-
-/// Beyond this many that wait, only the last one and how many there were matters.
-const MOST_WAITING: usize = 64;
 
 impl Volume {
     /// Remembers what was found.
@@ -33,13 +18,7 @@ impl Volume {
         let (ino, block) = if let Error::Corrupt(what) = error { what.place() } else { (0, 0) };
         let checksum = matches!(error, Error::Corrupt(Corrupt::Checksum { .. }));
         let found = FoundError { seconds: Timestamp::from(self.runtime.now()).seconds, ino, block, checksum };
-        let first = {
-            let mut waiting = self.damage.0.lock();
-            if waiting.len() < MOST_WAITING {
-                waiting.push(found);
-            }
-            waiting.len() == 1
-        };
+        let first = self.damage.push(found);
         let Some(volume) = self.me.upgrade().filter(|_| first) else { return };
         self.runtime.defer(Box::new(move || {
             if let Err(error) = volume.store_damage() {
@@ -50,7 +29,7 @@ impl Volume {
 
     /// Puts what was found into the superblock.
     fn store_damage(&self) -> Result<()> {
-        let found = std::mem::take(&mut *self.damage.0.lock());
+        let found = self.damage.take();
         if found.is_empty() || self.is_read_only() {
             return Ok(());
         }

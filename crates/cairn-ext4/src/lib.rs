@@ -12,6 +12,7 @@ pub mod checksum;
 pub mod corrupt;
 pub mod credits;
 mod damage;
+mod damage_log;
 pub mod dir;
 pub mod error;
 pub mod extent;
@@ -35,9 +36,14 @@ mod remount;
 mod report;
 pub mod space;
 mod stop;
+mod stop_cause;
+pub mod store;
 pub mod superblock;
 pub mod symlink;
+mod sync;
+mod system_file;
 pub mod txn;
+mod unmount;
 mod vfs;
 pub mod volume;
 pub mod xattr;
@@ -46,7 +52,6 @@ pub mod xattr_ops;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use cairn_base::Ino;
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 
@@ -57,10 +62,7 @@ pub use options::MountOptions;
 pub use probe::{Probe, probe, probe_at, probe_backups};
 
 /// The root directory.
-pub const ROOT_INO: Ino = format::layout::inodes::ROOT;
-
-/// Inodes kept in memory although nobody refers to them.
-const INODES_IN_MEMORY: usize = 32_768;
+pub use format::layout::inodes::ROOT as ROOT_INO;
 
 /// A mounted ext2, ext3 or ext4 volume: a [`cairn_vfs::FileSystem`].
 pub struct Ext4 {

@@ -6,97 +6,21 @@
 //! journal failed: then the volume stops anyway. Locking: allocator and buffer locks are taken below, none is held on
 //! return.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use cairn_base::{FileBlock, Ino, Pba};
-use cairn_cache::block::BufferCache;
+use cairn_base::{FileBlock, Pba};
 use cairn_cache::mapper::Run;
 use cairn_cache::status::Extent;
 
-use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::extent::Shift;
-use crate::format::extent::{Bounds, MAX_FILE_BLOCKS, ROOT_BYTES, Site, SystemBlocks};
+use crate::format::extent::{MAX_FILE_BLOCKS, ROOT_BYTES};
 use crate::format::indirect;
-use crate::format::layout::Layout;
-use crate::space::{BlockSource, Freed};
 use crate::txn::Handle;
 
-/// What a block map needs to know of its file and its volume.
-#[derive(Clone, Copy)]
-pub struct MapContext<'a> {
-    /// The file.
-    pub ino: Ino,
-    /// Seed of its metadata checksums.
-    pub seed: InodeSeed,
-    /// The volume's geometry.
-    pub layout: &'a Layout,
-    /// Blocks that the file cannot have: the volume's own.
-    pub system: SystemBlocks<'a>,
-    /// Where the map's blocks are cached.
-    pub buffers: &'a Arc<BufferCache>,
-    /// Where they are allocated and freed.
-    pub source: &'a dyn BlockSource,
-}
+mod budget;
+mod context;
 
-impl MapContext<'_> {
-    /// The whole file and the whole volume.
-    pub(crate) fn bounds(&self) -> Bounds<'_> {
-        Bounds {
-            start: 0,
-            end: MAX_FILE_BLOCKS,
-            // The first block holds the superblock: no file can have it.
-            volume_start: self.layout.first_data_block + 1,
-            volume_end: self.layout.blocks_count,
-            system: self.system,
-        }
-    }
-
-    pub(crate) fn site(&self, pba: Pba) -> Site {
-        Site { ino: self.ino, pba }
-    }
-
-    /// Allocates `count` blocks for the map itself, or none.
-    pub(crate) fn allocate(&self, handle: &Handle, count: usize, goal: Pba) -> Result<Vec<Pba>> {
-        let mut blocks = Vec::with_capacity(count);
-        for _ in 0..count {
-            match self.source.allocate_block(handle, blocks.last().copied().unwrap_or(goal)) {
-                Ok(block) => blocks.push(block),
-                Err(error) => {
-                    for block in blocks {
-                        self.source.free(handle, block, 1, Freed::Metadata)?;
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(blocks)
-    }
-}
-
-/// A source for maps that are only read: it has no blocks and takes none.
-#[derive(Clone, Copy, Debug)]
-pub struct NoSource;
-
-impl BlockSource for NoSource {
-    fn allocate_block(&self, _: &Handle, _: Pba) -> Result<Pba> {
-        Err(cairn_vfs::Error::ReadOnly("the block map was opened for reading".into()).into())
-    }
-
-    fn free(&self, _: &Handle, _: Pba, _: u64, _: Freed) -> Result<()> {
-        Err(cairn_vfs::Error::ReadOnly("the block map was opened for reading".into()).into())
-    }
-}
-
-/// How far a bounded step came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// All of it.
-    Done,
-    /// The budget is spent at a consistent point: store the inode and call again with the same arguments.
-    More,
-}
+pub(crate) use budget::Budget;
+pub use context::{MapContext, NoSource, Progress};
 
 /// The block map of one file, of either kind.
 #[derive(Clone, Copy)]
@@ -234,50 +158,6 @@ pub fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
 #[must_use]
 pub fn max_run(extents: bool, block_size: u32) -> u32 {
     if extents { crate::extent::MAX_WRITTEN_LEN } else { 2 * (block_size / 4) }
-}
-
-/// The metadata a removal may still change.
-///
-/// Freeing costs a bitmap and a descriptor for each group; the map's own blocks are set aside by the caller.
-pub(crate) struct Budget<'a> {
-    layout: &'a Layout,
-    left: u32,
-    groups: BTreeSet<u32>,
-    /// Something was freed: from now on the budget may say no. Before, a step that is too small still makes progress.
-    progressed: bool,
-}
-
-impl<'a> Budget<'a> {
-    pub(crate) fn new(layout: &'a Layout, credits: u32) -> Self {
-        Self { layout, left: credits, groups: BTreeSet::new(), progressed: false }
-    }
-
-    /// Sets aside the cost of a step's map blocks; false if the step should wait for the next handle.
-    pub(crate) fn set_aside(&mut self, credits: u32) -> bool {
-        if self.progressed && self.left < credits.saturating_add(2) {
-            return false;
-        }
-        self.left = self.left.saturating_sub(credits);
-        true
-    }
-
-    /// How many blocks at the end of `start..start + len` may be freed now.
-    pub(crate) fn afford(&mut self, start: Pba, len: u64) -> u64 {
-        let mut from = start.get() + len;
-        while from > start.get() {
-            let Some(group) = self.layout.group_of(Pba(from - 1)) else { break };
-            if !self.groups.contains(&group) {
-                if self.progressed && self.left < 2 {
-                    break;
-                }
-                self.left = self.left.saturating_sub(2);
-                self.groups.insert(group);
-                self.progressed = true;
-            }
-            from = self.layout.group_first_block(group).get().max(start.get());
-        }
-        start.get() + len - from
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Opening and closing a volume: what is checked, what is recovered, and in which order things reach the disk.
+//! Mounting a volume: what is checked, what is recovered, and in which order things reach the disk.
 //!
 //! Opening for writing: superblock → features → replay of the journal and its fast commits → descriptors → "mounted" mark
 //! → journal → orphans.
@@ -8,7 +8,7 @@
 use std::sync::{Arc, Weak};
 
 use cairn_base::runtime::{DaemonHandle, Runtime};
-use cairn_base::{Ino, Pba, memory};
+use cairn_base::{Ino, memory};
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
@@ -17,7 +17,6 @@ use cairn_cache::file::{PageCache, PageCacheOptions};
 use cairn_cache::writeback::Expired;
 use cairn_jbd2::{Journal, JournalArea, JournalOptions};
 
-use crate::Ext4;
 use crate::alloc::Space;
 use crate::error::{Error, Result};
 use crate::fast_commit::ReplayTarget;
@@ -29,13 +28,16 @@ use crate::groups::GroupTable;
 use crate::info;
 use crate::inode::directory;
 use crate::options::MountOptions;
-use crate::orphan::{OrphanFile, Orphans};
+use crate::orphan::{Orphans, cleanup};
 use crate::probe::{self, Probe};
 use crate::recovery::{self, Replayed};
-use crate::stop::{StopCause, Stopped};
-use crate::superblock::{LiveSuperblock, Mark};
+use crate::stop_cause::{StopCause, Stopped};
+use crate::store::LiveSuperblock;
+use crate::store::Store;
+use crate::superblock::Mark;
+use crate::system_file::file_extents;
 use crate::txn::Txn;
-use crate::volume::{Store, Volume};
+use crate::volume::Volume;
 
 /// Opens a volume; see [`Ext4::open`].
 pub(crate) fn open(
@@ -133,7 +135,7 @@ fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -
     let txn = open_txn(&store, journal.filter(|_| writable), options)?;
     let pages = PageCache::new(store.device.clone(), budget, cache_options(options, &store.layout), runtime);
     let space = Arc::new(Space::new(store.groups.clone(), store.layout.clone(), store.runtime.clone()));
-    let (orphan_file, slots) = open_orphan_file(&store)?;
+    let (orphan_file, slots) = cleanup::open_orphan_file(&store)?;
     let orphans = Orphans::new(orphan_file);
     let volume = Volume::new(store, pages, txn, space, orphans, options.clone(), hash, stopped);
     let expired: Weak<dyn Expired> = Arc::downgrade(&(volume.clone() as Arc<dyn Expired>));
@@ -143,7 +145,7 @@ fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -
     volume.daemons.lock().push(volume.pages.start_readahead()?);
     if writable {
         volume.daemons.lock().push(volume.pages.start_writeback()?);
-        recovery::finish_orphans(&volume, slots)?;
+        cleanup::finish_orphans(&volume, slots)?;
     } else {
         *volume.unfinished.lock() = Some(slots);
     }
@@ -238,56 +240,11 @@ pub(crate) fn journal_area(
         return Err(Error::Feature(info::EXTERNAL_JOURNAL.to_owned()));
     }
     let ino = Ino(u64::from(superblock.raw.s_journal_inum.get()));
-    let extents = recovery::file_extents(layout, buffers, SystemBlocks::NONE, ino)?;
+    let extents = file_extents(layout, buffers, SystemBlocks::NONE, ino)?;
     Ok(Some(JournalArea { device: device.clone(), block_size: layout.block_size, extents }))
 }
 
-/// Orphans that were found, with their slots.
-pub(crate) type FoundSlots = Vec<(Ino, crate::orphan::Slot)>;
-
-/// The orphan file, and what its slots hold.
-pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, FoundSlots)> {
-    if !store.layout.features.compat(Compat::ORPHAN_FILE) {
-        return Ok((None, Vec::new()));
-    }
-    let ino = Ino(u64::from(store.superblock.read(&store.buffers)?.raw.s_orphan_file_inum.get()));
-    let record = store.read_record(ino)?;
-    let seed = store.layout.checksum.for_inode(ino, record.generation);
-    let extents = recovery::file_extents(&store.layout, &store.buffers, store.groups.system_blocks(ino), ino)?;
-    let blocks: Vec<Pba> =
-        extents.iter().flat_map(|(_, start, len)| (0..*len).map(move |n| Pba(start.get() + n))).collect();
-    let (file, slots) = OrphanFile::open(store, seed, &blocks)?;
-    Ok((Some(file), slots))
-}
-
-impl Ext4 {
-    /// Writes everything, marks the volume clean, stops its daemons.
-    pub(crate) fn close(&self) -> Result<()> {
-        let volume = &self.volume;
-        // What is unlinked but open goes with the mount. What fails now fails again below.
-        let _ = crate::remount::thaw(volume);
-        let _alone = volume.access.alone();
-        if volume.is_read_only() {
-            stop_daemons(volume);
-            let ended = volume.check_failed();
-            // Nobody may make it writable any more.
-            volume.stop("unmounted");
-            return ended;
-        }
-        // A file that cannot be deleted or written is told of at the end: the others are.
-        let reaped = volume.observe(volume.delete_nameless());
-        let synced = crate::fsync::sync(volume);
-        stop_daemons(volume);
-        volume.check_failed()?;
-        volume.stop("unmounted");
-        if let Some(journal) = volume.journal() {
-            journal.shutdown()?;
-        }
-        volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())?;
-        reaped.and(synced)
-    }
-}
-
+/// Stops write-back and readahead.
 pub(crate) fn stop_daemons(volume: &Volume) {
     let daemons = std::mem::take(&mut *volume.daemons.lock());
     daemons.into_iter().for_each(DaemonHandle::stop);

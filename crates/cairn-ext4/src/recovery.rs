@@ -1,69 +1,15 @@
-//! After a crash: the journal's replay, and inodes that were being deleted or cut.
+//! After a crash: the journal's replay.
 
 use std::sync::Arc;
 
-use cairn_base::{FileBlock, Ino, Pba};
 use cairn_cache::block::BufferCache;
-use cairn_cache::mapper::Run;
-use cairn_cache::status::State as Mapped;
 use cairn_jbd2::Images;
 use cairn_jbd2::{Error as JournalError, FastCommit, JournalArea};
 
-use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::fast_commit::{self, ReplayTarget};
-use crate::format::extent::SystemBlocks;
-use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
-use crate::inode::truncate;
-use crate::map::{BlockMap, MapContext, NoSource};
-use crate::orphan::Slot;
-use crate::superblock::LiveSuperblock;
-use crate::volume::Volume;
-
-/// Most extents a system file is taken to have: more means a loop or a lie.
-const MAX_SYSTEM_EXTENTS: usize = 1 << 20;
-
-/// Extents of a system file (journal, orphan file), read straight from its record: volume structures need not be open. `system`: what
-/// is known of them.
-pub(crate) fn file_extents(
-    layout: &Layout,
-    buffers: &Arc<BufferCache>,
-    system: SystemBlocks<'_>,
-    ino: Ino,
-) -> Result<Vec<(FileBlock, Pba, u64)>> {
-    let record = raw_record(layout, buffers, ino)?;
-    let seed = layout.checksum.for_inode(ino, record.generation);
-    let context = MapContext { ino, seed, layout, system, buffers, source: &NoSource };
-    let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
-    let blocks = record.size / u64::from(layout.block_size);
-    let mut extents = Vec::new();
-    let mut at = 0;
-    while at < blocks {
-        let found = map.lookup(&record.block, FileBlock(at))?;
-        let part = found.clip(at, blocks);
-        match part.map(|part| (part.state, part.len)) {
-            Some((Mapped::Mapped(pba), len)) if extents.len() < MAX_SYSTEM_EXTENTS => {
-                extents.push((FileBlock(at), pba, len));
-                at += len;
-            }
-            _ => {
-                let what = "hole in a system file";
-                return Err(Corrupt::Mapping { ino, at: FileBlock(at), pba: Pba(0), what, value: 0 }.into());
-            }
-        }
-    }
-    Ok(extents)
-}
-
-/// An inode record, found through its group's descriptor alone.
-fn raw_record(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Record> {
-    let location = crate::groups::locate_unopened(buffers, layout, ino)?;
-    let image = buffers.get(location.pba)?.image();
-    let end = location.offset + layout.inode_size as usize;
-    let raw = image.get(location.offset..end).unwrap_or_default();
-    Ok(Record::decode(raw, ino, layout)?)
-}
+use crate::store::LiveSuperblock;
 
 /// What a replay leaves.
 pub(crate) struct Replayed {
@@ -179,102 +125,4 @@ fn layout_of(buffers: &Arc<BufferCache>, target: &ReplayTarget<'_>) -> Result<La
     let block_size = buffers.block_size();
     let superblock = LiveSuperblock::new(block_size).read(buffers)?;
     Ok(Layout::new(&superblock, target.device.geometry().size)?)
-}
-
-/// Finishes what the orphan records tell: nameless inodes are deleted, others cut to their size. One that cannot be is left to
-/// e2fsck, which the superblock asks for; nobody is kept from mounting for it.
-pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> Result<()> {
-    let (listed, whole) = orphan_list(volume)?;
-    if let Err(error) = volume.observe(whole) {
-        tracing::warn!(%error, "the list of orphans ends early: run e2fsck");
-        note_if_unread(volume, &error);
-        if listed.is_empty() {
-            clear_list(volume)?;
-        }
-    }
-    let in_file: Vec<Ino> = slots.iter().map(|(ino, _)| *ino).collect();
-    let all: Vec<Ino> = in_file.iter().chain(&listed).copied().collect();
-    volume.orphans.adopt(slots, listed);
-    for ino in in_file {
-        drop_stale_slot(volume, ino)?;
-    }
-    for ino in all.into_iter().filter(|ino| volume.orphans.contains(*ino)) {
-        if let Err(error) = volume.observe(finish_orphan(volume, ino)) {
-            tracing::warn!(%ino, %error, "an orphan could not be deleted or cut: run e2fsck");
-            note_if_unread(volume, &error);
-            if volume.is_read_only() {
-                break;
-            }
-            drop_record(volume, ino)?;
-        }
-    }
-    Ok(())
-}
-
-fn finish_orphan(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
-    let inode = volume.inode(ino)?;
-    if inode.state.read().record.links == 0 {
-        crate::inode::delete::delete_inode(volume, &inode)
-    } else {
-        truncate::finish(volume, &inode)
-    }
-}
-
-/// Damage has been noted; an orphan that could not be read is one for e2fsck, too.
-fn note_if_unread(volume: &Volume, error: &Error) {
-    if !matches!(error, Error::Corrupt(_)) && !volume.is_read_only() {
-        volume.note_damage(error);
-    }
-}
-
-fn clear_list(volume: &Volume) -> Result<()> {
-    if volume.is_read_only() {
-        return Ok(());
-    }
-    let handle = volume.begin(volume.credits.orphan)?;
-    volume.superblock.set_last_orphan(volume, &handle, 0)?;
-    handle.finish();
-    Ok(())
-}
-
-/// Takes an orphan off the records.
-fn drop_record(volume: &Volume, ino: Ino) -> Result<()> {
-    let handle = volume.begin(volume.credits.orphan)?;
-    volume.orphans.remove(volume, &handle, ino)?;
-    handle.finish();
-    Ok(())
-}
-
-/// e2fsck 1.47 deletes the orphans of a replayed journal and leaves their slots in the orphan file.
-fn drop_stale_slot(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
-    if volume.groups.inode_in_use(ino)? {
-        return Ok(());
-    }
-    drop_record(volume, ino)
-}
-
-/// The list that starts in the superblock, head first, as far as it can be followed; and why no further.
-pub(crate) fn orphan_list(volume: &Volume) -> Result<(Vec<Ino>, Result<()>)> {
-    let mut next = volume.superblock.read(&volume.buffers)?.raw.s_last_orphan.get();
-    let mut members = Vec::new();
-    let mut seen = std::collections::HashSet::new();
-    while next != 0 {
-        let ino = Ino(u64::from(next));
-        if next > volume.layout.inodes_count || !seen.insert(next) {
-            let what = "orphan list leaves the volume or runs in a circle";
-            return Ok((members, Err(Corrupt::Orphan { what, value: u64::from(next) }.into())));
-        }
-        next = match volume.read_record(ino) {
-            Ok(record) => record.dtime,
-            Err(error) => return Ok((members, Err(error))),
-        };
-        members.push(ino);
-    }
-    Ok((members, Ok(())))
-}
-
-/// Everything from a byte on, in blocks.
-pub(crate) fn blocks_from(layout: &Layout, size: u64) -> Run {
-    let first = size.div_ceil(u64::from(layout.block_size));
-    Run { start: FileBlock(first), len: u64::MAX - first }
 }

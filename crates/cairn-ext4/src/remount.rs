@@ -17,12 +17,12 @@ use cairn_jbd2::JournalArea;
 use cairn_vfs::write_access::Before;
 
 use crate::error::{Error, Result};
-use crate::fsync;
 use crate::mount;
 use crate::options::MountOptions;
-use crate::recovery;
-use crate::stop::StopCause;
+use crate::orphan::cleanup;
+use crate::stop_cause::StopCause;
 use crate::superblock::Mark;
+use crate::sync;
 use crate::txn::Txn;
 use crate::volume::Volume;
 
@@ -121,7 +121,7 @@ fn make_read_only(volume: &Arc<Volume>) -> Result<()> {
         return Ok(());
     }
     // Most of the writing, while others still work.
-    fsync::sync(volume)?;
+    sync::sync(volume)?;
     let _alone = volume.access.alone();
     quiesce(volume, "remounted with ro")
 }
@@ -129,7 +129,7 @@ fn make_read_only(volume: &Arc<Volume>) -> Result<()> {
 /// Brings everything to the disk and ends writing, with the access held alone.
 fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
     volume.runtime.drain_deferred();
-    fsync::sync(volume)?;
+    sync::sync(volume)?;
     mount::stop_daemons(volume);
     volume.set_read_only(Some(reason));
     let closed = finish(volume);
@@ -146,7 +146,7 @@ pub(crate) fn freeze(volume: &Arc<Volume>) -> Result<()> {
     volume.access.check()?;
     volume.check_readable()?;
     // Most of the writing, while others still work.
-    fsync::sync(volume)?;
+    sync::sync(volume)?;
     let alone = volume.access.alone();
     if volume.stop_cause().is_some() {
         alone.freeze(Before::ReadOnly);
@@ -194,7 +194,7 @@ fn resume(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
     volume.set_read_only(None);
     let unfinished = volume.unfinished.lock().take();
     if let Some(slots) = unfinished {
-        recovery::finish_orphans(volume, slots)?;
+        cleanup::finish_orphans(volume, slots)?;
     }
     evict_forgotten(volume)
 }

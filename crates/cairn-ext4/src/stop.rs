@@ -9,35 +9,9 @@ use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Error as VfsError, Verdict};
 
 use crate::error::{Error, Result};
+use crate::stop_cause::{StopCause, Stopped};
 use crate::txn::PartialChange;
 use crate::volume::Volume;
-
-/// Why a volume is not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StopCause {
-    /// The option `ro`.
-    Asked,
-    /// A feature or the device forbids it.
-    Unwritable,
-    /// An error: for good.
-    Failed,
-    /// A shutdown that was asked for, or the end: for good.
-    Ended,
-}
-
-impl StopCause {
-    /// Nothing makes the volume writable again.
-    fn is_final(self) -> bool {
-        matches!(self, Self::Failed | Self::Ended)
-    }
-}
-
-/// See [`StopCause`].
-#[derive(Clone, Debug)]
-pub(crate) struct Stopped {
-    pub reason: Arc<str>,
-    pub cause: StopCause,
-}
 
 impl Volume {
     /// Looks at a result on its way out: see the module.

@@ -9,18 +9,11 @@ use cairn_cache::block::BufferCache;
 use crate::error::{Error, Result};
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::superblock::{self as format, Superblock};
+use crate::store::{LiveSuperblock, Store};
 use crate::txn::Handle;
-use crate::volume::Store;
 
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 16;
-
-/// Where the superblock is.
-#[derive(Clone, Copy, Debug)]
-pub struct LiveSuperblock {
-    block: Pba,
-    offset: usize,
-}
 
 /// How a superblock is left on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

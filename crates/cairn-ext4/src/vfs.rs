@@ -14,8 +14,8 @@ use cairn_vfs::{
 
 use crate::Ext4;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, access_times, attributes, data, directory, preallocate};
-use crate::{fsync, namespace, remount, report, symlink, xattr_ops};
+use crate::inode::{Inode, attributes, data, directory, preallocate, setattr, writeback};
+use crate::{fsync, namespace, remount, report, symlink, sync, unmount, xattr_ops};
 
 impl Ext4 {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
@@ -50,7 +50,7 @@ impl Ext4 {
         }
         let _open = self.enter();
         if !self.volume.is_read_only()
-            && let Err(error) = self.done(access_times::store(&self.volume))
+            && let Err(error) = self.done(writeback::write_access_times(&self.volume))
         {
             tracing::debug!(%error, "access times are not stored");
         }
@@ -157,7 +157,7 @@ impl FileSystem for Ext4 {
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(attributes::set(&self.volume, &inode, set))?;
+        self.done(setattr::setattr(&self.volume, &inode, set))?;
         Ok(self.attributes(&inode))
     }
 
@@ -296,7 +296,7 @@ impl FileSystem for Ext4 {
 
     fn sync(&self) -> Result<()> {
         let _open = self.pass();
-        Ok(fsync::sync(&self.volume)?)
+        Ok(sync::sync(&self.volume)?)
     }
 
     fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
@@ -355,6 +355,6 @@ impl FileSystem for Ext4 {
     }
 
     fn unmount(&self) -> Result<()> {
-        self.done(self.close())
+        self.done(unmount::unmount(&self.volume))
     }
 }

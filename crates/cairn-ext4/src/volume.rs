@@ -1,17 +1,15 @@
 //! A mounted volume: the parts, wired together, and the few decisions that concern all of them.
 //!
-//! [`Store`] is what structures on disk need (device, buffers, layout, superblock, groups); [`Volume`] adds what inodes
+//! [`Store`] is what structures on disk need; [`Volume`] adds what inodes
 //! need (folios, transactions, space, the inode table, orphans). There is no volume-wide lock.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
-use cairn_base::runtime::{DaemonHandle, Runtime};
+use cairn_base::runtime::DaemonHandle;
 use cairn_base::{FileBlock, Ino, Pba};
 use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_cache::block::BufferCache;
-use cairn_cache::durability::Flushes;
 use cairn_cache::file::PageCache;
 use cairn_cache::mapper::Run;
 use cairn_jbd2::Journal;
@@ -20,88 +18,25 @@ use cairn_vfs::{Caller, Error as VfsError, VolumeStats, WriteAccess};
 
 use crate::alloc::{Allocation, Space};
 use crate::credits::Credits;
-use crate::damage::DamageLog;
+use crate::damage_log::DamageLog;
 use crate::dir::hash::HashSettings;
 use crate::error::{Error, Result};
 use crate::format::features::Incompat;
 use crate::format::inode::{Inode as Record, InodeFlags};
-use crate::format::layout::Layout;
-use crate::groups::GroupTable;
-use crate::inode::{Inode, Location, State, access_times};
+use crate::inode::{Inode, State, access_times};
 use crate::live_options::LiveOptions;
 use crate::map::{BlockMap, MapContext};
-use crate::mount::FoundSlots;
 use crate::options::MountOptions;
-use crate::orphan::Orphans;
+use crate::orphan::{FoundSlots, Orphans};
 use crate::space::BlockSource;
-use crate::stop::Stopped;
-use crate::superblock::LiveSuperblock;
+use crate::stop_cause::Stopped;
+use crate::store::Store;
 use crate::txn::{Handle, Txn};
 
+/// Inodes kept in memory although nobody refers to them.
+const INODES_IN_MEMORY: usize = 32_768;
 /// Blocks in one 512-byte sector count step.
 const SECTOR: u64 = 512;
-
-/// What structures on disk are made of.
-pub struct Store {
-    /// The device: [`Store::flushes`], as everybody sees it.
-    pub device: Arc<dyn BlockDevice>,
-    /// What of it is on the medium.
-    pub flushes: Arc<Flushes>,
-    /// Metadata buffers.
-    pub buffers: Arc<BufferCache>,
-    /// Geometry and features.
-    pub layout: Arc<Layout>,
-    /// The primary superblock.
-    pub superblock: LiveSuperblock,
-    /// Group descriptors.
-    pub groups: Arc<GroupTable>,
-    /// Blocks that files can never have: structures and the journal.
-    pub overhead: u64,
-    /// Clock, randomness, threads.
-    pub runtime: Arc<dyn Runtime>,
-}
-
-impl Store {
-    /// Where an inode's record lives.
-    ///
-    /// # Errors
-    /// [`VfsError::Stale`] for a number the volume does not have.
-    pub fn locate(&self, ino: Ino) -> Result<Location> {
-        let index = ino.get().checked_sub(1).filter(|index| *index < u64::from(self.layout.inodes_count));
-        let index = index.ok_or(VfsError::Stale)?;
-        let per_group = u64::from(self.layout.inodes_per_group);
-        let group = u32::try_from(index / per_group).map_err(|_| VfsError::Stale)?;
-        let byte = (index % per_group) * u64::from(self.layout.inode_size);
-        let block_size = u64::from(self.layout.block_size);
-        let table = self.groups.inode_table(group);
-        Ok(Location {
-            block: Pba(table.get() + byte / block_size),
-            offset: usize::try_from(byte % block_size).map_err(|_| VfsError::Stale)?,
-        })
-    }
-
-    /// Reads an inode's record from the inode table.
-    pub fn read_record(&self, ino: Ino) -> Result<Record> {
-        let location = self.locate(ino)?;
-        let image = self.buffers.get(location.block)?.image();
-        let end = location.offset + self.layout.inode_size as usize;
-        let raw = image.get(location.offset..end).ok_or(VfsError::Stale)?;
-        Ok(Record::decode(raw, ino, &self.layout)?)
-    }
-
-    /// Rewrites the deletion time of a record that nobody need have in memory (a link of the orphan list).
-    pub fn patch_deletion_time(&self, handle: &Handle, ino: Ino, value: u32) -> Result<()> {
-        let location = self.locate(ino)?;
-        let buffer = self.buffers.get(location.block)?;
-        let mut block = handle.write(&buffer)?;
-        let end = location.offset + self.layout.inode_size as usize;
-        let raw = block.get_mut(location.offset..end).ok_or(VfsError::Stale)?;
-        let mut record = Record::decode(raw, ino, &self.layout)?;
-        record.dtime = value;
-        record.encode(ino, &self.layout, raw);
-        Ok(())
-    }
-}
 
 /// A mounted volume.
 pub struct Volume {
@@ -169,7 +104,7 @@ impl Volume {
             access: WriteAccess::default(),
             unfinished: Mutex::new(Rank::LEAF, None),
             space,
-            inodes: InodeTable::new(crate::INODES_IN_MEMORY, crate::inode::load::can_evict),
+            inodes: InodeTable::new(INODES_IN_MEMORY, Inode::can_evict),
             accessed: access_times::Waiting::default(),
             orphans,
             options: LiveOptions::new(options),

@@ -31,9 +31,10 @@ use crate::groups::GroupTable;
 use crate::inode::{Inode, directory};
 use crate::options::MountOptions;
 use crate::orphan::Orphans;
-use crate::superblock::LiveSuperblock;
+use crate::store::LiveSuperblock;
+use crate::store::Store;
 use crate::txn::Txn;
-use crate::volume::{Store, Volume};
+use crate::volume::Volume;
 
 /// What a bare volume is made of.
 pub(crate) struct ReplayTarget<'a> {
@@ -97,11 +98,11 @@ fn bare_volume(
     let options = PageCacheOptions::new(layout.block_size);
     let pages = PageCache::new(target.device.clone(), target.budget.clone(), options, target.runtime.clone());
     let space = Arc::new(Space::new(groups, layout, target.runtime.clone()));
-    let (orphan_file, slots) = crate::mount::open_orphan_file(&store)?;
+    let (orphan_file, slots) = crate::orphan::cleanup::open_orphan_file(&store)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
     let volume = Volume::new(store, pages, txn, space, orphans, MountOptions::default(), hash, None);
     // What is wrong with the list is told when the volume itself is opened.
-    let (listed, _) = crate::recovery::orphan_list(&volume)?;
+    let (listed, _) = crate::orphan::cleanup::orphan_list(&volume)?;
     volume.orphans.adopt(slots, listed);
     Ok(volume)
 }

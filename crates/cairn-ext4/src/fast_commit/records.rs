@@ -90,8 +90,15 @@ impl Replay<'_> {
         }
         let handle = volume.begin(volume.credits.create)?;
         volume.space.adopt_inode(&handle, ino, kind == FileKind::Directory)?;
-        let inode =
-            volume.adopt(Inode::new(volume, ino, volume.locate(ino)?, kind, new, Ledger::fresh(&volume.flushes)))?;
+        let inode = volume.adopt(Inode::new(
+            &volume.pages,
+            &volume.layout,
+            ino,
+            volume.locate(ino)?,
+            kind,
+            new,
+            Ledger::fresh(&volume.flushes),
+        ))?;
         let mut guard = inode.state.write();
         let state = &mut *guard;
         if kind == FileKind::Directory {

@@ -5,14 +5,8 @@
 //!
 //! Locking: the list is a leaf. Stored is with no lock held, by whoever has write access to the volume.
 
-use std::sync::Arc;
-
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
-
-use crate::error::Result;
-use crate::fsync::write_inode_if_dirty;
-use crate::volume::Volume;
 
 /// So many may wait.
 const MOST: usize = 1024;
@@ -33,26 +27,13 @@ impl Waiting {
     }
 
     /// Are there so many that they are to be stored? Then whoever asks does it.
-    fn take_many(&self) -> Option<Vec<Ino>> {
+    pub(super) fn take_many(&self) -> Option<Vec<Ino>> {
         let mut waiting = self.0.lock();
         (waiting.len() >= MOST).then(|| std::mem::take(&mut *waiting))
     }
 
-    /// Is it time for [`store`]?
+    /// Is it time for [`super::writeback::write_access_times`]?
     pub fn are_many(&self) -> bool {
         self.0.lock().len() >= MOST
     }
-}
-
-/// Stores them. What has been stored, or has left memory, since then is passed over.
-///
-/// # Errors
-/// The journal has stopped, or the device failed.
-pub fn store(volume: &Arc<Volume>) -> Result<()> {
-    for ino in volume.accessed.take_many().into_iter().flatten() {
-        if let Some(inode) = volume.inodes.get(ino) {
-            write_inode_if_dirty(volume, &inode)?;
-        }
-    }
-    Ok(())
 }

@@ -1,10 +1,8 @@
-//! Attributes: what stat tells, what chmod, chown and utimens change, and the times that follow from other work.
-
-use std::sync::Arc;
+//! Attributes: what stat tells, and the times that follow from other work.
 
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::protection::without_privileges;
-use cairn_vfs::{Attributes, FileKind, IoFlags, SetAttributes, SetTime, Timestamp};
+use cairn_vfs::{Attributes, FileKind, IoFlags, Timestamp};
 
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
@@ -65,56 +63,6 @@ fn encode_device((major, minor): (u32, u32)) -> u32 {
 #[must_use]
 pub fn decode_device(device: u32) -> (u32, u32) {
     (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
-}
-
-/// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
-pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
-    volume.check_writable()?;
-    inode.flags().check_attributes(set)?;
-    if let Some(size) = set.size {
-        super::truncate::set_size(volume, inode, size)?;
-    }
-    // An access control list follows the permissions, and may lie in its own block.
-    let credits = if set.permissions.is_some() { volume.credits.xattr } else { 0 };
-    let handle = volume.begin(volume.credits.attributes + credits)?;
-    let mut state = inode.state.write();
-    let now = now(volume);
-    if let Some(permissions) = set.permissions {
-        crate::xattr_ops::follow_mode(volume, &handle, inode, &mut state, permissions)?;
-    }
-    apply(&mut state, inode, set, now);
-    if set.sets_times_only() {
-        return inode.write_inode_times(volume, &handle, &mut state);
-    }
-    inode.write_inode(volume, &handle, &mut state)
-}
-
-fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) {
-    let record = &mut state.record;
-    if set.kill_privileges {
-        record.mode = without_privileges(record.mode, inode.kind);
-    }
-    if let Some(permissions) = set.permissions {
-        let bits = u16::try_from(permissions & 0o7777).unwrap_or(0);
-        record.mode = (record.mode & !0o7777) | bits;
-    }
-    record.uid = set.uid.unwrap_or(record.uid);
-    record.gid = set.gid.unwrap_or(record.gid);
-    record.atime = SetTime::apply(set.atime, record.atime, now);
-    record.mtime = SetTime::apply(set.mtime, record.mtime, now);
-    record.ctime = set.ctime.unwrap_or(now);
-    if let Some(flags) = set.flags {
-        let settable = cairn_vfs::InodeFlags::SYNC
-            | cairn_vfs::InodeFlags::IMMUTABLE
-            | cairn_vfs::InodeFlags::APPEND
-            | cairn_vfs::InodeFlags::NODUMP
-            | cairn_vfs::InodeFlags::NOATIME
-            | cairn_vfs::InodeFlags::DIRSYNC
-            | cairn_vfs::InodeFlags::TOPDIR
-            | cairn_vfs::InodeFlags::PROJINHERIT;
-        let kept = record.flags.bits() & !settable.bits();
-        record.flags = InodeFlags::from_bits_retain(kept | (flags & settable).bits());
-    }
 }
 
 /// Refuses writes that the inode's flags forbid.

@@ -9,8 +9,10 @@ use cairn_vfs::copy::CopyRange;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 
 use crate::error::Result;
+use crate::inode::Inode;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, State};
+use crate::inode::tail::{note_pending_tail, write_old_tail};
+use crate::inode::writeback::write_back;
 use crate::volume::Volume;
 
 /// `FIEMAP_EXTENT_*` of linux/fiemap.h.
@@ -119,62 +121,6 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     state.extend_size(offset + done as u64);
     super::attributes::note_modified(volume, &mut state, flags);
     Ok(done)
-}
-
-/// The cache zeroes a partly used last block beyond the old end when the size moves past it. Until that block is written, the size
-/// on disk must not cover what stands there now. One such block exists at a time.
-pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_size: u64, next: u64) {
-    let block_size = u64::from(volume.layout.block_size);
-    let block = FileBlock(old_size / block_size);
-    if old_size.is_multiple_of(block_size) || next < (block.get() + 1) * block_size || !inode.cache.is_dirty(block) {
-        return;
-    }
-    let mut state = inode.state.write();
-    let on_disk =
-        state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
-    if on_disk && state.record.size.div_ceil(block_size) == block.get() + 1 {
-        state.hold_disksize(block);
-    }
-}
-
-/// Before the size moves on disk from `old` to `new`, as it does with direct writes: what keeps it back is written.
-fn write_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, new: u64) -> Result<()> {
-    if new <= old {
-        return Ok(());
-    }
-    super::truncate::zero_old_tail(volume, inode, old, new)?;
-    if inode.state.read().is_disksize_held() {
-        let block_size = u64::from(volume.layout.block_size);
-        write_back(volume, inode, old / block_size * block_size..old, Mode::Sync)?;
-    }
-    Ok(())
-}
-
-/// Writes dirty data of a byte range and waits for it. Call with `data` held, shared or exclusive.
-pub fn write_back(volume: &Arc<Volume>, inode: &Arc<Inode>, range: std::ops::Range<u64>, mode: Mode) -> Result<()> {
-    let mapper = InodeMapper::new(volume, inode);
-    inode.cache.write_back(&mapper, range, inode.size(), mode)?;
-    Ok(())
-}
-
-/// The size on disk follows the data below it; where the last of that data was cut off before it was written, nothing else
-/// brings the size up. Call with `data` held, after write-back.
-pub fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
-    let behind = |state: &State| {
-        state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
-    };
-    if !behind(&inode.state.read()) {
-        return Ok(());
-    }
-    let handle = volume.begin(volume.credits.attributes)?;
-    let mut state = inode.state.write();
-    let state = &mut *state;
-    if behind(state) {
-        state.complete_disksize();
-        inode.write_inode(volume, &handle, state)?;
-    }
-    handle.finish();
-    Ok(())
 }
 
 /// `SEEK_DATA` and `SEEK_HOLE`. Delayed blocks are data; preallocated ones are data only where the cache has some.

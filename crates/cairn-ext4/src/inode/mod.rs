@@ -12,57 +12,36 @@ pub mod attributes;
 pub mod data;
 pub mod delete;
 pub mod directory;
+pub mod evict;
 mod extra_isize;
 pub mod inline;
 pub mod load;
 pub mod mapper;
 pub mod preallocate;
+pub mod setattr;
 pub(crate) mod size;
+mod state;
+mod tail;
 pub mod truncate;
+pub mod writeback;
 
 use std::sync::{Arc, OnceLock};
 
 use cairn_base::ranked_lock::{Rank, RwLock};
-use cairn_base::{Ino, Pba, Tid};
-use cairn_cache::durability::{Ledger, Part};
-use cairn_cache::file::FileCache;
+use cairn_base::{Ino, Tid};
+use cairn_cache::durability::Ledger;
+use cairn_cache::file::{FileCache, PageCache};
 use cairn_cache::status::ExtentStatus;
+use cairn_cache::writeback::Flushable;
 use cairn_vfs::FileKind;
 
 use crate::checksum::InodeSeed;
-use crate::error::Result;
 use crate::format::inode::{Inode as Record, InodeFlags};
-use crate::txn::Handle;
-use crate::volume::Volume;
+use crate::format::layout::Layout;
+use crate::store::Location;
 
-/// Where an inode's record lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// Inode table block.
-    pub block: Pba,
-    /// Byte offset of the record in it.
-    pub offset: usize,
-}
-
-/// What changes under the `state` lock.
-pub struct State {
-    /// The record as it is, or will be, in the inode table.
-    pub record: Record,
-    /// Size in bytes as readers see it.
-    pub size: u64,
-    /// Blocks reserved for delayed data (`i_reserved_data_blocks`).
-    pub delayed: u64,
-    /// What is known of the block map, with all delayed ranges.
-    pub status: ExtentStatus,
-    /// `record` has changed since it was stored.
-    pub dirty: bool,
-    /// What keeps the size on disk back.
-    pub pending: size::PendingDisksize,
-    /// The fields of its record cannot grow: see the module `extra_isize`.
-    pub stays_small: bool,
-    /// The record has been freed; only teardown may touch the inode.
-    pub deleted: bool,
-}
+use state::PendingDisksize;
+pub use state::State;
 
 /// True if the record maps blocks: a file, a directory, or a link whose target has a block; neither inline nor a device.
 #[must_use]
@@ -96,13 +75,14 @@ pub struct Inode {
     /// What of it is durable.
     pub ledger: Ledger<Tid>,
     /// What the cache calls to have this inode written back.
-    pub flusher: OnceLock<Arc<load::Flusher>>,
+    pub flusher: OnceLock<Arc<dyn Flushable>>,
 }
 
 impl Inode {
     /// An inode that is being made, or was stored by somebody who is not in memory any more.
     pub(crate) fn new(
-        volume: &Volume,
+        pages: &Arc<PageCache>,
+        layout: &Layout,
         ino: Ino,
         location: Location,
         kind: FileKind,
@@ -110,7 +90,7 @@ impl Inode {
         ledger: Ledger<Tid>,
     ) -> Self {
         let order = ino.get();
-        let seed = volume.layout.checksum.for_inode(ino, record.generation);
+        let seed = layout.checksum.for_inode(ino, record.generation);
         Self {
             ino,
             kind,
@@ -118,7 +98,7 @@ impl Inode {
             seed,
             namespace: RwLock::new_ordered(Rank::NAMESPACE, order, ()),
             data: RwLock::new_ordered(Rank::INODE_DATA, order, ()),
-            cache: FileCache::new(&volume.pages, volume.layout.block_size),
+            cache: FileCache::new(pages, layout.block_size),
             state: RwLock::new(
                 Rank::MAPPING,
                 State {
@@ -127,7 +107,7 @@ impl Inode {
                     delayed: 0,
                     status: ExtentStatus::default(),
                     dirty: false,
-                    pending: size::PendingDisksize::default(),
+                    pending: PendingDisksize::default(),
                     stays_small: false,
                     deleted: false,
                 },
@@ -142,36 +122,20 @@ impl Inode {
         self.state.read().size
     }
 
+    /// True if an inode can leave memory without losing anything. What is on its way to the medium is no reason to stay: whoever
+    /// loads it takes for changed whatever may have been ([`Ledger::loaded`]).
+    pub fn can_evict(&self) -> bool {
+        let idle = !self.cache.has_dirty() && !self.cache.errors().is_open();
+        let stored =
+            |state: &State| !state.dirty && (self.kind != FileKind::Regular || state.record.size == state.size);
+        idle && self
+            .state
+            .try_read()
+            .is_some_and(|state| stored(&state) && state.record.links > 0 && state.delayed == 0)
+    }
+
     /// True if the contents live in the inode.
     pub fn is_inline(&self) -> bool {
         self.state.read().record.flags.contains(InodeFlags::INLINE_DATA)
-    }
-
-    /// Writes the record into its inode table block as part of `handle`: more than times may have changed.
-    pub fn write_inode(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
-        self.write_inode_times(volume, handle, state)?;
-        self.ledger.changed(Part::Data, handle.tid());
-        Ok(())
-    }
-
-    /// The same where nothing but times has changed: fdatasync does without it.
-    pub fn write_inode_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
-        let buffer = volume.buffers.get(self.location.block)?;
-        state.update_disksize();
-        extra_isize::grow(volume, handle, self.ino, state)?;
-        let orphans = &volume.orphans;
-        orphans.with_link(self.ino, |link| {
-            if let Some(next) = link {
-                // While an inode is on the orphan list, its deletion time holds the next one's number.
-                state.record.dtime = next;
-            }
-            let mut block = handle.write(&buffer)?;
-            let end = self.location.offset + volume.layout.inode_size as usize;
-            state.record.encode(self.ino, &volume.layout, &mut block[self.location.offset..end]);
-            Ok::<_, crate::Error>(())
-        })?;
-        state.dirty = false;
-        self.ledger.changed(Part::Attributes, handle.tid());
-        Ok(())
     }
 }

@@ -24,15 +24,7 @@
 use cairn_base::FileBlock;
 use cairn_cache::mapper::Run;
 
-use super::State;
-
-/// What keeps the size on disk back.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PendingDisksize {
-    tail: Option<FileBlock>,
-    /// Size to take on once the tail is written.
-    wanted: u64,
-}
+use super::state::{PendingDisksize, State};
 
 fn covers(run: Run, block: FileBlock) -> bool {
     block >= run.start && block.get() - run.start.get() < run.len

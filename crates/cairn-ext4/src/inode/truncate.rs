@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::Run;
-use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::{Error as VfsError, FileKind, IoFlags};
 
 use crate::error::Result;
+use crate::format::layout::Layout;
 use crate::inode::mapper::InodeMapper;
+use crate::inode::tail::zero_old_tail;
 use crate::inode::{Inode, State};
 use crate::map::Progress;
 use crate::space::{BlockSource, Freed};
@@ -43,13 +44,6 @@ pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<(
 fn grow(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
     zero_old_tail(volume, inode, old, size)?;
     reshape(volume, inode, Some(size))
-}
-
-/// Before the size moves from `old` to `size`: the rest of the old last block becomes zero.
-pub(super) fn zero_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
-    inode.cache.truncate(&InodeMapper::new(volume, inode), old, size)?;
-    super::data::note_pending_tail(volume, inode, old, size);
-    Ok(())
 }
 
 /// Size (if it grows) and times after the file's shape has changed.
@@ -92,7 +86,7 @@ pub(crate) fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let _data = inode.data.write();
     let mut handle = volume.begin(volume.credits.remove_step)?;
     if inode.kind == FileKind::Regular && volume.has_block_map(inode) {
-        let beyond = crate::recovery::blocks_from(&volume.layout, inode.size());
+        let beyond = blocks_from(&volume.layout, inode.size());
         remove_blocks(volume, inode, &mut handle, beyond)?;
     }
     clear_orphan(volume, inode, &mut handle)?;
@@ -187,10 +181,8 @@ impl BlockSource for JournaledContents<'_> {
     }
 }
 
-/// Writes back everything from `from` on and empties the cache there, for operations that move blocks.
-pub(super) fn write_and_drop_pages(volume: &Arc<Volume>, inode: &Arc<Inode>, from: u64) -> Result<()> {
-    super::data::write_back(volume, inode, from..u64::MAX, Mode::Sync)?;
-    let first = from / u64::from(volume.layout.block_size);
-    inode.cache.discard(&InodeMapper::new(volume, inode), first..u64::MAX);
-    Ok(())
+/// Everything from a byte on, in blocks.
+fn blocks_from(layout: &Layout, size: u64) -> Run {
+    let first = size.div_ceil(u64::from(layout.block_size));
+    Run { start: FileBlock(first), len: u64::MAX - first }
 }

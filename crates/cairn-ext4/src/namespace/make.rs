@@ -74,7 +74,15 @@ pub fn inode(
         NewInode::Fifo | NewInode::Socket => {}
     }
     let location = volume.locate(ino)?;
-    let inode = volume.adopt(Inode::new(volume, ino, location, kind, record, Ledger::fresh(&volume.flushes)))?;
+    let inode = volume.adopt(Inode::new(
+        &volume.pages,
+        &volume.layout,
+        ino,
+        location,
+        kind,
+        record,
+        Ledger::fresh(&volume.flushes),
+    ))?;
     if let Err(error) = fill(volume, handle, parent, &inode, new, ownership) {
         undo(volume, handle, &inode)?;
         return Err(error);

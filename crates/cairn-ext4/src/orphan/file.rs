@@ -8,8 +8,8 @@ use cairn_cache::block::Buffer;
 use crate::checksum::InodeSeed;
 use crate::error::Result;
 use crate::format::orphan;
+use crate::store::Store;
 use crate::txn::Handle;
-use crate::volume::Store;
 
 /// One slot of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use cairn_base::Ino;
 
 use crate::error::Result;
+use crate::store::Store;
 use crate::txn::Handle;
-use crate::volume::Store;
 
 /// The list's links, in memory. 0 ends it.
 #[derive(Default)]

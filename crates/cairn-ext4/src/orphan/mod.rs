@@ -6,6 +6,7 @@
 //!
 //! Locking: one lock (rank ALLOCATOR), taken with or without an inode's `state` lock held, before buffers.
 
+pub(crate) mod cleanup;
 mod file;
 mod list;
 
@@ -18,8 +19,8 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::error::Result;
+use crate::store::Store;
 use crate::txn::Handle;
-use crate::volume::Store;
 
 /// Where one orphan is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,9 @@ struct Inner {
     list: OrphanList,
     file: Option<OrphanFile>,
 }
+
+/// Orphans that were found at mount, with their slots.
+pub(crate) type FoundSlots = Vec<(Ino, Slot)>;
 
 /// All orphans of a volume.
 pub struct Orphans(Mutex<Inner>);

@@ -1,0 +1,49 @@
+//! The block with the old end of a file, when the file grows past it: what is behind that end must be zero on the device before
+//! the size on disk covers it.
+
+use std::sync::Arc;
+
+use cairn_base::FileBlock;
+use cairn_cache::writeback::WritebackMode;
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::inode::mapper::InodeMapper;
+use crate::inode::writeback::write_back;
+use crate::volume::Volume;
+
+/// Before the size moves from `old` to `size`: the rest of the old last block becomes zero.
+pub(super) fn zero_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    inode.cache.truncate(&InodeMapper::new(volume, inode), old, size)?;
+    note_pending_tail(volume, inode, old, size);
+    Ok(())
+}
+
+/// The cache zeroes a partly used last block beyond the old end when the size moves past it. Until that block is written, the size
+/// on disk must not cover what stands there now. One such block exists at a time.
+pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_size: u64, next: u64) {
+    let block_size = u64::from(volume.layout.block_size);
+    let block = FileBlock(old_size / block_size);
+    if old_size.is_multiple_of(block_size) || next < (block.get() + 1) * block_size || !inode.cache.is_dirty(block) {
+        return;
+    }
+    let mut state = inode.state.write();
+    let on_disk =
+        state.status.find(block).is_some_and(|known| matches!(known.state, cairn_cache::status::State::Mapped(_)));
+    if on_disk && state.record.size.div_ceil(block_size) == block.get() + 1 {
+        state.hold_disksize(block);
+    }
+}
+
+/// Before the size moves on disk from `old` to `new`, as it does with direct writes: what keeps it back is written.
+pub(super) fn write_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, new: u64) -> Result<()> {
+    if new <= old {
+        return Ok(());
+    }
+    zero_old_tail(volume, inode, old, new)?;
+    if inode.state.read().is_disksize_held() {
+        let block_size = u64::from(volume.layout.block_size);
+        write_back(volume, inode, old / block_size * block_size..old, WritebackMode::Sync)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Writing an inode back: its data to the device, its size on disk, its record to the inode table.
+//!
+//! [`Inode::write_inode`] puts the record into its inode table block as part of a handle; the commit makes it durable.
+
+use std::sync::{Arc, Weak};
+
+use cairn_cache::durability::Part;
+use cairn_cache::file::CacheError;
+use cairn_cache::mapper::MapError;
+use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
+use cairn_vfs::FileKind;
+
+use crate::error::Result;
+use crate::inode::mapper::InodeMapper;
+use crate::inode::{Inode, State, extra_isize};
+use crate::txn::Handle;
+use crate::volume::Volume;
+
+impl Inode {
+    /// Writes the record into its inode table block as part of `handle`: more than times may have changed.
+    pub fn write_inode(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
+        self.write_inode_times(volume, handle, state)?;
+        self.ledger.changed(Part::Data, handle.tid());
+        Ok(())
+    }
+
+    /// The same where nothing but times has changed: fdatasync does without it.
+    pub fn write_inode_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
+        let buffer = volume.buffers.get(self.location.block)?;
+        state.update_disksize();
+        extra_isize::grow(volume, handle, self.ino, state)?;
+        let orphans = &volume.orphans;
+        orphans.with_link(self.ino, |link| {
+            if let Some(next) = link {
+                // While an inode is on the orphan list, its deletion time holds the next one's number.
+                state.record.dtime = next;
+            }
+            let mut block = handle.write(&buffer)?;
+            let end = self.location.offset + volume.layout.inode_size as usize;
+            state.record.encode(self.ino, &volume.layout, &mut block[self.location.offset..end]);
+            Ok::<_, crate::Error>(())
+        })?;
+        state.dirty = false;
+        self.ledger.changed(Part::Attributes, handle.tid());
+        Ok(())
+    }
+}
+
+/// Puts changes that live in memory only (times, a size) into a transaction.
+pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    if !inode.state.read().dirty {
+        return Ok(());
+    }
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    if state.dirty && !state.deleted {
+        inode.write_inode_times(volume, &handle, &mut state)?;
+    }
+    handle.finish();
+    Ok(())
+}
+
+/// Writes dirty data of a byte range and waits for it. Call with `data` held, shared or exclusive.
+pub fn write_back(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    range: std::ops::Range<u64>,
+    mode: WritebackMode,
+) -> Result<()> {
+    let mapper = InodeMapper::new(volume, inode);
+    inode.cache.write_back(&mapper, range, inode.size(), mode)?;
+    Ok(())
+}
+
+/// The size on disk follows the data below it; where the last of that data was cut off before it was written, nothing else
+/// brings the size up. Call with `data` held, after write-back.
+pub fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    let behind = |state: &State| {
+        state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
+    };
+    if !behind(&inode.state.read()) {
+        return Ok(());
+    }
+    let handle = volume.begin(volume.credits.attributes)?;
+    let mut state = inode.state.write();
+    let state = &mut *state;
+    if behind(state) {
+        state.complete_disksize();
+        inode.write_inode(volume, &handle, state)?;
+    }
+    handle.finish();
+    Ok(())
+}
+
+/// Writes back everything from `from` on and empties the cache there, for operations that move blocks.
+pub(super) fn write_and_drop_pages(volume: &Arc<Volume>, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    write_back(volume, inode, from..u64::MAX, WritebackMode::Sync)?;
+    let first = from / u64::from(volume.layout.block_size);
+    inode.cache.discard(&InodeMapper::new(volume, inode), first..u64::MAX);
+    Ok(())
+}
+
+/// Writes all data of one file and waits for it.
+pub(crate) fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+    if inode.kind != FileKind::Regular {
+        return Ok(());
+    }
+    let _data = inode.data.read();
+    write_back(volume, inode, 0..u64::MAX, WritebackMode::Sync)?;
+    inode.cache.wait_writeback(0..u64::MAX);
+    update_disksize(volume, inode)
+}
+
+/// Writes the inodes whose access time has changed in memory only, once there are many. What has been stored, or has left memory, since then is passed over.
+///
+/// # Errors
+/// The journal has stopped, or the device failed.
+pub fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
+    for ino in volume.accessed.take_many().into_iter().flatten() {
+        if let Some(inode) = volume.inodes.get(ino) {
+            write_inode_if_dirty(volume, &inode)?;
+        }
+    }
+    Ok(())
+}
+
+/// Write-back's view of an inode.
+pub struct Flusher {
+    volume: Weak<Volume>,
+    inode: Weak<Inode>,
+}
+
+impl Flusher {
+    /// For `inode`; keeps neither it nor the volume in memory.
+    pub(super) fn new(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Self {
+        Self { volume: Arc::downgrade(volume), inode: Arc::downgrade(inode) }
+    }
+}
+
+impl Flushable for Flusher {
+    fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
+        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else {
+            return Ok(Flushed::Written);
+        };
+        let guard = match mode {
+            WritebackMode::Sync => Some(inode.data.read()),
+            WritebackMode::Background => inode.data.try_read(),
+        };
+        if guard.is_none() {
+            return Ok(Flushed::Busy);
+        }
+        let mapper = InodeMapper::new(&volume, &inode);
+        let written = inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode).map_err(crate::Error::from);
+        let sized = written.and_then(|()| update_disksize(&volume, &inode));
+        // The times that the data came with, so that they are as old on disk as it is.
+        let stored = sized.and_then(|()| write_inode_if_dirty(&volume, &inode));
+        volume.observe(stored).map_err(MapError::from)?;
+        Ok(Flushed::Written)
+    }
+
+    fn read_ahead(&self, blocks: std::ops::Range<u64>) {
+        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else { return };
+        let Some(_data) = inode.data.try_read() else { return };
+        // A shorter file, or one that has moved into its inode since, has nothing there.
+        if !inode.is_inline() {
+            inode.cache.read_ahead(&InodeMapper::new(&volume, &inode), inode.size(), blocks);
+        }
+    }
+
+    fn release_reservation(&self) {
+        if let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) {
+            inode.cache.release_reservation(&InodeMapper::new(&volume, &inode));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the structures on disk need: the device, metadata buffers, geometry, superblock and group descriptors.
+
+use std::sync::Arc;
+
+use cairn_base::runtime::Runtime;
+use cairn_base::{Ino, Pba};
+use cairn_block::BlockDevice;
+use cairn_cache::block::BufferCache;
+use cairn_cache::durability::Flushes;
+use cairn_vfs::Error as VfsError;
+
+use crate::error::Result;
+use crate::format::inode::Inode as Record;
+use crate::format::layout::Layout;
+use crate::groups::GroupTable;
+use crate::txn::Handle;
+
+/// Where an inode's record lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Inode table block.
+    pub block: Pba,
+    /// Byte offset of the record in it.
+    pub offset: usize,
+}
+
+/// Where the superblock is; see [`mod@crate::superblock`].
+#[derive(Clone, Copy, Debug)]
+pub struct LiveSuperblock {
+    pub(crate) block: Pba,
+    pub(crate) offset: usize,
+}
+
+/// What structures on disk are made of.
+pub struct Store {
+    /// The device: [`Store::flushes`], as everybody sees it.
+    pub device: Arc<dyn BlockDevice>,
+    /// What of it is on the medium.
+    pub flushes: Arc<Flushes>,
+    /// Metadata buffers.
+    pub buffers: Arc<BufferCache>,
+    /// Geometry and features.
+    pub layout: Arc<Layout>,
+    /// The primary superblock.
+    pub superblock: LiveSuperblock,
+    /// Group descriptors.
+    pub groups: Arc<GroupTable>,
+    /// Blocks that files can never have: structures and the journal.
+    pub overhead: u64,
+    /// Clock, randomness, threads.
+    pub runtime: Arc<dyn Runtime>,
+}
+
+impl Store {
+    /// Where an inode's record lives.
+    ///
+    /// # Errors
+    /// [`VfsError::Stale`] for a number the volume does not have.
+    pub fn locate(&self, ino: Ino) -> Result<Location> {
+        let index = ino.get().checked_sub(1).filter(|index| *index < u64::from(self.layout.inodes_count));
+        let index = index.ok_or(VfsError::Stale)?;
+        let per_group = u64::from(self.layout.inodes_per_group);
+        let group = u32::try_from(index / per_group).map_err(|_| VfsError::Stale)?;
+        let byte = (index % per_group) * u64::from(self.layout.inode_size);
+        let block_size = u64::from(self.layout.block_size);
+        let table = self.groups.inode_table(group);
+        Ok(Location {
+            block: Pba(table.get() + byte / block_size),
+            offset: usize::try_from(byte % block_size).map_err(|_| VfsError::Stale)?,
+        })
+    }
+
+    /// Reads an inode's record from the inode table.
+    pub fn read_record(&self, ino: Ino) -> Result<Record> {
+        let location = self.locate(ino)?;
+        let image = self.buffers.get(location.block)?.image();
+        let end = location.offset + self.layout.inode_size as usize;
+        let raw = image.get(location.offset..end).ok_or(VfsError::Stale)?;
+        Ok(Record::decode(raw, ino, &self.layout)?)
+    }
+
+    /// Rewrites the deletion time of a record that nobody need have in memory (a link of the orphan list).
+    pub fn patch_deletion_time(&self, handle: &Handle, ino: Ino, value: u32) -> Result<()> {
+        let location = self.locate(ino)?;
+        let buffer = self.buffers.get(location.block)?;
+        let mut block = handle.write(&buffer)?;
+        let end = location.offset + self.layout.inode_size as usize;
+        let raw = block.get_mut(location.offset..end).ok_or(VfsError::Stale)?;
+        let mut record = Record::decode(raw, ino, &self.layout)?;
+        record.dtime = value;
+        record.encode(ino, &self.layout, raw);
+        Ok(())
+    }
+}

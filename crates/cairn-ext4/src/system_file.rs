@@ -1,0 +1,58 @@
+//! Where the blocks of a system file are: the journal, the orphan file.
+
+use std::sync::Arc;
+
+use cairn_base::{FileBlock, Ino, Pba};
+use cairn_cache::block::BufferCache;
+use cairn_cache::status::State as Mapped;
+
+use crate::corrupt::Corrupt;
+use crate::error::Result;
+use crate::format::extent::SystemBlocks;
+use crate::format::inode::{Inode as Record, InodeFlags};
+use crate::format::layout::Layout;
+use crate::map::{BlockMap, MapContext, NoSource};
+
+/// Most extents a system file is taken to have: more means a loop or a lie.
+const MAX_SYSTEM_EXTENTS: usize = 1 << 20;
+
+/// Extents of a system file (journal, orphan file), read straight from its record: volume structures need not be open. `system`: what
+/// is known of them.
+pub(crate) fn file_extents(
+    layout: &Layout,
+    buffers: &Arc<BufferCache>,
+    system: SystemBlocks<'_>,
+    ino: Ino,
+) -> Result<Vec<(FileBlock, Pba, u64)>> {
+    let record = raw_record(layout, buffers, ino)?;
+    let seed = layout.checksum.for_inode(ino, record.generation);
+    let context = MapContext { ino, seed, layout, system, buffers, source: &NoSource };
+    let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
+    let blocks = record.size / u64::from(layout.block_size);
+    let mut extents = Vec::new();
+    let mut at = 0;
+    while at < blocks {
+        let found = map.lookup(&record.block, FileBlock(at))?;
+        let part = found.clip(at, blocks);
+        match part.map(|part| (part.state, part.len)) {
+            Some((Mapped::Mapped(pba), len)) if extents.len() < MAX_SYSTEM_EXTENTS => {
+                extents.push((FileBlock(at), pba, len));
+                at += len;
+            }
+            _ => {
+                let what = "hole in a system file";
+                return Err(Corrupt::Mapping { ino, at: FileBlock(at), pba: Pba(0), what, value: 0 }.into());
+            }
+        }
+    }
+    Ok(extents)
+}
+
+/// An inode record, found through its group's descriptor alone.
+fn raw_record(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Record> {
+    let location = crate::groups::locate_unopened(buffers, layout, ino)?;
+    let image = buffers.get(location.pba)?.image();
+    let end = location.offset + layout.inode_size as usize;
+    let raw = image.get(location.offset..end).unwrap_or_default();
+    Ok(Record::decode(raw, ino, layout)?)
+}
