@@ -25,8 +25,8 @@ impl Rank {
     pub const INODE_DATA: Self = Self(200);
     /// What a file has reserved beyond its data.
     pub const RESERVATIONS: Self = Self(250);
-    /// A journal handle or an operation gate. No lock object: see [`enter`].
-    pub const GATE: Self = Self(300);
+    /// A journal handle (ext4), the operation lock (F2FS). No lock object: see [`enter`].
+    pub const OPERATION: Self = Self(300);
     /// A folio's contents and state.
     pub const FOLIO: Self = Self(400);
     /// A file's extent tree.
@@ -119,7 +119,7 @@ impl Drop for RankToken {
     }
 }
 
-/// Marks `rank` as held without a lock object: a journal handle enters [`Rank::GATE`].
+/// Marks `rank` as held without a lock object: a journal handle enters [`Rank::OPERATION`].
 ///
 /// # Panics
 /// In debug builds, if the thread holds this rank or a higher one.

@@ -62,7 +62,7 @@ pub fn assemble(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Arc<dyn BlockDevic
 
 /// What a further device of a volume turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evidence {
+pub enum DeviceCheck {
     /// The volume's: its inodes are where they must be.
     Recognised,
     /// The volume has nothing on it, and where it was looked at it reads as zeros.
@@ -84,14 +84,14 @@ pub enum Evidence {
 ///
 /// # Errors
 /// As [`assemble`]; or the volume's checkpoint, SIT or NAT is damaged.
-pub fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Evidence>> {
+pub fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>> {
     let lengths = match devices.first() {
         Some(first) => superblock_of(&**first)?.map(|superblock| superblock.device_lengths()).unwrap_or_default(),
         None => Vec::new(),
     };
     let sizes = devices.iter().map(|device| device.geometry().size).zip(lengths);
-    let sizes: Vec<Evidence> = sizes.skip(1).map(|(size, used)| sized(Evidence::Unknown, size, used)).collect();
-    if sizes.iter().any(|evidence| matches!(evidence, Evidence::Resized { size, used } if size < used)) {
+    let sizes: Vec<DeviceCheck> = sizes.skip(1).map(|(size, used)| sized(DeviceCheck::Unknown, size, used)).collect();
+    if sizes.iter().any(|check| matches!(check, DeviceCheck::Resized { size, used } if size < used)) {
         return Ok(sizes);
     }
     let whole = assemble(devices.clone())?;
@@ -103,14 +103,14 @@ pub fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Evidence>> {
     let sit = segment::load(&buffers, &layout, &loaded.checkpoint, &journals.sit)?;
     let nat = NatTable::new(layout.clone(), buffers.clone(), &loaded.checkpoint, &journals.nat);
     let volume = Contents { layout, buffers, sit, nat };
-    let (mut evidence, mut start) = (Vec::new(), 0);
+    let (mut checks, mut start) = (Vec::new(), 0);
     for (index, (device, used)) in devices.iter().zip(probe.superblock.device_lengths()).enumerate() {
         if index > 0 {
-            evidence.push(volume.recognise(&**device, start, used)?);
+            checks.push(volume.recognise(&**device, start, used)?);
         }
         start += used;
     }
-    Ok(evidence)
+    Ok(checks)
 }
 
 /// What the volume says of its main area.
@@ -122,7 +122,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn recognise(&self, device: &dyn BlockDevice, start: u64, used: u64) -> Result<Evidence> {
+    fn recognise(&self, device: &dyn BlockDevice, start: u64, used: u64) -> Result<DeviceCheck> {
         let size = device.geometry().size;
         let segments = self.segments(start..start + used);
         let mut nodes = segments.clone().flat_map(|segment| self.nodes(segment)).take(SAMPLE).peekable();
@@ -135,18 +135,18 @@ impl Contents {
                 }
             }
             return Ok(match (inodes, strangers) {
-                (0, 0) => Evidence::Unknown,
-                (0, _) => Evidence::Foreign,
-                (inodes, strangers) if strangers > inodes => Evidence::Foreign,
-                _ => sized(Evidence::Recognised, size, used),
+                (0, 0) => DeviceCheck::Unknown,
+                (0, _) => DeviceCheck::Foreign,
+                (inodes, strangers) if strangers > inodes => DeviceCheck::Foreign,
+                _ => sized(DeviceCheck::Recognised, size, used),
             });
         }
         let in_use =
             segments.into_iter().any(|segment| self.sit.get(segment).is_some_and(|entry| entry.valid_blocks() > 0));
         if in_use || !is_blank(device)? {
-            return Ok(Evidence::Unknown);
+            return Ok(DeviceCheck::Unknown);
         }
-        Ok(sized(Evidence::Blank, size, used))
+        Ok(sized(DeviceCheck::Blank, size, used))
     }
 
     /// The segments in a range of the volume's bytes.
@@ -183,9 +183,9 @@ impl Contents {
     }
 }
 
-/// The evidence, if the size is right: mkfs takes all whole segments of a device.
-fn sized(evidence: Evidence, size: u64, used: u64) -> Evidence {
-    if (used..used + SEGMENT_BYTES).contains(&size) { evidence } else { Evidence::Resized { size, used } }
+/// `check`, if the size is right: mkfs takes all whole segments of a device.
+fn sized(check: DeviceCheck, size: u64, used: u64) -> DeviceCheck {
+    if (used..used + SEGMENT_BYTES).contains(&size) { check } else { DeviceCheck::Resized { size, used } }
 }
 
 /// Is the device zeros at both ends and at places in between? A file of a stranger is not.

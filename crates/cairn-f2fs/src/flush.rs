@@ -1,8 +1,9 @@
 //! What a checkpoint has to fetch from inodes and directories, and the daemon that asks for one now and then.
 //!
-//! With the gate closed nobody changes entries or records, so dirty blocks of directories get their places, and the
-//! records go into their nodes, without any lock of an inode but `state`. The blocks are written when the gate is open again:
-//! until then they stay in memory, and so do their inodes.
+//! With the operation lock held exclusively nobody changes entries or records, so dirty blocks of
+//! directories get their places, and the records go into their nodes, without any lock of an inode
+//! but `state`. The blocks are written after the operation lock is released: until then they stay
+//! in memory, and so do their inodes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -16,8 +17,8 @@ use cairn_vfs::FileKind;
 use crate::checkpoint::{Hook, Reason};
 use crate::error::Result;
 use crate::format::{BlockAddr, Log};
-use crate::gate::Cut;
 use crate::inode::{Inode, tree};
+use crate::operation_lock::CheckpointGuard;
 use crate::segment;
 use crate::store::Store;
 use crate::volume::Volume;
@@ -35,13 +36,13 @@ impl Hook for Volume {
         }
     }
 
-    fn cut(&self, _cut: &Cut<'_>) -> Result<Vec<(BlockAddr, Image)>> {
+    fn snapshot(&self, _guard: &CheckpointGuard<'_>) -> Result<Vec<(BlockAddr, Image)>> {
         let store = self.store()?.clone();
         let mut placed = Vec::new();
         let mut inodes = self.dirty.list();
         for inode in &inodes {
             place_entries(self, &store, inode, &mut placed)?;
-            inode.store(self)?;
+            inode.write_inode(self)?;
         }
         inodes.retain(|inode| inode.kind == FileKind::Directory || inode.kind == FileKind::Symlink);
         *self.placed_entries.lock() = inodes;

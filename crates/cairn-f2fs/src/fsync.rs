@@ -1,8 +1,9 @@
 //! Making one file durable: its data, then its nodes where roll-forward finds them, then one flush. A checkpoint only where
 //! Linux needs one, too.
 //!
-//! While a checkpoint is under way, nodes are written behind it: they count once it is on the medium, so the fsync waits for
-//! that. So does one that finds nothing to write: what it would write may be part of that checkpoint.
+//! While a checkpoint is in flight, nodes are written behind it: they count once it is on the
+//! medium, so the fsync waits for that. So does one that finds nothing to write: what it would
+//! write may be part of that checkpoint.
 
 use std::sync::Arc;
 
@@ -104,7 +105,7 @@ impl Fsyncs {
 /// A write failed, also one in the background since the last fsync; or the volume has stopped.
 pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     let Some(store) = &volume.store else { return Ok(()) };
-    store.gate.check_durable()?;
+    store.operation_lock.check_durable()?;
     if volume.read_only.lock().is_some() {
         return Ok(());
     }
@@ -117,7 +118,7 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
     if inode.state.read().deleted || store.checkpoints.is_disabled() {
         return Ok(());
     }
-    parent::settle(volume, store, inode)?;
+    parent::fix_pino(volume, store, inode)?;
     if must_checkpoint(store, inode)? {
         return checkpoint(volume, store, inode);
     }
@@ -130,7 +131,7 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
         write_nodes(volume, store, inode, data_only)?;
     }
     volume.fsyncs.flush(inode, inode.ledger.written())?;
-    store.checkpoints.wait_for_flight()
+    store.checkpoints.wait_for_checkpoint_in_flight()
 }
 
 fn checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<()> {
@@ -143,12 +144,12 @@ fn checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<()> {
 
 /// Writes what roll-forward needs.
 fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-    let _inside = store.gate.enter()?;
+    let _inside = store.operation_lock.lock_op()?;
     let version = store.checkpoints.version();
     let known = store.nat.is_committed(inode.nid)?;
     let first = !known && !inode.ledger.changed_in(Part::Logged, version);
     if !data_only || first || !only_times_differ(volume, store, inode)? {
-        inode.store(volume)?;
+        inode.write_inode(volume)?;
     }
     let mut nodes = store.nodes.marked(inode.nid, first);
     // The inode first: what roll-forward does with the others depends on it.
@@ -160,7 +161,7 @@ fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bo
     let outcome = store.nodes.write(&nodes);
     if let Err(error) = &outcome {
         // The NAT names blocks that may not have been written.
-        store.gate.stop(&format!("node blocks could not be written: {error}"));
+        store.operation_lock.stop(&format!("node blocks could not be written: {error}"));
     }
     outcome?;
     inode.ledger.wrote();

@@ -1,8 +1,9 @@
 //! The F2FS format: reading, writing, making.
 //!
-//! Layers inside the crate, downward only: [`volume`] and the `vfs` front wire the parts; `inode`, `dir`, `xattr` and
-//! `compress` know files and directories; below them is the write core ([`store`]): `node`, `nat`, `segment`, `space`,
-//! `gate` and `checkpoint`; `format` decodes and encodes and does no I/O.
+//! Layers inside the crate, downward only: [`volume`] and the `vfs` front wire the parts; `inode`,
+//! `dir`, `xattr` and `compress` know files and directories; below them is the write core
+//! ([`store`]): `node`, `nat`, `segment`, `space`, `operation_lock` and `checkpoint`; `format`
+//! decodes and encodes and does no I/O.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -15,12 +16,10 @@ pub mod devices;
 pub mod dir;
 pub mod dirty;
 pub mod disable;
-pub mod end;
 pub mod error;
 pub mod flush;
 pub mod format;
 pub mod fsync;
-pub mod gate;
 pub mod gc;
 pub mod info;
 pub mod inode;
@@ -30,6 +29,7 @@ pub mod namespace;
 pub mod nat;
 pub mod node;
 pub mod op;
+pub mod operation_lock;
 pub mod options;
 pub mod recovery;
 pub mod remount;
@@ -37,7 +37,9 @@ pub mod segment;
 pub mod space;
 mod stop;
 pub mod store;
+pub mod sync;
 pub mod trim;
+pub mod unmount;
 mod vfs;
 pub mod volume;
 pub mod xattr;

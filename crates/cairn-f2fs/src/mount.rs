@@ -26,7 +26,7 @@ use crate::node::NodeCache;
 use crate::options::MountOptions;
 use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::overlay::Overlay;
-use crate::recovery::replay::{self, Roll};
+use crate::recovery::replay::{self, RollForward};
 use crate::segment::Mode;
 use crate::store::{Store, StoreOptions};
 use crate::volume::{Parts, Volume};
@@ -177,10 +177,10 @@ fn check_root(volume: &Volume) -> Result<()> {
 enum Chain {
     /// Nothing.
     Empty,
-    /// Nodes that nobody fsynced: a checkpoint was cut short.
-    Remains(Vec<ChainNode>),
+    /// Nodes without an fsync: a checkpoint was interrupted.
+    Unsynced(Vec<ChainNode>),
     /// Something was fsynced.
-    Fsynced(Roll),
+    Fsynced(RollForward),
 }
 
 impl Chain {
@@ -199,8 +199,8 @@ impl Chain {
         let selected = if was_disabled(checkpoint) { HashMap::new() } else { chain::select(&chain, nat)? };
         Ok(match (chain.is_empty(), selected.is_empty()) {
             (true, _) => Self::Empty,
-            (false, true) => Self::Remains(chain),
-            (false, false) => Self::Fsynced(Roll { chain, selected }),
+            (false, true) => Self::Unsynced(chain),
+            (false, false) => Self::Fsynced(RollForward { chain, selected }),
         })
     }
 }
@@ -212,22 +212,22 @@ fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
     store.checkpoints.set_hook(hook);
     match &chain {
         Chain::Empty => {}
-        Chain::Remains(chain) => {
+        Chain::Unsynced(chain) => {
             chain.iter().for_each(|entry| store.segments.protect(entry.addr));
             // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
             store.segments.resume(0)?;
             store.checkpoints.write(Reason::Recovery)?;
         }
-        Chain::Fsynced(roll) => {
+        Chain::Fsynced(roll_forward) => {
             // No checkpoint may come before the chain is part of the volume: after it the chain counts no more.
             volume.recovering.store(true, Ordering::Release);
-            replay::reap(volume)?;
-            replay::replay(volume, roll)?;
+            replay::delete_orphans(volume)?;
+            replay::replay(volume, roll_forward)?;
             volume.recovering.store(false, Ordering::Release);
         }
     }
     store.segments.check_write_pointers()?;
-    replay::reap(volume)?;
+    replay::delete_orphans(volume)?;
     let daemon = Arc::new(CheckpointDaemon::new(volume));
     let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon)?;
     volume.gc.merged.serve(true);

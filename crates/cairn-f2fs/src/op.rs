@@ -1,7 +1,7 @@
-//! Operations that change the volume: space first, then room, then the gate.
+//! Operations that change the volume: space first, then room, then the operation lock.
 //!
 //! [`Volume::begin`] waits for whatever an operation may have to wait for (a checkpoint, cleaning), so it is called with no
-//! lock above the gate: `namespace` and `data` of inodes are below it, `state` is not. Inside an operation nobody waits for
+//! lock above the operation lock: `namespace` and `data` of inodes are below it, `state` is not. Inside an operation nobody waits for
 //! a checkpoint.
 
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crate::checkpoint::Reason;
 use crate::error::{Error, Result};
 use crate::format::units::BLOCK_BYTES;
-use crate::gate::Entered;
+use crate::operation_lock::OpGuard;
 use crate::segment::Mode;
-use crate::space::{Pending, Promise};
+use crate::space::{Pending, Reservation};
 use crate::store::Store;
 use crate::volume::Volume;
 
@@ -22,15 +22,15 @@ const MOST_DIRTY_INODES: u64 = 8192;
 /// How often an operation has room made for it before it is told that there is none.
 const ATTEMPTS: u32 = 8;
 
-/// An operation under way. A checkpoint waits until it is dropped.
+/// A running operation. A checkpoint waits until it is dropped.
 pub struct Op<'v> {
     /// The volume.
     pub volume: &'v Volume,
     /// Its write core.
     pub store: &'v Store,
     /// Blocks that it may take; the rest goes back at the end.
-    pub promise: Promise,
-    _entered: Entered<'v>,
+    pub reservation: Reservation,
+    _guard: OpGuard<'v>,
 }
 
 impl Volume {
@@ -42,9 +42,9 @@ impl Volume {
         self.check_writable()?;
         let store: &Store = self.store()?;
         self.make_room()?;
-        let promise = self.promise(blocks)?;
-        let entered = store.gate.enter()?;
-        Ok(Op { volume: self, store, promise, _entered: entered })
+        let reservation = self.reserve(blocks)?;
+        let guard = store.operation_lock.lock_op()?;
+        Ok(Op { volume: self, store, reservation, _guard: guard })
     }
 
     /// Runs one operation. Whatever fails in it but an answer that every filesystem gives has left it half done: it stops
@@ -59,17 +59,19 @@ impl Volume {
         outcome
     }
 
-    /// Begins an operation that was promised its blocks, inside [`crate::gate::Gate::data`]: waits for nothing.
+    /// Begins an operation whose blocks are reserved already. Waits for nothing. Called with
+    /// [`crate::operation_lock::OperationLock::lock_data`] held.
     ///
     /// # Errors
     /// The volume has stopped.
-    pub fn enter_with(&self, promise: Promise) -> Result<Op<'_>> {
+    pub fn begin_reserved(&self, reservation: Reservation) -> Result<Op<'_>> {
         let store: &Store = self.store()?;
-        let entered = store.gate.enter()?;
-        Ok(Op { volume: self, store, promise, _entered: entered })
+        let guard = store.operation_lock.lock_op()?;
+        Ok(Op { volume: self, store, reservation, _guard: guard })
     }
 
-    /// Sees to it that data can be placed: before inode data is written, with [`crate::gate::Gate::data`] not yet held.
+    /// Makes room for data. Called before inode data is written, and before
+    /// [`crate::operation_lock::OperationLock::lock_data`].
     ///
     /// # Errors
     /// As [`Volume::begin`].
@@ -84,25 +86,25 @@ impl Volume {
     /// # Errors
     /// Those of `work`.
     pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-        match self.with_promises(&mut work) {
+        match self.with_reservations(&mut work) {
             Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.checkpoint(Reason::Cleaning)? => work(),
             other => other,
         }
     }
 
-    /// Runs a piece of work that may need space; if there is none but writers were promised more than they have written,
-    /// takes that back and runs it once more. Call it with no lock held.
+    /// Runs a piece of work that may need space; if there is none but writers have reserved more
+    /// than they have written, releases that and runs it once more. Call it with no lock held.
     ///
     /// # Errors
     /// Those of `work`.
-    pub fn with_promises<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    pub fn with_reservations<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.pages.space_is_short() => work(),
             other => other,
         }
     }
 
-    fn promise(&self, blocks: u64) -> Result<Promise> {
+    fn reserve(&self, blocks: u64) -> Result<Reservation> {
         let store = self.store()?;
         if store.checkpoints.is_disabled() {
             store.space.set_unusable(self.unusable());
@@ -125,8 +127,8 @@ impl Volume {
             }
             if store.checkpoints.is_disabled() {
                 // Nothing that is cleaned could be used before checkpoints are enabled again.
-                let needed =
-                    store.space.required(Pending { data: 0, ..pending }).lower + store.space.reserved_sections();
+                let needed = store.space.required_sections(Pending { data: 0, ..pending }).lower
+                    + store.space.reserved_sections();
                 if store.segments.free_sections() > needed {
                     return Ok(());
                 }
@@ -141,7 +143,7 @@ impl Volume {
                 return Ok(());
             }
             self.collect_merged()?;
-            let now = self.situation()?;
+            let now = self.space_state()?;
             // What was cleaned counts before a checkpoint makes it free, as long as that checkpoint has room itself.
             if now.free > now.upper + 1 {
                 return Ok(());

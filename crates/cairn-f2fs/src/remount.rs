@@ -82,7 +82,7 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
         let Some(store) = &volume.store else {
             return refused("rw is not possible for a volume that was opened with ro");
         };
-        store.gate.check()?;
+        store.operation_lock.check()?;
     }
     let kept = MountOptions {
         read_only: new.read_only,
@@ -131,7 +131,7 @@ pub fn freeze(volume: &Volume) -> Result<()> {
     let alone = volume.access.alone();
     volume.access.check()?;
     if let Some(store) = &volume.store {
-        store.gate.check()?;
+        store.operation_lock.check()?;
         if store.checkpoints.is_disabled() {
             return Err(Error::Option(
                 "checkpoints are disabled, so nothing can be brought to the disk: remount with checkpoint=enable first"
@@ -171,11 +171,11 @@ pub fn thaw(volume: &Volume) -> Result<()> {
 
 /// Nobody else changes the volume. What lost its last user meanwhile goes now.
 fn make_writable(volume: &Volume) -> Result<()> {
-    volume.store()?.gate.check()?;
+    volume.store()?.operation_lock.check()?;
     *volume.read_only.lock() = None;
     for orphan in volume.store()?.checkpoints.orphans.list() {
         if volume.inodes.references(orphan.ino()) == 0 {
-            delete::delete(volume, &volume.inode(orphan.ino())?)?;
+            delete::delete_inode(volume, &volume.inode(orphan.ino())?)?;
         }
     }
     Ok(())

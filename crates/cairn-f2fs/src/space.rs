@@ -1,8 +1,10 @@
-//! How much is in use and how much may still be promised.
+//! How much is in use and how much may still be reserved.
 //!
-//! Invariant: `valid_blocks + promised <= user_blocks`; what is unusable while checkpoints are disabled is not promised. A block counts as valid from the moment it has a place in a tree: a
-//! node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. Whoever is about to make such places
-//! asks for a [`Promise`] first, before entering the gate; taking from a promise cannot fail.
+//! Invariant: `valid_blocks + reserved <= user_blocks`; what is unusable while checkpoints are
+//! disabled is not reserved. A block counts as valid from the moment it has a place in a tree: a
+//! node, a data block, a reserved (`NEW`) slot, the header of a compressed cluster. Whoever is
+//! about to make such places asks for a [`Reservation`] first, before taking the operation lock;
+//! taking from a reservation cannot fail.
 //!
 //! Locking: one leaf lock around the counters.
 
@@ -40,7 +42,7 @@ pub struct Pending {
 
 /// Sections that what is pending will take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Required {
+pub struct RequiredSections {
     /// Sections that it fills.
     pub lower: u32,
     /// With those that it only begins.
@@ -50,10 +52,10 @@ pub struct Required {
 #[derive(Default)]
 struct State {
     counts: Counts,
-    promised: u64,
+    reserved: u64,
     /// Blocks that nobody can have while checkpoints are disabled.
     unusable: u64,
-    /// Promised blocks that came into use since the last checkpoint.
+    /// Reserved blocks that came into use since the last checkpoint.
     taken: u64,
     /// Counters differ from the last checkpoint's.
     dirty: bool,
@@ -72,8 +74,8 @@ pub struct Space {
 }
 
 /// Blocks that are kept for the holder. What is left of it goes back when it is dropped.
-#[must_use = "the promise is given back when this is dropped"]
-pub struct Promise {
+#[must_use = "the reservation is given back when this is dropped"]
+pub struct Reservation {
     space: Arc<Space>,
     left: u64,
 }
@@ -105,18 +107,18 @@ impl Space {
         })
     }
 
-    /// Promises `blocks` blocks.
+    /// Reserves `blocks` blocks.
     ///
     /// # Errors
     /// There are not as many left.
-    pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Promise> {
+    pub fn reserve(self: &Arc<Self>, blocks: u64) -> Result<Reservation> {
         let mut state = self.state.lock();
-        let wanted = (state.counts.valid_blocks + state.promised + state.unusable).checked_add(blocks);
+        let wanted = (state.counts.valid_blocks + state.reserved + state.unusable).checked_add(blocks);
         if wanted.is_none_or(|wanted| wanted > self.user_blocks) {
             return Err(Error::NO_SPACE);
         }
-        state.promised += blocks;
-        Ok(Promise { space: self.clone(), left: blocks })
+        state.reserved += blocks;
+        Ok(Reservation { space: self.clone(), left: blocks })
     }
 
     /// Blocks are no longer in use.
@@ -158,7 +160,7 @@ impl Space {
         self.state.lock().dirty
     }
 
-    /// A checkpoint holds the present counters. Called with the gate closed.
+    /// A checkpoint holds the present counters. Called with the operation lock held exclusively.
     pub fn committed(&self) {
         let mut state = self.state.lock();
         (state.dirty, state.taken) = (false, 0);
@@ -177,11 +179,11 @@ impl Space {
         self.user_blocks
     }
 
-    /// Blocks that are neither in use nor promised.
+    /// Blocks that are neither in use nor reserved.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         let state = self.state.lock();
-        self.user_blocks.saturating_sub(state.counts.valid_blocks + state.promised + state.unusable)
+        self.user_blocks.saturating_sub(state.counts.valid_blocks + state.reserved + state.unusable)
     }
 
     /// Nobody can have so many blocks, because checkpoints are disabled.
@@ -215,7 +217,7 @@ impl Space {
     /// Sections that what is pending will take. Entries count twice: they are written, and so are their directories' nodes.
     /// Dirty data counts up to half of what the volume has beyond its reserve: more could never be kept free for it.
     #[must_use]
-    pub fn required(&self, pending: Pending) -> Required {
+    pub fn required_sections(&self, pending: Pending) -> RequiredSections {
         let section = u64::from(self.section_capacity);
         let spare = self.sections_of(self.overprovision_segments).saturating_sub(self.reserved_sections()) / 2;
         let data = pending.data.min(u64::from(spare) * section);
@@ -223,7 +225,7 @@ impl Space {
         let lower: u64 = amounts.iter().map(|blocks| blocks / section).sum();
         let begun = amounts.iter().filter(|blocks| **blocks % section > 0).count() as u64;
         let sections = |count| u32::try_from(count).unwrap_or(u32::MAX);
-        Required { lower: sections(lower), upper: sections(lower + begun) }
+        RequiredSections { lower: sections(lower), upper: sections(lower + begun) }
     }
 
     /// The number of free sections at and below which holes of segments in use are filled instead of taking more of the
@@ -250,19 +252,19 @@ fn less32(count: &mut u32, by: u32) -> bool {
     right
 }
 
-impl Promise {
+impl Reservation {
     /// Blocks left in it.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.left
     }
 
-    /// Takes `blocks` of it apart, as a promise of their own.
+    /// Splits `blocks` off, as a reservation of their own.
     ///
     /// # Panics
-    /// Fewer were promised.
+    /// Fewer were reserved.
     pub fn split(&mut self, blocks: u64) -> Self {
-        assert!(self.left >= blocks, "{blocks} blocks are split off {} promised", self.left);
+        assert!(self.left >= blocks, "{blocks} blocks are split off {} reserved", self.left);
         self.left -= blocks;
         Self { space: self.space.clone(), left: blocks }
     }
@@ -273,15 +275,15 @@ impl Promise {
         self
     }
 
-    /// Makes `blocks` of the promised blocks used ones.
+    /// Makes `blocks` of the reserved blocks used ones.
     ///
     /// # Panics
-    /// Fewer were promised.
+    /// Fewer were reserved.
     pub fn take(&mut self, blocks: u64) {
         self.turn(blocks, |_| {});
     }
 
-    /// Makes one promised block a node in use.
+    /// Makes one reserved block a node in use.
     ///
     /// # Panics
     /// None is left.
@@ -293,10 +295,10 @@ impl Promise {
     }
 
     fn turn(&mut self, blocks: u64, also: impl FnOnce(&mut Counts)) {
-        assert!(self.left >= blocks, "{blocks} blocks are taken of {} promised", self.left);
+        assert!(self.left >= blocks, "{blocks} blocks are taken of {} reserved", self.left);
         self.left -= blocks;
         let mut state = self.space.state.lock();
-        state.promised -= blocks;
+        state.reserved -= blocks;
         state.taken += blocks;
         state.counts.valid_blocks += blocks;
         also(&mut state.counts);
@@ -304,9 +306,9 @@ impl Promise {
     }
 }
 
-impl Drop for Promise {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.space.state.lock().promised -= self.left;
+        self.space.state.lock().reserved -= self.left;
     }
 }
 
@@ -324,16 +326,16 @@ mod tests {
     }
 
     #[test]
-    fn promises_bound_what_is_used() {
+    fn reservations_bound_what_is_used() {
         let space = space(990);
-        let mut promise = space.reserve(10).unwrap();
+        let mut reservation = space.reserve(10).unwrap();
         assert!(space.reserve(1).is_err() && space.reserve(u64::MAX).is_err());
-        promise.take(3);
-        promise.take_node(true);
+        reservation.take(3);
+        reservation.take_node(true);
         assert_eq!(space.counts(), Counts { valid_blocks: 994, valid_nodes: 3, valid_inodes: 2 });
-        assert_eq!((promise.left(), space.free_blocks(), space.is_dirty()), (6, 0, true));
-        let half = promise.split(4);
-        drop(promise);
+        assert_eq!((reservation.left(), space.free_blocks(), space.is_dirty()), (6, 0, true));
+        let half = reservation.split(4);
+        drop(reservation);
         assert_eq!((half.left(), space.free_blocks()), (4, 2));
         drop(half.join(space.reserve(2).unwrap()));
         assert_eq!(space.free_blocks(), 6);
@@ -358,7 +360,7 @@ mod tests {
         let space = space(2);
         let pending = Pending { nodes: 512, ..Pending::default() };
         let required = |pending| {
-            let Required { lower, upper } = space.required(pending);
+            let RequiredSections { lower, upper } = space.required_sections(pending);
             (lower, upper)
         };
         assert_eq!(required(pending), (1, 1));
@@ -378,9 +380,9 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for round in 0..3000_u64 {
-                        let Ok(mut promise) = space.reserve(1 + round % 300) else { continue };
-                        let half = promise.left() / 2;
-                        promise.take(half);
+                        let Ok(mut reservation) = space.reserve(1 + round % 300) else { continue };
+                        let half = reservation.left() / 2;
+                        reservation.take(half);
                         let counts = space.counts();
                         assert!(counts.valid_blocks <= 1000);
                         space.release(half);

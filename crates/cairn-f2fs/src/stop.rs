@@ -1,7 +1,8 @@
 //! What an error means for the volume ([`cairn_vfs::error_policy`]).
 //!
-//! Every result passes [`Volume::observe`] on its way out of a call or a daemon's step, and [`Volume::stop_after`] where an operation
-//! inside the gate ends: that one knows that its error left the operation half done.
+//! Every result passes [`Volume::observe`] on its way out of a call or a daemon's step, and
+//! [`Volume::stop_after`] where an operation under the operation lock ends: that one knows that its
+//! error left the operation half done.
 
 use cairn_vfs::error_policy::verdict;
 use cairn_vfs::{Reach, Verdict};
@@ -23,7 +24,7 @@ impl Volume {
         result
     }
 
-    /// Looks at how an operation inside the gate ended.
+    /// Looks at how an operation under the operation lock ended.
     pub fn stop_after<T>(&self, outcome: &Result<T>) {
         if let Err(error) = outcome {
             self.judge(error, true);
@@ -33,7 +34,7 @@ impl Volume {
     /// Stops as a power cut would, because of a fault.
     pub(crate) fn abandon(&self, reason: &str) {
         match &self.store {
-            Some(store) => store.gate.stop(reason),
+            Some(store) => store.operation_lock.stop(reason),
             None => *self.read_only.lock() = Some(reason.into()),
         }
     }
@@ -45,11 +46,11 @@ impl Volume {
             Verdict::Note => note(store, error),
             Verdict::Stop => {
                 tracing::error!(%error, "the volume takes no more changes");
-                store.gate.stop(&format!("stopped after an error: {error}"));
+                store.operation_lock.stop(&format!("stopped after an error: {error}"));
             }
             Verdict::PowerCut => {
                 tracing::error!(%error, "errors=panic: the volume is shut down");
-                store.gate.stop(&format!("shut down by errors=panic: {error}"));
+                store.operation_lock.stop(&format!("shut down by errors=panic: {error}"));
             }
         }
     }

@@ -27,8 +27,8 @@ impl Volume {
         }
         store.checkpoints.write(Reason::Sync)?;
         // Nobody takes a segment meanwhile.
-        let _cut = store.gate.close();
-        store.gate.check()?;
+        let _guard = store.operation_lock.lock_all();
+        store.operation_lock.check()?;
         let range = offset..offset.saturating_add(len);
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for segno in (0..store.layout.main_segments).map(SegNo) {

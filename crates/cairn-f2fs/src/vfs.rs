@@ -27,7 +27,7 @@ impl F2fs {
     }
 
     fn attributes(&self, inode: &Inode) -> Attributes {
-        // A promise without data takes no space.
+        // A reservation without data takes no space.
         inode.cache.release_reservation(&InodeMapper::new(&self.volume, inode));
         attributes::get(&self.volume, inode)
     }
@@ -326,6 +326,6 @@ impl FileSystem for F2fs {
     }
 
     fn unmount(&self) -> Result<()> {
-        Ok(self.volume.close()?)
+        Ok(self.volume.unmount()?)
     }
 }

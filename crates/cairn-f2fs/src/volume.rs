@@ -87,7 +87,7 @@ pub struct Volume {
     /// Why nothing is written now, although it could be or could have been.
     pub(crate) read_only: Mutex<Option<Arc<str>>>,
     pub(crate) closed: AtomicBool,
-    /// Roll-forward is under way: no checkpoint may be written.
+    /// Roll-forward runs: no checkpoint may be written.
     pub(crate) recovering: AtomicBool,
     /// Makes sections free.
     pub gc: Collector,
@@ -112,7 +112,7 @@ pub(crate) struct Parts {
 
 impl Volume {
     pub(crate) fn new(parts: Parts, options: MountOptions, read_only: Option<Arc<str>>) -> Self {
-        let cut = parts.store.clone();
+        let store = parts.store.clone();
         Self {
             device: parts.device,
             flushes: parts.flushes,
@@ -127,7 +127,7 @@ impl Volume {
             nat: parts.nat,
             nodes: parts.nodes,
             inodes: InodeTable::new(INODES_IN_MEMORY, move |inode: &Inode| {
-                inode.can_leave(cut.as_ref().map(|store| store.checkpoints.version()))
+                inode.can_leave(store.as_ref().map(|store| store.checkpoints.version()))
             }),
             entries: DirCaches::new(parts.pages.budget()),
             pages: parts.pages,
@@ -169,13 +169,14 @@ impl Volume {
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         let asked = self.read_only.lock().clone();
-        asked.or_else(|| self.store.as_ref().and_then(|store| store.gate.stopped()))
+        asked.or_else(|| self.store.as_ref().and_then(|store| store.operation_lock.stopped()))
     }
 
-    /// The answer to everything that would write: of a volume that has stopped, what [`crate::gate::Gate::check`] says.
+    /// The answer to everything that would write. A volume that has stopped answers with
+    /// [`crate::operation_lock::OperationLock::check`].
     #[must_use]
     pub fn refuse_write(&self) -> Error {
-        let stopped = self.store.as_ref().and_then(|store| store.gate.check().err());
+        let stopped = self.store.as_ref().and_then(|store| store.operation_lock.check().err());
         stopped.unwrap_or_else(|| {
             let reason = self.read_only_reason().unwrap_or_else(|| "the volume is mounted read-only".into());
             Error::Vfs(cairn_vfs::Error::ReadOnly(reason))
@@ -197,7 +198,7 @@ impl Volume {
     /// numbers or blocks.
     #[must_use]
     pub fn statfs(&self) -> VolumeStats {
-        // What is promised to no data is free.
+        // Reservations without data count as free.
         self.pages.release_reservations();
         let checkpoint = &self.checkpoint.checkpoint;
         let counts = self.counts();
@@ -303,10 +304,11 @@ impl Volume {
         self.write_superblock(crate::mount::SUPERBLOCKS[0], &self.superblock.encode())
     }
 
-    /// See [`crate::gate::Gate::moves`]; nothing moves on a volume that is only read.
+    /// See [`crate::operation_lock::OperationLock::moves`]; nothing moves on a volume that is only
+    /// read.
     #[must_use]
     pub fn moves(&self) -> u64 {
-        self.store.as_ref().map_or(0, |store| store.gate.moves())
+        self.store.as_ref().map_or(0, |store| store.operation_lock.moves())
     }
 
     /// Version of the last checkpoint.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_f2fs::devices::Evidence;
+use cairn_f2fs::devices::DeviceCheck;
 use cairn_vfs::FileSystem;
 
 use crate::error::Cause;
@@ -130,7 +130,7 @@ pub(crate) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Ca
 }
 
 /// What the devices behind the first one are, by what they hold.
-pub(crate) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Evidence>, Cause> {
+pub(crate) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>, Cause> {
     f2fs::recognise(devices)
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_f2fs::devices::Evidence;
+use cairn_f2fs::devices::DeviceCheck;
 
 use crate::device::open_one;
 use crate::error::{Cause, Error, Result};
@@ -39,9 +39,9 @@ pub(crate) fn open(
         _ => named.to_vec(),
     };
     let devices = open_all(&first, &paths, false)?;
-    let evidence = format::recognise(devices.clone()).map_err(error)?;
-    for ((path, device), evidence) in paths.iter().zip(devices.iter().skip(1)).zip(evidence) {
-        check(path, &**device, evidence, !named.is_empty()).map_err(error)?;
+    let checks = format::recognise(devices.clone()).map_err(error)?;
+    for ((path, device), found) in paths.iter().zip(devices.iter().skip(1)).zip(checks) {
+        check(path, &**device, found, !named.is_empty()).map_err(error)?;
     }
     if !write {
         return format::assemble(devices).map_err(error);
@@ -74,16 +74,16 @@ fn beside(image: &Path, name: &Path) -> Result<PathBuf, Cause> {
     }
 }
 
-fn check(path: &Path, device: &dyn BlockDevice, evidence: Evidence, named: bool) -> Result<(), Cause> {
+fn check(path: &Path, device: &dyn BlockDevice, found: DeviceCheck, named: bool) -> Result<(), Cause> {
     let refuse = |why: String| Err(Cause::FurtherDevice { path: path.to_owned(), why });
-    match evidence {
-        Evidence::Foreign => refuse("but that holds something else than the volume's nodes".into()),
-        Evidence::Resized { size, used } if size < used || !named => {
+    match found {
+        DeviceCheck::Foreign => refuse("but that holds something else than the volume's nodes".into()),
+        DeviceCheck::Resized { size, used } if size < used || !named => {
             refuse(format!("but that has {size} bytes, and the volume's device {used}"))
         }
         _ if named => Ok(()),
-        Evidence::Unknown => refuse("and nothing on that tells whether it belongs to the volume".into()),
-        Evidence::Recognised | Evidence::Blank | Evidence::Resized { .. } => match stands_alone(device)? {
+        DeviceCheck::Unknown => refuse("and nothing on that tells whether it belongs to the volume".into()),
+        DeviceCheck::Recognised | DeviceCheck::Blank | DeviceCheck::Resized { .. } => match stands_alone(device)? {
             Some(what) => refuse(format!("but that begins like {what}")),
             None => Ok(()),
         },

@@ -8,7 +8,7 @@ fn rising_ranks_nest() {
     let low = Mutex::new(Rank::INODE_DATA, 1);
     let high = RwLock::new(Rank::FOLIO, 2);
     let low = low.lock();
-    let gate = enter(Rank::GATE);
+    let gate = enter(Rank::OPERATION);
     let high = high.read();
     assert_eq!(*low + *high, 3);
     drop((low, gate, high));
@@ -39,7 +39,7 @@ fn an_equal_rank_without_order_panics() {
 fn the_gate_is_not_entered_under_a_folio() {
     let folio = Mutex::new(Rank::FOLIO, ());
     let _folio = folio.lock();
-    let _gate = enter(Rank::GATE);
+    let _gate = enter(Rank::OPERATION);
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl FileState {
     /// Waits until no block of the range is being written.
     pub(crate) fn wait_writeback(&self, blocks: &Range<u64>) {
         if self.is_in_flight(blocks) {
-            assert_may_wait(Rank::GATE);
+            assert_may_wait(Rank::OPERATION);
             self.cache.runtime.wait_until(&self.writeback_done, &mut || !self.is_in_flight(blocks));
         }
     }

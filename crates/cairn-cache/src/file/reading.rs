@@ -70,7 +70,7 @@ impl FileState {
         if !self.is_reading(block) {
             return false;
         }
-        assert_may_wait(Rank::GATE);
+        assert_may_wait(Rank::OPERATION);
         self.cache.counters().readahead_waits.add(1);
         self.cache.runtime.wait_until(&self.read_done, &mut || !self.is_reading(block));
         true

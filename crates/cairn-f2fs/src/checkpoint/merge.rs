@@ -110,8 +110,9 @@ impl Daemon for MergeDaemon {
 }
 
 impl Checkpoints {
-    /// Has a checkpoint written that holds everything done before this call. Returns whether anything had to be written.
-    /// Merged with others if the reason allows it and there is a daemon. Call it outside the gate.
+    /// Has a checkpoint written that holds everything done before this call. Returns whether
+    /// anything had to be written. Merged with others if the reason allows it and there is a
+    /// daemon. Call it without the operation lock.
     ///
     /// # Errors
     /// The volume has stopped, or stops now because of this error: all requests of a batch get the same.

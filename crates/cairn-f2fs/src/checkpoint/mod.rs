@@ -1,18 +1,19 @@
 //! Checkpoints: the whole volume consistent on the medium, at once.
 //!
-//! [`Checkpoints::write`] closes the gate, gives everything dirty a place that the last checkpoint does not use, and opens it
-//! again; then it writes all that, the pack that the last checkpoint does not use, and last that pack's closing block, behind
+//! [`Checkpoints::write`] takes the operation lock exclusively, takes a snapshot of everything dirty, with places that the last checkpoint does not
+//! use, and releases the lock. Then it writes the snapshot, the pack that the last checkpoint does not use, and last that pack's closing block, behind
 //! a flush and forced through. Until that block is on the medium the last checkpoint counts, whatever happened; from then on
-//! the new one does. Only then do the parts take the new state for the last one (`committed`): blocks freed before the gate
-//! closed may be written again.
+//! the new one does. Only then do the parts take the new state for the last one (`committed`): blocks freed before the
+//! snapshot may be written again.
 //!
-//! A write that fails stops the volume ([`crate::gate::Gate::stop`]): memory is ahead of the medium then, what the last
-//! checkpoint holds must stay, and no later one is written.
+//! A write that fails stops the volume ([`crate::operation_lock::OperationLock::stop`]): memory is
+//! ahead of the medium then, what the last checkpoint holds must stay, and no later one is written.
 //!
-//! Invariants: at most one checkpoint is under way. A block is given out only if it is free now, in the checkpoint under
-//! way, and in the last one.
+//! Invariants: at most one checkpoint is in flight. A block is allocated only if it is free now, in
+//! the checkpoint in flight, and in the last one.
 //!
-//! Locking: `writing` (before the gate) from the call to the landing; the gate, closed, during the cut.
+//! Locking: `writing` (before the operation lock) from the call until the checkpoint has completed;
+//! the operation lock, exclusively, for the snapshot.
 
 mod gather;
 mod merge;
@@ -35,9 +36,9 @@ use cairn_cache::block::Image;
 use crate::error::Result;
 use crate::format::layout::Side;
 use crate::format::{BlockAddr, Checkpoint, CheckpointFlags, Features, Layout, Nid};
-use crate::gate::{Cut, Gate};
 use crate::nat::Nat;
 use crate::node::Nodes;
+use crate::operation_lock::{CheckpointGuard, OperationLock};
 use crate::segment::Segments;
 use crate::space::Space;
 
@@ -67,7 +68,7 @@ pub enum Reason {
     Resume,
 }
 
-/// After inodes and cleaning, before the gate.
+/// After inodes and cleaning, before the operation lock.
 const WRITING: Rank = Rank(235);
 
 impl Reason {
@@ -101,18 +102,19 @@ impl Reason {
 
 /// Who has more in memory than nodes: inodes and directory data.
 pub trait Hook: Send + Sync {
-    /// Reads what [`Hook::cut`] is going to need, while operations go on. What cannot be read is found again there.
+    /// Reads what [`Hook::snapshot`] is going to need, while operations go on. What cannot be read
+    /// is found again there.
     fn prepare(&self);
 
-    /// Gives all changed blocks of directories their places and puts all inodes' fields into their nodes. The gate is closed:
-    /// use `cut` instead of entering it. Returns the blocks, to be written; until [`Hook::written`] nobody may look for them
-    /// on the device.
+    /// Gives all changed blocks of directories their places and puts all inodes' fields into their
+    /// nodes. The operation lock is held exclusively: `guard` stands for it. Returns the blocks, to
+    /// be written; until [`Hook::written`] nobody may look for them on the device.
     ///
     /// # Errors
     /// A node cannot be read, or no segment has room: the volume stops.
-    fn cut(&self, cut: &Cut<'_>) -> Result<Vec<(BlockAddr, Image)>>;
+    fn snapshot(&self, guard: &CheckpointGuard<'_>) -> Result<Vec<(BlockAddr, Image)>>;
 
-    /// The blocks of the last [`Hook::cut`] are on the device.
+    /// The blocks of the last [`Hook::snapshot`] are on the device.
     fn written(&self);
 }
 
@@ -122,8 +124,8 @@ pub struct Parts {
     pub layout: Layout,
     /// The volume.
     pub device: Arc<dyn BlockDevice>,
-    /// The gate.
-    pub gate: Arc<Gate>,
+    /// Held by operations, and exclusively for the snapshot.
+    pub operation_lock: Arc<OperationLock>,
     /// Counters.
     pub space: Arc<Space>,
     /// The NAT.
@@ -142,11 +144,11 @@ pub struct Parts {
 pub struct Checkpoints {
     parts: Parts,
     hook: OnceLock<Weak<dyn Hook>>,
-    /// Held while a checkpoint is cut and under way.
+    /// Held from before the snapshot of a checkpoint until it has completed.
     writing: Mutex<()>,
     state: Mutex<State>,
-    /// A checkpoint has landed, or failed.
-    landed: Event,
+    /// A checkpoint has completed, or failed.
+    completed: Event,
     merge: Merge,
     /// Inodes without links that are open.
     pub orphans: Orphans,
@@ -157,7 +159,7 @@ pub struct Checkpoints {
 struct State {
     /// The last checkpoint on the medium.
     last: Checkpoint,
-    /// The last one that was cut: under way, or the same.
+    /// The newest snapshot's: in flight, or the same as `last`.
     newest: Checkpoint,
     side: Side,
     /// None is written: what happens meanwhile can be thrown away.
@@ -179,11 +181,11 @@ pub struct CheckpointStats {
     pub pack_blocks: Counter,
     /// Blocks discarded after checkpoints.
     pub discarded_blocks: Counter,
-    /// How long closing the gate took: operations under way had to end.
+    /// How long the checkpoint waited for the operation lock: running operations had to end.
     pub closing_ns: Histogram,
-    /// How long the gate was closed.
+    /// How long the operation lock was held exclusively.
     pub closed_ns: Histogram,
-    /// How long checkpoints took in all, from closing the gate to the landing.
+    /// How long checkpoints took in all, from waiting for the operation lock to completion.
     pub whole_ns: Histogram,
 }
 
@@ -204,7 +206,7 @@ impl Checkpoints {
             hook: OnceLock::new(),
             writing: Mutex::new(WRITING, ()),
             state: Mutex::new(Rank::LEAF, state),
-            landed: Event::new(),
+            completed: Event::new(),
             merge: Merge::default(),
             stats: CheckpointStats::default(),
         })
@@ -225,13 +227,13 @@ impl Checkpoints {
         self.state.lock().last.clone()
     }
 
-    /// Version of the last checkpoint that was cut: what happens now, inside the gate, comes after it.
+    /// Version of the newest snapshot. What an operation changes now comes after it.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.state.lock().newest.version
     }
 
-    /// Valid blocks in the last checkpoint that was cut.
+    /// Valid blocks in the newest snapshot.
     #[must_use]
     pub fn valid_blocks(&self) -> u64 {
         self.state.lock().newest.valid_block_count
@@ -259,8 +261,8 @@ impl Checkpoints {
         !last.flags.contains(CheckpointFlags::FSCK) && self.state.lock().raise.contains(CheckpointFlags::FSCK)
     }
 
-    /// Is there anything that the last checkpoint that was cut does not hold? Inodes and directories that only the [`Hook`] knows are
-    /// not counted.
+    /// Has anything changed since the newest snapshot? Inodes and directories that only the
+    /// [`Hook`] knows are not counted.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         let parts = &self.parts;

@@ -27,7 +27,8 @@ impl Orphans {
         Self { most: layout.max_orphans() as usize, state: Mutex::new(Rank::LEAF, state) }
     }
 
-    /// An inode has lost its last link and is open. Called inside the gate, by the operation that takes the link.
+    /// An inode has lost its last link and is open. Called with the operation lock held, by the
+    /// operation that takes the link.
     ///
     /// # Errors
     /// A checkpoint can name no more.

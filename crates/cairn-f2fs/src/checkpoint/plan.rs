@@ -22,8 +22,8 @@ const OF_ONE_PACK: CheckpointFlags = CheckpointFlags::UMOUNT
     .union(CheckpointFlags::DISABLED)
     .union(CheckpointFlags::DISABLED_QUICK);
 
-/// Everything that is going to be the last checkpoint.
-pub(super) struct Next {
+/// Everything that the next checkpoint consists of.
+pub(super) struct CheckpointPlan {
     pub(super) checkpoint: Checkpoint,
     pub(super) side: Side,
     pub(super) nat: NatPlan,
@@ -35,12 +35,12 @@ pub(super) struct Next {
 }
 
 impl Checkpoints {
-    /// Decides what the next checkpoint is; NAT and SIT count it as under way from now on. The gate is closed, and every dirty
-    /// node has its place.
+    /// Decides what the next checkpoint is; NAT and SIT count it as in flight from now on. The
+    /// operation lock is held exclusively, and every dirty node has its place.
     ///
     /// # Errors
     /// A NAT block cannot be read, or there are more orphans than a pack has room for.
-    pub(super) fn plan(&self, reason: Reason, last: Checkpoint) -> Result<Next> {
+    pub(super) fn plan(&self, reason: Reason, last: Checkpoint) -> Result<CheckpointPlan> {
         let parts = &self.parts;
         let (side, raise) = {
             let state = self.state.lock();
@@ -84,7 +84,7 @@ impl Checkpoints {
         let end = head[..BLOCK_SIZE].to_vec();
         let body = body(head, &orphans, summaries);
         assert_eq!(body.len() / BLOCK_SIZE + 1, map.total() as usize, "the pack is as long as its head says");
-        Ok(Next { checkpoint, side, nat, sit, body, end })
+        Ok(CheckpointPlan { checkpoint, side, nat, sit, body, end })
     }
 
     fn kbytes_written(&self) -> u64 {

@@ -4,8 +4,8 @@
 //! next piece. All requests of a batch get the same result. Who serves: the daemon while there is one, and else whichever
 //! requester finds that nobody does. One batch at a time.
 //!
-//! Invariants: a request is in the list, in the one batch under way, or answered. Everything a waiter looks at is changed
-//! before [`Queue::changed`] is notified.
+//! Invariants: a request is in the list, in the one batch being served, or answered. Everything a
+//! waiter looks at is changed before [`Queue::changed`] is notified.
 //!
 //! Locking: one leaf lock; nothing is called with it held.
 
@@ -33,7 +33,7 @@ struct State<Q, A> {
     waiting: Batch<Q, A>,
     /// There is a daemon, and it has been told of everything in the list.
     daemon: bool,
-    /// A batch is under way.
+    /// A batch is being served.
     serving: bool,
 }
 
@@ -86,7 +86,7 @@ impl<Q, A: Clone> Queue<Q, A> {
         self.state.lock().daemon
     }
 
-    /// Nobody waits and no batch is under way.
+    /// Nobody waits and no batch is being served.
     pub fn is_empty(&self) -> bool {
         let state = self.state.lock();
         !state.serving && state.waiting.is_empty()
@@ -110,7 +110,8 @@ impl<Q, A: Clone> Queue<Q, A> {
         self.state.lock().waiting.len()
     }
 
-    /// Takes all that wait, in the order they came; `None` if nobody does, or a batch is under way. Work begins after this.
+    /// Takes all that wait, in the order they came; `None` if nobody does, or a batch is being
+    /// served. Work begins after this.
     pub fn detach(&self) -> Option<Batch<Q, A>> {
         let mut state = self.state.lock();
         if state.serving || state.waiting.is_empty() {

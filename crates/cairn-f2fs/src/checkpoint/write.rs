@@ -1,14 +1,18 @@
-//! Writing a checkpoint: the cut with the gate closed, the flight with the gate open.
+//! Writing a checkpoint: the snapshot is taken with the operation lock held exclusively, and
+//! written after the lock is released.
 //!
-//! **Cut.** Everything dirty gets its place, its bytes are pinned as they are (nodes and directory blocks are copied when they
-//! are changed again), NAT, SIT and pack are encoded. Nothing is written. From then on nodes carry the new version, and
-//! what NAT, SIT and counters call "changed" begins anew.
+//! **Snapshot.** Everything dirty gets its place, its bytes are pinned as they are (nodes and
+//! directory blocks are copied when they are changed again), NAT, SIT and pack are encoded. Nothing
+//! is written. From then on nodes carry the new version, and what NAT, SIT and counters call
+//! "changed" is empty again.
 //!
-//! **Flight.** The blocks are written while operations go on, then the pack's closing block behind a flush. What changes
-//! meanwhile belongs to the next checkpoint, and none is cut before this one has landed. Whoever must not return before his
-//! changes are durable waits for the landing ([`Checkpoints::wait_for_flight`]).
+//! **In flight.** The blocks are written while operations go on, then the pack's closing block
+//! behind a flush. What changes meanwhile belongs to the next checkpoint, which takes its snapshot
+//! after this one has completed. A caller that must not return before its changes are durable waits
+//! for the completion ([`Checkpoints::wait_for_checkpoint_in_flight`]).
 //!
-//! **Landing.** The parts take the new state for the last one: what was freed before the cut can be written again.
+//! **Completed.** The new state is the last checkpoint's: blocks that were freed before the
+//! snapshot can be written again.
 
 use std::time::Duration;
 
@@ -16,14 +20,14 @@ use cairn_base::Pba;
 use cairn_base::stats::Histogram;
 use cairn_block::{Batch, BlockDeviceExt, Bytes, Durability, Request};
 
-use super::plan::Next;
+use super::plan::CheckpointPlan;
 use super::{Checkpoints, Reason};
 use crate::blocks::Writes;
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{BlockAddr, CheckpointFlags, Log};
-use crate::gate::Cut;
 use crate::node::PlacedNodes;
+use crate::operation_lock::CheckpointGuard;
 use crate::segment::QueuedSummary;
 
 /// Node logs in the order they are written: indirect nodes, directories, files.
@@ -31,9 +35,9 @@ const ORDER: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
 /// Blocks that are given to the device at once.
 const PART: u64 = 2048;
 
-/// A checkpoint that has been cut.
-struct Flight {
-    next: Next,
+/// What a checkpoint writes, as it was with the operation lock held exclusively.
+struct Snapshot {
+    plan: CheckpointPlan,
     nodes: PlacedNodes,
     summaries: Vec<QueuedSummary>,
     /// All blocks but the closing one: directories, nodes, summaries, NAT, SIT, the pack.
@@ -45,34 +49,38 @@ enum Outcome {
     Nothing,
     /// What was dirty has been written, but not as a checkpoint.
     Spilled,
-    Flying(Box<Flight>),
+    InFlight(Box<Snapshot>),
 }
 
 impl Checkpoints {
-    /// Brings everything onto the medium that is dirty when the gate has closed. Does nothing if nothing is (at an unmount:
-    /// and the last checkpoint was one, too), or while checkpoints are disabled. Returns whether a checkpoint was written.
-    /// Call it outside the gate.
+    /// Writes everything to the medium that is dirty once the operation lock is held exclusively.
+    /// Does nothing if nothing is (at an unmount: and the last checkpoint was one, too), or while
+    /// checkpoints are disabled. Returns whether a checkpoint was written. Call it without the
+    /// operation lock.
     ///
     /// # Errors
     /// The volume has stopped, or stops now because of this error.
     pub fn write(&self, reason: Reason) -> Result<bool> {
-        self.parts.gate.check()?;
-        // One after the other: what was freed before a cut must have landed before the next one.
+        self.parts.operation_lock.check()?;
+        // One at a time: blocks freed before a snapshot must be free on the medium before the next
+        // one.
         let _alone = self.writing.lock();
         self.prepare();
         let asked = self.now();
-        let cut = self.parts.gate.close();
-        self.parts.gate.check()?;
+        let guard = self.parts.operation_lock.lock_all();
+        self.parts.operation_lock.check()?;
         let begin = self.now();
         record(&self.stats.closing_ns, begin.saturating_sub(asked));
-        let outcome = self.cut(&cut, reason);
+        let outcome = self.snapshot(&guard, reason);
         if let Err(error) = &outcome {
             self.fail(error);
         }
         record(&self.stats.closed_ns, self.now().saturating_sub(begin));
-        drop(cut);
-        let flown = match outcome? {
-            Outcome::Flying(flight) => self.fly(*flight).inspect_err(|error| self.fail(error)).map(|()| true),
+        drop(guard);
+        let completed = match outcome? {
+            Outcome::InFlight(snapshot) => {
+                self.write_snapshot(*snapshot).inspect_err(|error| self.fail(error)).map(|()| true)
+            }
             Outcome::Spilled => Ok(false),
             Outcome::Nothing => {
                 self.stats.nothing_to_do.add(1);
@@ -80,11 +88,11 @@ impl Checkpoints {
             }
         };
         record(&self.stats.whole_ns, self.now().saturating_sub(asked));
-        if flown.as_ref().is_ok_and(|flown| *flown) {
+        if completed.as_ref().is_ok_and(|completed| *completed) {
             self.stats.written[reason as usize].add(1);
         }
-        self.end_flight();
-        flown
+        self.notify_completed();
+        completed
     }
 
     fn now(&self) -> Duration {
@@ -93,10 +101,11 @@ impl Checkpoints {
 
     fn fail(&self, error: &crate::Error) {
         self.stats.failed.add(1);
-        self.parts.gate.stop(&format!("a checkpoint could not be written: {error}"));
+        self.parts.operation_lock.stop(&format!("a checkpoint could not be written: {error}"));
     }
 
-    /// Reads what the cut is going to need, as far as that can be told now. What fails here fails again there.
+    /// Reads ahead what the snapshot will need, as far as this is known. What fails here fails
+    /// again there.
     fn prepare(&self) {
         if let Some(hook) = self.hook() {
             hook.prepare();
@@ -104,8 +113,8 @@ impl Checkpoints {
         self.parts.nat.read_ahead(&self.parts.nodes.dirty_nids());
     }
 
-    /// The gate is closed.
-    fn cut(&self, cut: &Cut<'_>, reason: Reason) -> Result<Outcome> {
+    /// Takes the snapshot. The operation lock is held exclusively.
+    fn snapshot(&self, guard: &CheckpointGuard<'_>, reason: Reason) -> Result<Outcome> {
         let disabled = self.is_disabled() && reason != Reason::Resume;
         if disabled && reason != Reason::Memory {
             return Ok(Outcome::Nothing);
@@ -113,7 +122,7 @@ impl Checkpoints {
         let mut writes = Writes::new();
         let hook = self.hook();
         if let Some(hook) = &hook {
-            let entries = hook.cut(cut)?;
+            let entries = hook.snapshot(guard)?;
             entries.into_iter().for_each(|(addr, image)| writes.push(addr.pba(), Bytes::from_owner(image)));
         }
         if disabled {
@@ -133,56 +142,56 @@ impl Checkpoints {
         let nodes = parts.nodes.place_plain(&dirty, &mut writes)?;
         let summaries = parts.segments.queued_summaries();
         summaries.iter().for_each(|queued| writes.push(queued.at, queued.block.clone()));
-        let next = match self.plan(reason, last) {
-            Ok(next) => next,
+        let plan = match self.plan(reason, last) {
+            Ok(plan) => plan,
             Err(error) => {
                 parts.nodes.written(nodes, false);
                 return Err(error);
             }
         };
-        self.push_metadata(&next, &mut writes);
-        self.depart(&next, reason);
-        Ok(Outcome::Flying(Box::new(Flight { next, nodes, summaries, writes })))
+        self.push_metadata(&plan, &mut writes);
+        self.start_next_epoch(&plan, reason);
+        Ok(Outcome::InFlight(Box::new(Snapshot { plan, nodes, summaries, writes })))
     }
 
-    /// The parts begin the next epoch. The gate is closed.
-    fn depart(&self, next: &Next, reason: Reason) {
+    /// The parts begin the next epoch. The operation lock is held exclusively.
+    fn start_next_epoch(&self, plan: &CheckpointPlan, reason: Reason) {
         let parts = &self.parts;
         parts.space.committed();
         self.orphans.committed();
-        parts.nodes.set_version(next.checkpoint.node_version());
+        parts.nodes.set_version(plan.checkpoint.node_version());
         parts.segments.keep_all(reason == Reason::Pause);
-        parts.gate.depart();
+        parts.operation_lock.begin_checkpoint();
         let mut state = self.state.lock();
-        state.newest = next.checkpoint.clone();
+        state.newest = plan.checkpoint.clone();
         state.disabled = reason == Reason::Pause;
     }
 
     /// Neither NAT and SIT copies nor the pack are the last checkpoint's.
-    fn push_metadata(&self, next: &Next, writes: &mut Writes) {
-        for (at, image) in &next.nat.blocks {
+    fn push_metadata(&self, plan: &CheckpointPlan, writes: &mut Writes) {
+        for (at, image) in &plan.nat.blocks {
             writes.push(*at, Bytes::from_owner(image.clone()));
         }
-        for (at, block) in &next.sit.blocks {
+        for (at, block) in &plan.sit.blocks {
             writes.push(*at, block.clone());
         }
-        writes.push(self.parts.layout.pack_start(next.side), next.body.clone());
-        self.stats.pack_blocks.add((next.body.len() / BLOCK_SIZE) as u64 + 1);
+        writes.push(self.parts.layout.pack_start(plan.side), plan.body.clone());
+        self.stats.pack_blocks.add((plan.body.len() / BLOCK_SIZE) as u64 + 1);
     }
 
-    /// The gate is open.
-    fn fly(&self, flight: Flight) -> Result<()> {
-        let Flight { next, nodes, summaries, writes } = flight;
+    /// Writes the snapshot and completes the checkpoint. The operation lock is free.
+    fn write_snapshot(&self, snapshot: Snapshot) -> Result<()> {
+        let Snapshot { plan, nodes, summaries, writes } = snapshot;
         let written = writes.write_in_parts(PART, &*self.parts.device);
         self.parts.nodes.written(nodes, written.is_ok());
         written?;
         self.parts.segments.summaries_written(summaries);
         self.entries_written();
         // Whoever stopped the volume meanwhile wants nothing more to become visible.
-        self.parts.gate.check()?;
-        self.write_end(&next)?;
+        self.parts.operation_lock.check()?;
+        self.write_end(&plan)?;
         self.discard_freed();
-        self.land(next);
+        self.complete(plan);
         Ok(())
     }
 
@@ -203,15 +212,15 @@ impl Checkpoints {
     }
 
     /// The closing block, after everything before it.
-    fn write_end(&self, next: &Next) -> Result<()> {
-        let start = self.parts.layout.pack_start(next.side).get();
-        let at = Pba(start + u64::from(next.checkpoint.pack_total_blocks) - 1);
+    fn write_end(&self, plan: &CheckpointPlan) -> Result<()> {
+        let start = self.parts.layout.pack_start(plan.side).get();
+        let at = Pba(start + u64::from(plan.checkpoint.pack_total_blocks) - 1);
         let durability = Durability { preflush: true, fua: true };
-        Ok(self.parts.device.write_durable(at.get() * BLOCK_BYTES, next.end.clone(), durability)?)
+        Ok(self.parts.device.write_durable(at.get() * BLOCK_BYTES, plan.end.clone(), durability)?)
     }
 
-    /// Tells the device what is not needed any more: it is not written again before the landing. A device that refuses is not
-    /// asked again about these blocks.
+    /// Discards freed blocks: nothing is written to them before the checkpoint has completed. A
+    /// device that refuses is not asked again about these blocks.
     fn discard_freed(&self) {
         if !self.parts.discard {
             return;
@@ -228,34 +237,36 @@ impl Checkpoints {
         }
     }
 
-    /// The checkpoint is on the medium: it is the last one.
-    fn land(&self, next: Next) {
-        self.parts.nat.committed(next.nat);
-        self.parts.segments.committed(next.sit);
+    /// The checkpoint is on the medium, and is the last one now.
+    fn complete(&self, plan: CheckpointPlan) {
+        self.parts.nat.committed(plan.nat);
+        self.parts.segments.committed(plan.sit);
         self.parts.segments.reset_free();
         let mut state = self.state.lock();
-        state.last = next.checkpoint;
-        state.side = next.side;
+        state.last = plan.checkpoint;
+        state.side = plan.side;
     }
 
-    fn end_flight(&self) {
-        self.parts.gate.land();
-        self.landed.notify();
+    fn notify_completed(&self) {
+        self.parts.operation_lock.complete_checkpoint();
+        self.completed.notify();
     }
 
-    /// Waits until the checkpoint that is under way, if any, is on the medium: before an fsync returns whose nodes count only
-    /// from that checkpoint on, or are part of it.
+    /// Waits until the checkpoint in flight, if any, is on the medium. An fsync calls this if its
+    /// nodes are part of that checkpoint, or count only after it.
     ///
     /// # Errors
     /// It failed.
-    pub fn wait_for_flight(&self) -> Result<()> {
-        if !self.parts.gate.is_flying() {
+    pub fn wait_for_checkpoint_in_flight(&self) -> Result<()> {
+        if !self.parts.operation_lock.checkpoint_in_flight() {
             return Ok(());
         }
         let version = self.version();
-        let landed = || self.state.lock().last.version.wrapping_sub(version) < u64::MAX / 2;
-        self.parts.runtime.wait_until(&self.landed, &mut || landed() || !self.parts.gate.is_flying());
-        if landed() { Ok(()) } else { self.parts.gate.check() }
+        let completed = || self.state.lock().last.version.wrapping_sub(version) < u64::MAX / 2;
+        self.parts
+            .runtime
+            .wait_until(&self.completed, &mut || completed() || !self.parts.operation_lock.checkpoint_in_flight());
+        if completed() { Ok(()) } else { self.parts.operation_lock.check() }
     }
 }
 

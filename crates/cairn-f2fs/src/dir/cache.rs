@@ -6,8 +6,9 @@
 //! All of it counts to the volume's memory; when that is short, directories that were not used lately lose their clean
 //! blocks first ([`DirCaches`]).
 //!
-//! Locking: a directory's blocks are a leaf lock, held for the copying of one block at most; the queue of directories
-//! (rank CACHE) comes before it. Contents change only under the directory's `namespace`, alone, inside the gate.
+//! Locking: a directory's blocks are a leaf lock, held for the copying of one block at most; the
+//! queue of directories (rank CACHE) comes before it. Contents change only under the directory's
+//! `namespace`, alone, under the operation lock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -166,7 +167,8 @@ impl DirCache {
         dirty.map(|(index, block)| (*index, block.image.clone())).collect()
     }
 
-    /// A block has got its place as it is, and stays here until [`DirCache::written`]. Called with the gate closed.
+    /// A block has got its place as it is, and stays here until [`DirCache::written`]. Called with
+    /// the operation lock held exclusively.
     pub fn placed(&self, block: u64, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         let Some(found) = state.blocks.get_mut(&block) else { return };

@@ -3,7 +3,8 @@
 //! Entries begin in the inode. When they do not fit there they move to block 0, each to the slot it has, and new ones go to
 //! the first level whose bucket has room. A block that loses its last entry is given back.
 //!
-//! Locking: the caller holds the directory's `namespace`, alone, and is inside an operation that promised [`BLOCKS`].
+//! Locking: the caller holds the directory's `namespace`, alone, and is inside an operation that
+//! reserved [`BLOCKS`].
 
 use std::sync::Arc;
 

@@ -5,15 +5,16 @@
 //!   one, at most [`MOST_DEFERRED`]. A checkpoint writes every dirty node once, however many of its blocks have moved.
 //! - **Sorted.** The blocks of several victims are written in the order of files, so that the next time blocks that follow each
 //!   other in a section belong to few nodes.
-//! - **Nodes within a budget.** Sections of nodes are cleaned only when more of the invalid blocks are in them than serves best
-//!   ([`Lately::share_of_nodes`]), and when that writes less for each block gained than cleaning data. So few nodes that are
-//!   rewritten all the time get room to empty their sections by themselves, and many that rest are packed. They are made dirty and
+//! - **Nodes within a budget.** Sections of nodes are cleaned only when more of the invalid blocks
+//!   are in them than serves best ([`RecentWrites::share_of_nodes`]), and when that writes less for
+//!   each block gained than cleaning data. So few nodes that are rewritten all the time get room to
+//!   empty their sections by themselves, and many that rest are packed. They are made dirty and
 //!   left to the checkpoint, where they are written with those that are dirty anyway.
 //! - **No second reserve for data.** Dirty data counts with one piece of write-back and not as a whole, since room is made before
 //!   each piece; and that piece may go to the volume's reserve, which is filled up again before the next one. No less than the
 //!   reserve is kept: recovery begins with it after a power cut, and whoever mounts the volume then may not clean like this.
 
-use super::policy::Situation;
+use super::policy::SpaceState;
 use super::stats::Written;
 use crate::segment::SectionInfo;
 
@@ -24,25 +25,25 @@ const LOGS: u32 = 2;
 
 /// Sections that must stay free for the next checkpoint to have room.
 #[must_use]
-pub const fn least_free(now: &Situation) -> u32 {
+pub const fn least_free(now: &SpaceState) -> u32 {
     now.upper + LOGS
 }
 
 /// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since the last one.
 #[must_use]
-pub const fn checkpoint_is_due(now: &Situation, deferred: u32) -> bool {
+pub const fn checkpoint_is_due(now: &SpaceState, deferred: u32) -> bool {
     deferred > 0 && (now.free <= least_free(now) || deferred >= MOST_DEFERRED)
 }
 
 /// Is there enough room, with `deferred` sections that are free but for a checkpoint?
 #[must_use]
-pub const fn enough(now: &Situation, deferred: u32) -> bool {
+pub const fn enough(now: &SpaceState, deferred: u32) -> bool {
     now.free > least_free(now) && now.free + deferred > now.reserved
 }
 
 /// How many victims are moved together: as many as the free sections and `most` allow.
 #[must_use]
-pub fn group(now: &Situation, deferred: u32, most: u32) -> u32 {
+pub fn group(now: &SpaceState, deferred: u32, most: u32) -> u32 {
     let room = now.free.saturating_sub(least_free(now));
     let missing = (now.reserved + 1).saturating_sub(now.free + deferred);
     // Each victim wins only a part of a section, so more are missing than sections.
@@ -51,7 +52,7 @@ pub fn group(now: &Situation, deferred: u32, most: u32) -> u32 {
 
 /// What was written lately, in blocks: each figure is halved whenever all together are as many as users may have.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lately {
+pub struct RecentWrites {
     before: Written,
     user: u64,
     moved: u64,
@@ -59,7 +60,7 @@ pub struct Lately {
     others: u64,
 }
 
-impl Lately {
+impl RecentWrites {
     /// So much has been written since the mount. `user_blocks` are as many as users may have.
     pub fn follow(&mut self, now: Written, user_blocks: u64) {
         let before = std::mem::replace(&mut self.before, now);
@@ -111,8 +112,8 @@ mod tests {
 
     const WHOLE: u32 = 2048;
 
-    fn situation(free: u32) -> Situation {
-        Situation { free, prefree: 0, lower: 0, upper: 1, reserved: 8, logs_suffice: true }
+    fn space_state(free: u32) -> SpaceState {
+        SpaceState { free, prefree: 0, lower: 0, upper: 1, reserved: 8, logs_suffice: true }
     }
 
     fn section(section: u32, valid: u32, is_node: bool) -> SectionInfo {
@@ -121,40 +122,40 @@ mod tests {
 
     #[test]
     fn a_checkpoint_waits_until_free_sections_run_out() {
-        assert!(!checkpoint_is_due(&situation(4), 5) && checkpoint_is_due(&situation(3), 5));
+        assert!(!checkpoint_is_due(&space_state(4), 5) && checkpoint_is_due(&space_state(3), 5));
         // There is nothing for it to free, or enough for it to be worth while.
-        assert!(!checkpoint_is_due(&situation(3), 0) && checkpoint_is_due(&situation(9), MOST_DEFERRED));
+        assert!(!checkpoint_is_due(&space_state(3), 0) && checkpoint_is_due(&space_state(9), MOST_DEFERRED));
         // What is pending has to fit.
-        assert!(checkpoint_is_due(&Situation { upper: 4, ..situation(6) }, 1));
+        assert!(checkpoint_is_due(&SpaceState { upper: 4, ..space_state(6) }, 1));
     }
 
     #[test]
     fn cleaned_sections_count_before_they_are_free() {
-        assert!(enough(&situation(9), 0) && !enough(&situation(8), 0) && enough(&situation(8), 1));
-        assert!(enough(&situation(4), 5) && !enough(&situation(3), 20));
+        assert!(enough(&space_state(9), 0) && !enough(&space_state(8), 0) && enough(&space_state(8), 1));
+        assert!(enough(&space_state(4), 5) && !enough(&space_state(3), 20));
         // What is pending has room, and need not leave the reserve alone as well.
-        let pending = Situation { lower: 2, upper: 3, ..situation(9) };
-        assert!(enough(&pending, 0) && !enough(&Situation { free: 5, ..pending }, 20));
+        let pending = SpaceState { lower: 2, upper: 3, ..space_state(9) };
+        assert!(enough(&pending, 0) && !enough(&SpaceState { free: 5, ..pending }, 20));
     }
 
     #[test]
     fn groups_fit_what_is_free() {
-        assert_eq!(group(&situation(8), 0, 8), 4);
-        assert_eq!(group(&situation(6), 0, 8), 3);
-        assert_eq!(group(&situation(6), 2, 1), 1);
-        assert_eq!(group(&situation(3), 0, 8), 1);
-        assert_eq!(group(&Situation { reserved: 30, ..situation(20) }, 18, 8), 2);
+        assert_eq!(group(&space_state(8), 0, 8), 4);
+        assert_eq!(group(&space_state(6), 0, 8), 3);
+        assert_eq!(group(&space_state(6), 2, 1), 1);
+        assert_eq!(group(&space_state(3), 0, 8), 1);
+        assert_eq!(group(&SpaceState { reserved: 30, ..space_state(20) }, 18, 8), 2);
     }
 
     #[test]
     fn nodes_have_their_share_and_their_price() {
-        let mut lately = Lately::default();
+        let mut recent = RecentWrites::default();
         let written = Written { user: 900, node: 100, ..Written::default() };
-        lately.follow(written, 10_000);
+        recent.follow(written, 10_000);
         // A hundredth of the blocks, a ninth of what is written: the roots are as 1 to 30.
-        assert_eq!(lately.share_of_nodes(3100, 1000 * 100, 10 * 100), 100);
-        assert_eq!(lately.share_of_nodes(3100, 0, 0), 775);
-        assert_eq!(lately.weight(), 1000 + 1000 * 100 / 900);
+        assert_eq!(recent.share_of_nodes(3100, 1000 * 100, 10 * 100), 100);
+        assert_eq!(recent.share_of_nodes(3100, 0, 0), 775);
+        assert_eq!(recent.weight(), 1000 + 1000 * 100 / 900);
         let (data, nodes) = (section(1, 1800, false), section(2, 1750, true));
         // Moving data costs half as much again, in nodes and tables.
         assert_eq!(cheaper(Some(data), Some(nodes), WHOLE, 1500), Some(nodes));
@@ -165,13 +166,13 @@ mod tests {
 
     #[test]
     fn what_was_written_long_ago_counts_less() {
-        let mut lately = Lately::default();
+        let mut recent = RecentWrites::default();
         let first = Written { node: 9000, ..Written::default() };
-        lately.follow(first, 10_000);
+        recent.follow(first, 10_000);
         let second = Written { user: 1200, ..first };
-        lately.follow(second, 10_000);
-        assert_eq!((lately.user, lately.nodes), (600, 4500));
-        lately.follow(Written { gc_data: 800, gc_node: 20, cp: 30, ..second }, 10_000);
-        assert_eq!((lately.moved, lately.nodes, lately.others), (800, 4500, 50));
+        recent.follow(second, 10_000);
+        assert_eq!((recent.user, recent.nodes), (600, 4500));
+        recent.follow(Written { gc_data: 800, gc_node: 20, cp: 30, ..second }, 10_000);
+        assert_eq!((recent.moved, recent.nodes, recent.others), (800, 4500, 50));
     }
 }

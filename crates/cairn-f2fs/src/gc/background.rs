@@ -145,7 +145,7 @@ impl Volume {
         let placed: u64 = store.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
         let gc = &self.gc.stats;
         let own = gc.data_blocks_moved.get() + gc.node_blocks_moved.get();
-        (store.gate.counts().0 + placed + store.segments.stats.in_place.get()).saturating_sub(own)
+        (store.operation_lock.counts().0 + placed + store.segments.stats.in_place.get()).saturating_sub(own)
     }
 
     /// One section, if one is worth it. Returns whether something was cleaned.

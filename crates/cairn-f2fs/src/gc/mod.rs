@@ -9,9 +9,10 @@
 //! | [`relocate`] | how blocks move while everybody goes on |
 //! | [`stats`] | what it all cost |
 //!
-//! *Foreground*: whoever is about to change the volume has room made first (`Volume::collect`), outside the gate.
+//! *Foreground*: whoever is about to change the volume has room made first (`Volume::collect`),
+//! without the operation lock.
 //!
-//! Locking: one cleaner at a time (`Collector::working`, after inodes, before the gate).
+//! Locking: one cleaner at a time (`Collector::working`, after inodes, before the operation lock).
 
 pub mod adaptive;
 pub mod background;
@@ -35,14 +36,14 @@ use crate::store::Store;
 use crate::volume::Volume;
 
 pub use background::{BackgroundGc, GcDaemon, Merged};
-pub use policy::{GcVictim, Situation};
+pub use policy::{GcVictim, SpaceState};
 pub use stats::{GcStats, Written};
 
-use policy::{Begin, Foreground};
-use relocate::Manner;
+use policy::{Foreground, RoundStart};
+use relocate::MoveMode;
 use victim::{Choice, Rule};
 
-/// After inode.data and an inode's fsync, before the gate.
+/// After inode.data and an inode's fsync, before the operation lock.
 const CLEANER: Rank = Rank(230);
 /// Sections cleaned in one call at most.
 const ROUNDS: u32 = 64;
@@ -70,8 +71,8 @@ struct Working {
     deferred: BTreeSet<u32>,
     /// The checkpoint after which `deferred` was begun.
     version: u64,
-    /// What was written lately.
-    lately: adaptive::Lately,
+    /// What was written recently.
+    recent: adaptive::RecentWrites,
 }
 
 impl Working {
@@ -118,12 +119,13 @@ impl Volume {
     pub(crate) fn collect_merged(&self) -> Result<()> {
         if self.options().gc_merge && self.ask_daemon() {
             // A failure has stopped the volume.
-            return self.store()?.gate.check();
+            return self.store()?.operation_lock.check();
         }
         self.collect()
     }
 
-    /// Makes room for what is pending, as far as there is something to gain. Call it outside the gate.
+    /// Makes room for what is pending, as far as there is something to gain. Call it without the
+    /// operation lock.
     ///
     /// # Errors
     /// A node is damaged, or the device failed: the volume stops.
@@ -148,7 +150,7 @@ impl Volume {
     /// # Errors
     /// The volume is only read.
     pub(crate) fn has_room(&self) -> Result<bool> {
-        let now = self.situation()?;
+        let now = self.space_state()?;
         Ok(match self.options().gc_victim {
             GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.layout.usable_segments()),
             GcVictim::Greedy | GcVictim::DataFirst => now.enough(0),
@@ -162,7 +164,7 @@ impl Volume {
             / u64::from(whole);
         for _ in 0..ROUNDS {
             working.follow(store.checkpoints.version());
-            let now = self.situation()?;
+            let now = self.space_state()?;
             let deferred = now.prefree / store.layout.usable_segments() + working.deferred.len() as u32;
             if adaptive::checkpoint_is_due(&now, deferred) {
                 self.checkpoint_to_collect(store)?;
@@ -177,7 +179,7 @@ impl Volume {
                 self.gc.stats.no_victim.add(1);
                 break;
             }
-            let moved = relocate::clean_sections(self, store, &victims, Manner::Sorted)?;
+            let moved = relocate::clean_sections(self, store, &victims, MoveMode::Sorted)?;
             if moved.stuck {
                 working.stuck.extend(victims.iter().map(|victim| victim.section));
             }
@@ -191,7 +193,7 @@ impl Volume {
 
     /// The next victims, of one class.
     fn group(&self, store: &Store, working: &mut Working, most: u32, whole: u32) -> Vec<SectionInfo> {
-        working.lately.follow(self.gc.stats.written(store), store.space.user_blocks());
+        working.recent.follow(self.gc.stats.written(store), store.space.user_blocks());
         let counts = store.space.counts();
         let working = &*working;
         store.segments.choose(|all| {
@@ -201,7 +203,7 @@ impl Volume {
             };
             let nodes = u64::from(counts.valid_nodes);
             let of_nodes = spare(true);
-            let share = working.lately.share_of_nodes(
+            let share = working.recent.share_of_nodes(
                 of_nodes + spare(false),
                 counts.valid_blocks.saturating_sub(nodes),
                 nodes,
@@ -211,7 +213,7 @@ impl Volume {
                 return data;
             }
             let nodes = victim::emptiest(all.filter(SectionInfo::is_node), 1);
-            match adaptive::cheaper(data.first().copied(), nodes.first().copied(), whole, working.lately.weight()) {
+            match adaptive::cheaper(data.first().copied(), nodes.first().copied(), whole, working.recent.weight()) {
                 Some(chosen) if chosen.is_node() => nodes,
                 _ => data,
             }
@@ -221,21 +223,21 @@ impl Volume {
     fn foreground(&self, store: &Store, policy: GcVictim, working: &mut Working) -> Result<()> {
         let mut call = Foreground::new(policy);
         for _ in 0..ROUNDS {
-            if call.begin(&self.situation()?) == Begin::Checkpoint {
+            if call.start_round(&self.space_state()?) == RoundStart::Checkpoint {
                 self.checkpoint_to_collect(store)?;
             }
             let Some(victim) = self.victim(store, Choice::Greedy, call.data_first(), working) else {
                 self.gc.stats.no_victim.add(1);
                 break;
             };
-            if !call.accepts(victim.is_node(), &self.situation()?) {
+            if !call.accepts(victim.is_node(), &self.space_state()?) {
                 break;
             }
             let moved = relocate::clean_section(self, store, &victim)?;
             if moved.stuck {
                 working.stuck.insert(victim.section);
             }
-            let now = self.situation()?;
+            let now = self.space_state()?;
             if moved.full {
                 if now.prefree == 0 {
                     break;
@@ -250,7 +252,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes one section more free, if one can be gained; also where there is room enough. Call it outside the gate.
+    /// Makes one section more free, if one can be gained; also where there is room enough. Call it
+    /// without the operation lock.
     ///
     /// # Errors
     /// As [`Volume::collect`].
@@ -288,15 +291,15 @@ impl Volume {
     ///
     /// # Errors
     /// The volume is only read.
-    pub fn situation(&self) -> Result<Situation> {
+    pub fn space_state(&self) -> Result<SpaceState> {
         let store = self.store()?;
         let mut pending = self.pending();
         if self.options().gc_victim == GcVictim::Adaptive {
             // Room is made before each piece of write-back: no more of the dirty data counts.
             pending.data = pending.data.min(PIECE);
         }
-        let required = store.space.required(pending);
-        Ok(Situation {
+        let required = store.space.required_sections(pending);
+        Ok(SpaceState {
             free: store.segments.free_sections(),
             prefree: store.segments.prefree_segments(),
             lower: required.lower,

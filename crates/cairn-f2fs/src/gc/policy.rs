@@ -50,7 +50,7 @@ impl GcVictim {
 
 /// How much room there is, and how much is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Situation {
+pub struct SpaceState {
     /// Free sections.
     pub free: u32,
     /// Segments that a checkpoint makes free.
@@ -65,7 +65,7 @@ pub struct Situation {
     pub logs_suffice: bool,
 }
 
-impl Situation {
+impl SpaceState {
     /// Is there enough room, if so many sections were free more?
     #[must_use]
     pub const fn enough(&self, freed: u32) -> bool {
@@ -82,7 +82,7 @@ impl Situation {
 
 /// What a round of cleaning begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
+pub enum RoundStart {
     /// A checkpoint; then a victim.
     Checkpoint,
     /// A victim.
@@ -108,7 +108,7 @@ impl Foreground {
     }
 
     /// The top of a round.
-    pub fn begin(&mut self, now: &Situation) -> Begin {
+    pub fn start_round(&mut self, now: &SpaceState) -> RoundStart {
         let first = std::mem::take(&mut self.first);
         let checkpoint = match self.policy {
             GcVictim::Greedy => !now.enough(0),
@@ -120,9 +120,9 @@ impl Foreground {
         };
         if checkpoint && now.prefree > 0 {
             self.freed = 0;
-            return Begin::Checkpoint;
+            return RoundStart::Checkpoint;
         }
-        Begin::Choose
+        RoundStart::Choose
     }
 
     /// `require_node_gc`: are nodes victims like data?
@@ -139,18 +139,18 @@ impl Foreground {
 
     /// The best victim is known: is it cleaned?
     #[must_use]
-    pub const fn accepts(&self, is_node: bool, now: &Situation) -> bool {
+    pub const fn accepts(&self, is_node: bool, now: &SpaceState) -> bool {
         !(self.require_nodes && !is_node && now.enough(self.freed))
     }
 
     /// A victim was cleaned, as a whole or not. Go on?
-    pub const fn goes_on(&mut self, whole: bool, now: &Situation) -> bool {
+    pub const fn goes_on(&mut self, whole: bool, now: &SpaceState) -> bool {
         self.freed += whole as u32;
         self.require_nodes || !now.enough(self.freed)
     }
 
     /// At the end of a round that goes on: is a checkpoint due already? Linux writes it here as well as at the top.
-    pub const fn checkpoint_between(&mut self, now: &Situation) -> bool {
+    pub const fn checkpoint_between(&mut self, now: &SpaceState) -> bool {
         let due = matches!(self.policy, GcVictim::Greedy) && now.is_tight() && now.prefree > 0;
         if due {
             self.freed = 0;
@@ -164,44 +164,46 @@ mod tests {
     use super::*;
 
     /// Six reserved sections, two are needed for what is pending; so nine are enough, and five or fewer are tight.
-    fn situation(free: u32, prefree: u32) -> Situation {
-        Situation { free, prefree, lower: 1, upper: 2, reserved: 6, logs_suffice: false }
+    fn space_state(free: u32, prefree: u32) -> SpaceState {
+        SpaceState { free, prefree, lower: 1, upper: 2, reserved: 6, logs_suffice: false }
     }
 
     #[test]
     fn room_is_what_remains_beyond_the_reserve() {
-        assert!(situation(9, 0).enough(0) && !situation(8, 0).enough(0) && situation(8, 0).enough(1));
-        let fitting = Situation { logs_suffice: true, ..situation(8, 0) };
-        assert!(fitting.enough(0) && !Situation { free: 7, ..fitting }.enough(0));
-        assert!(situation(5, 0).is_tight() && !situation(6, 0).is_tight());
+        assert!(space_state(9, 0).enough(0) && !space_state(8, 0).enough(0) && space_state(8, 0).enough(1));
+        let fitting = SpaceState { logs_suffice: true, ..space_state(8, 0) };
+        assert!(fitting.enough(0) && !SpaceState { free: 7, ..fitting }.enough(0));
+        assert!(space_state(5, 0).is_tight() && !space_state(6, 0).is_tight());
     }
 
     #[test]
     fn greedy_writes_a_checkpoint_whenever_prefree_segments_would_help() {
         let mut call = Foreground::new(GcVictim::Greedy);
-        assert_eq!(call.begin(&situation(8, 0)), Begin::Choose);
-        assert_eq!(call.begin(&situation(8, 4)), Begin::Checkpoint);
-        assert_eq!(call.begin(&situation(9, 4)), Begin::Choose);
-        assert!(!call.data_first() && call.accepts(false, &situation(20, 0)) && call.accepts(true, &situation(20, 0)));
+        assert_eq!(call.start_round(&space_state(8, 0)), RoundStart::Choose);
+        assert_eq!(call.start_round(&space_state(8, 4)), RoundStart::Checkpoint);
+        assert_eq!(call.start_round(&space_state(9, 4)), RoundStart::Choose);
+        assert!(
+            !call.data_first() && call.accepts(false, &space_state(20, 0)) && call.accepts(true, &space_state(20, 0))
+        );
         // A cleaned section counts although it is only prefree.
-        assert!(!call.goes_on(true, &situation(8, 4)));
+        assert!(!call.goes_on(true, &space_state(8, 4)));
         let mut call = Foreground::new(GcVictim::Greedy);
-        assert!(call.goes_on(false, &situation(8, 4)) && call.goes_on(true, &situation(7, 4)));
+        assert!(call.goes_on(false, &space_state(8, 4)) && call.goes_on(true, &space_state(7, 4)));
         // A checkpoint in between makes it free, and it counts no longer by itself.
-        assert!(!call.checkpoint_between(&situation(6, 4)) && !call.checkpoint_between(&situation(5, 0)));
-        assert!(call.checkpoint_between(&situation(5, 4)));
-        assert!(call.goes_on(true, &situation(7, 0)));
+        assert!(!call.checkpoint_between(&space_state(6, 4)) && !call.checkpoint_between(&space_state(5, 0)));
+        assert!(call.checkpoint_between(&space_state(5, 4)));
+        assert!(call.goes_on(true, &space_state(7, 0)));
     }
 
     #[test]
     fn the_flag_is_raised_when_free_sections_run_out() {
         let mut call = Foreground::new(GcVictim::DataFirst);
-        assert_eq!(call.begin(&situation(6, 0)), Begin::Choose);
+        assert_eq!(call.start_round(&space_state(6, 0)), RoundStart::Choose);
         assert!(!call.require_nodes() && call.data_first());
-        assert_eq!(call.begin(&situation(5, 0)), Begin::Choose);
+        assert_eq!(call.start_round(&space_state(5, 0)), RoundStart::Choose);
         assert!(call.require_nodes() && !call.data_first());
         // It stays to the end of the call, and the next one begins without it.
-        assert_eq!(call.begin(&situation(30, 0)), Begin::Choose);
+        assert_eq!(call.start_round(&space_state(30, 0)), RoundStart::Choose);
         assert!(call.require_nodes());
         assert!(!Foreground::new(GcVictim::DataFirst).require_nodes());
     }
@@ -210,36 +212,36 @@ mod tests {
     fn the_flag_comes_with_a_checkpoint_for_prefree_segments() {
         let mut call = Foreground::new(GcVictim::DataFirst);
         // At the first round of a call that found too little room, also without the flag.
-        assert_eq!(call.begin(&situation(7, 4)), Begin::Checkpoint);
+        assert_eq!(call.start_round(&space_state(7, 4)), RoundStart::Checkpoint);
         assert!(!call.require_nodes());
         // Not any more later on, until it is tight.
-        assert_eq!(call.begin(&situation(7, 4)), Begin::Choose);
-        assert!(call.goes_on(true, &situation(6, 4)) && call.goes_on(true, &situation(5, 8)));
-        assert!(!call.checkpoint_between(&situation(5, 8)));
-        assert_eq!(call.begin(&situation(5, 8)), Begin::Checkpoint);
+        assert_eq!(call.start_round(&space_state(7, 4)), RoundStart::Choose);
+        assert!(call.goes_on(true, &space_state(6, 4)) && call.goes_on(true, &space_state(5, 8)));
+        assert!(!call.checkpoint_between(&space_state(5, 8)));
+        assert_eq!(call.start_round(&space_state(5, 8)), RoundStart::Checkpoint);
         assert!(call.require_nodes());
         // What was cleaned before it counts among the free ones now.
-        assert!(call.accepts(false, &situation(8, 0)) && !call.accepts(false, &situation(9, 0)));
+        assert!(call.accepts(false, &space_state(8, 0)) && !call.accepts(false, &space_state(9, 0)));
     }
 
     #[test]
     fn while_it_is_set_nodes_go_on_and_data_stops() {
         let mut call = Foreground::new(GcVictim::DataFirst);
-        assert_eq!(call.begin(&situation(4, 0)), Begin::Choose);
+        assert_eq!(call.start_round(&space_state(4, 0)), RoundStart::Choose);
         // Too little: data is cleaned, too.
-        assert!(call.accepts(false, &situation(4, 0)) && call.accepts(true, &situation(4, 0)));
-        assert!(call.goes_on(true, &situation(8, 4)));
+        assert!(call.accepts(false, &space_state(4, 0)) && call.accepts(true, &space_state(4, 0)));
+        assert!(call.goes_on(true, &space_state(8, 4)));
         // Enough, the cleaned section counted: nodes are cleaned on, data is not.
-        assert!(call.accepts(true, &situation(8, 4)) && !call.accepts(false, &situation(8, 4)));
+        assert!(call.accepts(true, &space_state(8, 4)) && !call.accepts(false, &space_state(8, 4)));
     }
 
     #[test]
     fn while_it_is_clear_cleaning_stops_with_enough() {
         let mut call = Foreground::new(GcVictim::DataFirst);
-        assert_eq!(call.begin(&situation(7, 0)), Begin::Choose);
-        assert!(call.accepts(false, &situation(9, 0)));
-        assert!(call.goes_on(true, &situation(7, 4)));
-        assert!(!call.goes_on(true, &situation(7, 8)));
+        assert_eq!(call.start_round(&space_state(7, 0)), RoundStart::Choose);
+        assert!(call.accepts(false, &space_state(9, 0)));
+        assert!(call.goes_on(true, &space_state(7, 4)));
+        assert!(!call.goes_on(true, &space_state(7, 8)));
     }
 
     #[test]

@@ -3,21 +3,25 @@
 //! Data blocks are copied to the cold data log while everybody goes on. What makes that safe:
 //!
 //! 1. The section is marked ([`Segments::begin_cleaning`]): no log fills its holes, nobody overwrites its blocks in place.
-//! 2. The gate is closed once, for a moment: every write that had chosen its place in the section by then has ended, that of a
-//!    checkpoint under way too, so every valid block has its pointer and is on the device.
-//! 3. Inside [`Gate::data`], which a checkpoint waits for, a piece of the blocks is read, as far as it is still pointed to, placed,
-//!    written, and only then pointed to, each pointer only if it still says where the block was: whoever overwrote or freed it
-//!    meanwhile has won. As no checkpoint is cut in between, what was read is still there.
+//! 2. The operation lock is taken exclusively once, and released. Every write into the section has
+//!    ended then, also that of a checkpoint in flight, so every valid block has its pointer and is
+//!    on the device.
+//! 3. With [`OperationLock::lock_data`] held, which a checkpoint waits for, a piece of the blocks
+//!    is read, as far as it is still pointed to, placed, written, and only then pointed to, each
+//!    pointer only if it still says where the block was: whoever overwrote or freed it meanwhile
+//!    has won. As no checkpoint takes its snapshot in between, what was read is still there.
 //! 4. Before `data` is left, all who read by old addresses have ended. So no checkpoint can free an old block that is read.
 //!
 //! A power cut finds the old or the new pointer, and both blocks: the old one is not written again before the checkpoint
 //! that knows the new one.
 //!
-//! Nodes get new places with the gate closed, as nobody else may write them meanwhile; they are read before.
+//! Nodes get new places with the operation lock held exclusively, as nobody else may write them
+//! meanwhile; they are read before.
 //!
-//! A valid block that nobody points to is damage; it is looked at again with the gate closed before that is believed.
+//! A valid block that nobody points to is damage; it is looked at again with the operation lock
+//! held exclusively before that is believed.
 //!
-//! [`Gate::data`]: crate::gate::Gate::data
+//! [`OperationLock::lock_data`]: crate::operation_lock::OperationLock::lock_data
 
 use std::sync::Arc;
 
@@ -32,7 +36,7 @@ use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, bits, node};
 use crate::inode::writer::drop_hint;
 use crate::node::Node;
-use crate::segment::{Owner, Remains, SectionInfo, Segments};
+use crate::segment::{LiveBlocks, Owner, SectionInfo, Segments};
 use crate::store::Store;
 use crate::volume::Volume;
 
@@ -92,45 +96,45 @@ impl Drop for Marked<'_> {
 
 /// How blocks are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum MoveMode {
     /// As Linux does it: section by section, and nodes are written at once.
     Direct,
     /// Data in the order of files, over all victims; nodes are left to the next checkpoint.
     Sorted,
 }
 
-/// Moves everything valid out of a section. Outside the gate, by one thread at a time.
+/// Moves everything valid out of a section. Without the operation lock, by one thread at a time.
 ///
 /// # Errors
 /// A node or a summary is damaged, the volume has stopped, or the device failed.
 pub(super) fn clean_section(volume: &Volume, store: &Store, victim: &SectionInfo) -> Result<Moved> {
-    clean_sections(volume, store, std::slice::from_ref(victim), Manner::Direct)
+    clean_sections(volume, store, std::slice::from_ref(victim), MoveMode::Direct)
 }
 
-/// Moves everything valid out of sections. Outside the gate, by one thread at a time. How much is known of blocks at a time follows
-/// from the number of victims.
+/// Moves everything valid out of sections. Without the operation lock, by one thread at a time. How
+/// much is known of blocks at a time follows from the number of victims.
 ///
 /// # Errors
 /// As [`clean_section`].
-pub(super) fn clean_sections(volume: &Volume, store: &Store, victims: &[SectionInfo], manner: Manner) -> Result<Moved> {
+pub(super) fn clean_sections(volume: &Volume, store: &Store, victims: &[SectionInfo], mode: MoveMode) -> Result<Moved> {
     let segments: &Segments = &store.segments;
     let marked = Marked { segments, sections: victims.iter().map(|victim| victim.section).collect() };
-    let remains: Vec<Remains> = marked.sections.iter().flat_map(|section| segments.begin_cleaning(*section)).collect();
-    drop(store.gate.close_at_rest());
-    store.gate.check()?;
+    let live: Vec<LiveBlocks> = marked.sections.iter().flat_map(|section| segments.begin_cleaning(*section)).collect();
+    drop(store.operation_lock.lock_all_idle());
+    store.operation_lock.check()?;
     count_victims(&volume.gc, victims);
     let (mut suspects, mut data) = (Vec::new(), Vec::new());
-    for segment in &remains {
+    for segment in &live {
         let owned = blocks_of(store, segment)?;
-        match (segment.is_node, manner) {
-            (true, Manner::Direct) => move_nodes(store, &volume.gc, &owned, &mut suspects)?,
-            (true, Manner::Sorted) => leave_nodes(store, &volume.gc, &owned, &mut suspects)?,
+        match (segment.is_node, mode) {
+            (true, MoveMode::Direct) => move_nodes(store, &volume.gc, &owned, &mut suspects)?,
+            (true, MoveMode::Sorted) => leave_nodes(store, &volume.gc, &owned, &mut suspects)?,
             (false, _) => data.extend(owned),
         }
     }
-    let pieces = if manner == Manner::Sorted { data.len().max(1) } else { PIECE };
+    let pieces = if mode == MoveMode::Sorted { data.len().max(1) } else { PIECE };
     for piece in data.chunks(pieces) {
-        if !move_data(volume, store, piece, manner, &mut suspects)? {
+        if !move_data(volume, store, piece, mode, &mut suspects)? {
             return Ok(Moved { full: true, ..Moved::default() });
         }
     }
@@ -153,7 +157,7 @@ fn count_victims(gc: &Collector, victims: &[SectionInfo]) {
     }
 }
 
-fn blocks_of(store: &Store, segment: &Remains) -> Result<Vec<Block>> {
+fn blocks_of(store: &Store, segment: &LiveBlocks) -> Result<Vec<Block>> {
     let owners = store.segments.owners(segment.segno)?;
     let all = (0..BLOCKS_PER_SEGMENT as u16).zip(owners.entries);
     let valid = all.filter(|(block, _)| bits::test(&segment.valid, usize::from(*block)));
@@ -164,8 +168,8 @@ fn blocks_of(store: &Store, segment: &Remains) -> Result<Vec<Block>> {
 fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
     let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
     store.nodes.load_many(&mut nids)?;
-    let _cut = store.gate.close_at_rest();
-    store.gate.check()?;
+    let _guard = store.operation_lock.lock_all_idle();
+    store.operation_lock.check()?;
     let mut nodes = Vec::with_capacity(owned.len());
     for block in owned {
         if store.nat.address(block.owner.nid)? != Some(block.addr) {
@@ -184,7 +188,7 @@ fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec
         if let Err(error) = &outcome
             && !matches!(error, Error::Vfs(_))
         {
-            store.gate.stop(&format!("node blocks could not be moved: {error}"));
+            store.operation_lock.stop(&format!("node blocks could not be moved: {error}"));
         }
         outcome?;
     }
@@ -195,7 +199,7 @@ fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec
 fn leave_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
     let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
     store.nodes.load_many(&mut nids)?;
-    let _inside = store.gate.enter()?;
+    let _inside = store.operation_lock.lock_op()?;
     for block in owned {
         if store.nat.address(block.owner.nid)? != Some(block.addr) {
             suspects.push(*block);
@@ -213,7 +217,7 @@ fn move_data(
     volume: &Volume,
     store: &Store,
     owned: &[Block],
-    manner: Manner,
+    mode: MoveMode,
     suspects: &mut Vec<Block>,
 ) -> Result<bool> {
     let mut live = Vec::with_capacity(owned.len());
@@ -230,7 +234,7 @@ fn move_data(
     if live.is_empty() {
         return Ok(true);
     }
-    if manner == Manner::Sorted {
+    if mode == MoveMode::Sorted {
         live.sort_unstable_by_key(|block| (block.node.ino(), block.node.offset(), block.owner.ofs_in_node));
     }
     let mut spare = volume.gc.take_spare();
@@ -247,7 +251,7 @@ fn move_data(
 
 /// Copies blocks (at most [`PIECE`]), as far as they are still pointed to. False if the log had no room for all.
 fn copy(volume: &Volume, store: &Store, live: &[Live], spare: &mut Spare) -> Result<bool> {
-    let _inside = store.gate.data()?;
+    let _inside = store.operation_lock.lock_data()?;
     let live: Vec<&Live> = live.iter().filter(|block| block.node.says(block.at, block.addr)).collect();
     if live.is_empty() {
         return Ok(true);
@@ -293,7 +297,8 @@ fn most_spare(store: &Store) -> usize {
     usize::try_from(store.budget.limit() / 4).unwrap_or(MOST_SPARE).min(MOST_SPARE)
 }
 
-/// The blocks have been written to their targets: makes the pointers follow. Inside [`crate::gate::Gate::data`].
+/// The blocks have been written to their targets: makes the pointers follow. With
+/// [`crate::operation_lock::OperationLock::lock_data`] held.
 fn point(volume: &Volume, store: &Store, live: &[&Live], targets: &[BlockAddr]) -> Result<()> {
     let mut freed = Vec::with_capacity(targets.len());
     let mut moved = 0;
@@ -303,15 +308,16 @@ fn point(volume: &Volume, store: &Store, live: &[&Live], targets: &[BlockAddr]) 
         moved += u64::from(follows);
     }
     store.segments.invalidate_all(&mut freed).inspect_err(|error| {
-        store.gate.stop(&format!("cleaning found the segment table damaged: {error}"));
+        store.operation_lock.stop(&format!("cleaning found the segment table damaged: {error}"));
     })?;
     volume.gc.stats.data_blocks_moved.add(targets.len() as u64);
     volume.gc.stats.data_blocks_overtaken.add(targets.len() as u64 - moved);
-    store.gate.wait_for_readers();
+    store.operation_lock.wait_for_readers();
     Ok(())
 }
 
-/// The hint of the largest extent goes before a pointer of the file changes. Inside [`crate::gate::Gate::data`].
+/// The hint of the largest extent goes before a pointer of the file changes. With
+/// [`crate::operation_lock::OperationLock::lock_data`] held.
 fn drop_hints(volume: &Volume, store: &Store, live: &[&Live]) -> Result<()> {
     let mut inos: Vec<Nid> = live.iter().map(|block| block.node.ino()).collect();
     inos.dedup();
@@ -331,12 +337,12 @@ fn drop_hints(volume: &Volume, store: &Store, live: &[&Live]) -> Result<()> {
     Ok(())
 }
 
-/// How many of these blocks belong to nobody: nothing is under way while they are looked at.
+/// How many of these blocks belong to nobody. No operation runs while they are looked at.
 fn count_lost(store: &Store, suspects: &[Block]) -> Result<u64> {
     if suspects.is_empty() {
         return Ok(0);
     }
-    let _cut = store.gate.close_at_rest();
+    let _guard = store.operation_lock.lock_all_idle();
     let mut lost = 0;
     for block in suspects.iter().filter(|block| store.segments.is_valid(block.addr)) {
         let is_node =

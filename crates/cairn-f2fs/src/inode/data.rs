@@ -38,7 +38,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
         return Ok(copy_from(&contents, offset, buf));
     }
     if is_compressed(inode) {
-        let _reading = volume.store.as_ref().map(|store| store.gate.reading());
+        let _reading = volume.store.as_ref().map(|store| store.operation_lock.lock_reading());
         return compress::read(volume, inode, size, offset, buf);
     }
     if flags.contains(IoFlags::DIRECT) {
@@ -133,7 +133,7 @@ pub fn seek(volume: &Volume, inode: &Arc<Inode>, offset: u64, what: Seek) -> Res
         return Ok(if what == Seek::Data { offset } else { size });
     }
     let step = inode.record().cluster_blocks().unwrap_or(1).into();
-    // A promise without data is no data.
+    // A reservation without data is no data.
     inode.cache.release_reservation(&InodeMapper::new(volume, inode));
     let mut at = offset;
     while at < size {

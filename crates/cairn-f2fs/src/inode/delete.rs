@@ -14,7 +14,7 @@ use crate::volume::Volume;
 ///
 /// # Errors
 /// A node of it is damaged, or the device failed.
-pub fn delete(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
+pub fn delete_inode(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
     let _names = inode.namespace.write();
     let _data = inode.data.write();
     if inode.state.read().deleted {
@@ -23,7 +23,7 @@ pub fn delete(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
     inode.cache.drop_all(&InodeMapper::new(volume, inode));
     inode.entries.clear(&volume.dirty_entries);
     if has_blocks(&inode.state.read().record) {
-        truncate::cut(volume, inode, 0)?;
+        truncate::truncate_blocks(volume, inode, 0)?;
     }
     volume.change(0, |op| finish(op, inode))
 }
@@ -31,11 +31,11 @@ pub fn delete(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
 /// The same within an operation, for an inode that was just made and has few blocks.
 ///
 /// # Errors
-/// As [`delete`].
+/// As [`delete_inode`].
 pub fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     inode.entries.clear(&op.volume.dirty_entries);
     if has_blocks(&inode.state.read().record) {
-        while !truncate::cut_piece(op, inode, 0)? {}
+        while !truncate::truncate_piece(op, inode, 0)? {}
     }
     finish(op, inode)
 }
@@ -55,7 +55,8 @@ fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     volume.dirty.remove(inode.nid);
     let removed = op.store.nodes.remove(inode.nid)?;
     op.store.checkpoints.orphans.remove(inode.nid);
-    // Before the gate opens: the number can be given out again once a checkpoint knows that it is free, or from the next line on.
+    // Before the operation lock is released: the number can be given out again once a checkpoint
+    // knows that it is free, or from the next line on.
     volume.inodes.remove(inode.nid.ino());
     op.store.nodes.release(removed);
     Ok(())

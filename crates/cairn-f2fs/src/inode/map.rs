@@ -1,18 +1,23 @@
-//! What is known of a file's map without asking its nodes, and what has been promised of it.
+//! What is known of a file's map without asking its nodes, and what is reserved for its delayed
+//! blocks.
 //!
-//! A write promises blocks, and the nodes that will lead to them, out of the volume's free space and leaves it at that: the
-//! block is *delayed*. Write-back gives delayed blocks their slots in the nodes ([`settle`]) just before they get addresses,
-//! so nothing of a promise that comes to nothing ever reaches the device.
+//! A write reserves blocks, and the nodes that will lead to them, out of the volume's free space
+//! and leaves it at that: the block is *delayed*. Write-back gives delayed blocks their slots in
+//! the nodes ([`allocate_slots`]) just before they get addresses, so nothing of a reservation that
+//! comes to nothing ever reaches the device.
 //!
 //! # What may be remembered
 //!
-//! Pointers of a file change under its inode.data, and where cleaning moves blocks. Whoever changes them here says so
-//! ([`FileMap::mapped`], [`FileMap::forget`]); cleaning raises [`crate::gate::Gate::moves`], and what was known before is
-//! forgotten. Only whom cleaning waits for ([`crate::gate::Gate::reading`], [`crate::gate::Gate::data`]) may add
-//! ([`FileMap::remember`]), and only if nothing has changed since it began to ask.
+//! Pointers of a file change under its inode.data, and where cleaning moves blocks. Whoever changes
+//! them here says so ([`FileMap::mapped`], [`FileMap::forget`]); cleaning raises
+//! [`crate::operation_lock::OperationLock::moves`], and what was known before is forgotten. Only
+//! whom cleaning waits for ([`crate::operation_lock::OperationLock::lock_reading`],
+//! [`crate::operation_lock::OperationLock::lock_data`]) may add ([`FileMap::remember`]), and only
+//! if nothing has changed since it began to ask.
 //!
-//! Locking: `state` after MAPPING and before nodes, held for look-ups; `settling` inside [`crate::gate::Gate::data`] and
-//! before the gate proper, held while nodes are read and made.
+//! Locking: `state` after MAPPING and before nodes, held for look-ups; `allocating_slots` with
+//! [`crate::operation_lock::OperationLock::lock_data`] held and before the operation lock, held
+//! while nodes are read and made.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,18 +32,19 @@ use super::tree;
 use super::writer::drop_hint;
 use crate::error::Result;
 use crate::format::path::TreeShape;
-use crate::space::{Promise, Space};
+use crate::space::{Reservation, Space};
 use crate::volume::Volume;
 
 /// What is known: above the record, below nodes.
 const MAP: Rank = Rank(510);
-/// One thread at a time gives delayed blocks of a file their slots: after promises, before the gate.
-const SETTLING: Rank = Rank(270);
+/// One thread at a time gives delayed blocks of a file their slots: after reservations, before the
+/// operation lock.
+const SLOTS: Rank = Rank(270);
 
 /// See the module.
 pub struct FileMap {
     state: Mutex<State>,
-    settling: Mutex<()>,
+    allocating_slots: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -49,13 +55,13 @@ struct State {
     /// Raised when pointers change: what was read before is not remembered.
     changes: u64,
     /// For what is delayed, and for `nodes`; exactly as much.
-    promise: Option<Promise>,
+    reservation: Option<Reservation>,
     /// Nodes that are missing for delayed blocks, by their offsets in the tree.
     nodes: BTreeSet<u32>,
 }
 
 /// When somebody began to ask the nodes; see [`FileMap::remember`].
-pub struct Moment {
+pub struct LookupStamp {
     moves: u64,
     changes: u64,
 }
@@ -64,8 +70,8 @@ impl FileMap {
     /// Nothing known of inode number `order`.
     #[must_use]
     pub fn new(order: u64) -> Self {
-        let settling = Mutex::new_ordered(SETTLING, order, ());
-        Self { state: Mutex::new_ordered(MAP, order, State::default()), settling }
+        let allocating_slots = Mutex::new_ordered(SLOTS, order, ());
+        Self { state: Mutex::new_ordered(MAP, order, State::default()), allocating_slots }
     }
 
     /// What is known at a block, to the end of what goes on like that. `moves` is [`Volume::moves`].
@@ -78,14 +84,15 @@ impl FileMap {
 
     /// Before the nodes are asked.
     #[must_use]
-    pub fn moment(&self, moves: u64) -> Moment {
+    pub fn stamp(&self, moves: u64) -> LookupStamp {
         let mut state = self.state.lock();
         state.follow(moves);
-        Moment { moves: state.moves, changes: state.changes }
+        LookupStamp { moves: state.moves, changes: state.changes }
     }
 
-    /// Takes in what nodes said that were asked after `moment`, unless a pointer has changed since. Delayed blocks stay so.
-    pub fn remember(&self, moment: &Moment, found: &Mapping) {
+    /// Takes in what nodes said that were asked after `stamp`, unless a pointer has changed since.
+    /// Delayed blocks stay so.
+    pub fn remember(&self, stamp: &LookupStamp, found: &Mapping) {
         let known = match found.place {
             Place::Hole => Known::Hole,
             Place::Mapped(pba) => Known::Mapped(pba),
@@ -93,7 +100,7 @@ impl FileMap {
             Place::Delayed | Place::Inline(_) => return,
         };
         let mut state = self.state.lock();
-        if (state.moves, state.changes) == (moment.moves, moment.changes) {
+        if (state.moves, state.changes) == (stamp.moves, stamp.changes) {
             state.status.remember(Extent { start: found.run.start, len: found.run.len, state: known });
         }
     }
@@ -117,23 +124,23 @@ impl FileMap {
         self.forget(Run { start: FileBlock(block), len: u64::MAX - block });
     }
 
-    /// Blocks promised and without slots.
+    /// Blocks reserved and without slots.
     #[must_use]
     pub fn delayed(&self) -> u64 {
         self.state.lock().status.delayed()
     }
 
-    /// Gives back what was promised of a run; blocks without a promise are left alone.
+    /// Gives back what was reserved of a run; blocks without a reservation are left alone.
     pub fn release(&self, run: Run, shape: TreeShape) {
         let mut state = self.state.lock();
         if state.status.undelay(run) > 0 {
-            state.settle_promise(shape);
+            state.trim_reservation(shape);
         }
     }
 
-    /// Promises a hole, as much of it as there is space for and at least one block; returns how much. `missing` says for
-    /// a length which nodes that many blocks from the start on lack.
-    fn promise(&self, space: &Arc<Space>, start: u64, len: u64, missing: &[(u64, Vec<u32>)]) -> Result<u64> {
+    /// Reserves a hole, as much of it as there is space for and at least one block; returns how
+    /// much. `missing` says for a length which nodes that many blocks from the start on lack.
+    fn reserve(&self, space: &Arc<Space>, start: u64, len: u64, missing: &[(u64, Vec<u32>)]) -> Result<u64> {
         let mut state = self.state.lock();
         let mut len = len;
         loop {
@@ -142,8 +149,8 @@ impl FileMap {
                 lacking.flat_map(|(_, nodes)| nodes).filter(|node| !state.nodes.contains(node)).copied().collect();
             match space.reserve(len + nodes.len() as u64) {
                 Ok(more) => {
-                    state.promise = Some(match state.promise.take() {
-                        Some(promise) => promise.join(more),
+                    state.reservation = Some(match state.reservation.take() {
+                        Some(reservation) => reservation.join(more),
                         None => more,
                     });
                     state.nodes.extend(nodes);
@@ -171,28 +178,29 @@ impl FileMap {
         None
     }
 
-    /// Takes what was promised for a run and for the nodes of the way to it, as far as it is still there.
-    fn take(&self, run: Run, way: &[u32]) -> Option<Promise> {
+    /// Takes what was reserved for a run and for the nodes of the path to it, as far as it is still
+    /// there.
+    fn take(&self, run: Run, path: &[u32]) -> Option<Reservation> {
         let mut state = self.state.lock();
-        let nodes = way.iter().filter(|node| state.nodes.contains(node)).count() as u64;
-        state.promise.as_mut().map(|promise| promise.split(promise.left().min(run.len + nodes)))
+        let nodes = path.iter().filter(|node| state.nodes.contains(node)).count() as u64;
+        state.reservation.as_mut().map(|reservation| reservation.split(reservation.left().min(run.len + nodes)))
     }
 
     /// Gives back what was taken: the slots could not be made.
-    fn put_back(&self, left: Promise, shape: TreeShape) {
+    fn put_back(&self, left: Reservation, shape: TreeShape) {
         let mut state = self.state.lock();
-        state.promise = Some(match state.promise.take() {
-            Some(promise) => promise.join(left),
+        state.reservation = Some(match state.reservation.take() {
+            Some(reservation) => reservation.join(left),
             None => left,
         });
-        state.settle_promise(shape);
+        state.trim_reservation(shape);
     }
 
-    /// The blocks of a run have slots, the nodes of the way to it are there.
-    fn settled(&self, run: Run, way: &[u32]) {
+    /// The blocks of a run have slots, the nodes of the path to it are there.
+    fn slots_allocated(&self, run: Run, path: &[u32]) {
         let mut state = self.state.lock();
         state.changes += 1;
-        for node in way {
+        for node in path {
             state.nodes.remove(node);
         }
         state.status.undelay(run);
@@ -208,8 +216,8 @@ impl State {
         }
     }
 
-    /// Gives back what is promised beyond the delayed blocks and the nodes on the ways to them.
-    fn settle_promise(&mut self, shape: TreeShape) {
+    /// Gives back what is reserved beyond the delayed blocks and the nodes on the paths to them.
+    fn trim_reservation(&mut self, shape: TreeShape) {
         if !self.nodes.is_empty() {
             let mut needed = BTreeSet::new();
             for run in self.status.delayed_ranges() {
@@ -222,11 +230,12 @@ impl State {
             self.nodes = needed;
         }
         let wanted = self.status.delayed() + self.nodes.len() as u64;
-        match self.promise.take() {
-            Some(mut promise) if wanted > 0 => {
-                // After a failure half way nodes may be there that were promised, and the other way round: less is kept.
-                drop(promise.split(promise.left().saturating_sub(wanted)));
-                self.promise = Some(promise);
+        match self.reservation.take() {
+            Some(mut reservation) if wanted > 0 => {
+                // After a failure half way nodes may be there that were reserved, and the other way
+                // round: less is kept.
+                drop(reservation.split(reservation.left().saturating_sub(wanted)));
+                self.reservation = Some(reservation);
             }
             // All of it goes back.
             other => drop(other),
@@ -240,12 +249,13 @@ pub const fn unaddressed(block: u64) -> cairn_base::Pba {
     cairn_base::Pba(block)
 }
 
-/// Promises space for a hole that begins at `start`, `len` blocks at most: under pressure fewer, but at least one. Returns
-/// how many. Inside [`crate::gate::Gate::data`], with inode.data alone.
+/// Reserves space for a hole that begins at `start`, `len` blocks at most: under pressure fewer,
+/// but at least one. Returns how many. With [`crate::operation_lock::OperationLock::lock_data`]
+/// held, with inode.data alone.
 ///
 /// # Errors
 /// No space for a single one, a node on the way is damaged, or the device failed.
-pub fn promise(volume: &Volume, inode: &Inode, start: u64, len: u64) -> Result<u64> {
+pub fn reserve(volume: &Volume, inode: &Inode, start: u64, len: u64) -> Result<u64> {
     let store = volume.store()?;
     let shape = inode.state.read().record.shape();
     let (mut missing, mut at) = (Vec::new(), start);
@@ -257,66 +267,67 @@ pub fn promise(volume: &Volume, inode: &Inode, start: u64, len: u64) -> Result<u
         }
         at += u64::from(path.rest);
     }
-    inode.map.promise(&store.space, start, len, &missing)
+    inode.map.reserve(&store.space, start, len, &missing)
 }
 
-/// Gives the delayed blocks of a run their slots. Inside [`crate::gate::Gate::data`], with inode.data.
+/// Gives the delayed blocks of a run their slots. With
+/// [`crate::operation_lock::OperationLock::lock_data`] held, with inode.data.
 ///
 /// # Errors
 /// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is delayed still.
-pub fn settle(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<()> {
+pub fn allocate_slots(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<()> {
     let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
     if inode.map.next_delayed(at, end).is_none() {
         return Ok(());
     }
-    let _settling = inode.map.settling.lock();
+    let _allocating = inode.map.allocating_slots.lock();
     while let Some(delayed) = inode.map.next_delayed(at, end) {
-        let done = settle_head(volume, inode, delayed)?;
+        let done = allocate_first_slots(volume, inode, delayed)?;
         at = delayed.start.get() + done;
     }
     Ok(())
 }
 
 /// As far as one node goes; returns how many blocks that are.
-fn settle_head(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<u64> {
+fn allocate_first_slots(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<u64> {
     let store = volume.store()?;
     let shape = inode.state.read().record.shape();
     let path = shape.locate(run.start.get()).ok_or(cairn_vfs::Error::TooLarge)?;
     let run = Run { start: run.start, len: run.len.min(path.rest.into()) };
-    let way = &path.offsets[1..=path.depth];
+    let path_nodes = &path.offsets[1..=path.depth];
     let lacking = tree::missing(store, inode, &path)?;
-    let mut promise = match inode.map.take(run, way) {
-        Some(promise) => promise,
+    let mut reservation = match inode.map.take(run, path_nodes) {
+        Some(reservation) => reservation,
         None => store.space.reserve(0)?,
     };
-    // A node that was there may be gone since: one on the way to blocks that were cut off.
-    let short = (run.len + lacking.len() as u64).saturating_sub(promise.left());
+    // A node that was there may be gone since: one on the path to blocks that were truncated.
+    let short = (run.len + lacking.len() as u64).saturating_sub(reservation.left());
     if short > 0 {
         match store.space.reserve(short) {
-            Ok(more) => promise = promise.join(more),
+            Ok(more) => reservation = reservation.join(more),
             Err(error) => {
-                inode.map.put_back(promise, shape);
+                inode.map.put_back(reservation, shape);
                 return Err(error);
             }
         }
     }
     drop_hint(volume, inode);
-    let mut op = volume.enter_with(promise)?;
+    let mut op = volume.begin_reserved(reservation)?;
     let made = tree::make(&mut op, inode, run.start.get());
     match made {
         Ok(pointer) => {
             let count = u32::try_from(run.len).expect("within a node");
             let filled = u64::from(pointer.fill_run(count));
-            op.promise.take(filled);
+            op.reservation.take(filled);
             if filled > 0 {
                 tree::count_blocks(&op, inode, filled.cast_signed());
             }
-            inode.map.settled(run, way);
+            inode.map.slots_allocated(run, path_nodes);
             Ok(run.len)
         }
         Err(error) => {
-            let left = op.promise.left();
-            inode.map.put_back(op.promise.split(left), shape);
+            let left = op.reservation.left();
+            inode.map.put_back(op.reservation.split(left), shape);
             Err(error)
         }
     }

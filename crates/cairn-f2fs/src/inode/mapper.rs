@@ -11,8 +11,8 @@ use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::inode::Inode as Record;
 use crate::format::units::BlockAddr;
-use crate::gate::Moving;
 use crate::node::tree::{self, Leaf};
+use crate::operation_lock::DataGuard;
 use crate::volume::Volume;
 
 /// Maps one file.
@@ -30,15 +30,15 @@ impl<'a> InodeMapper<'a> {
         Self { volume, inode, stable: volume.store.is_none() }
     }
 
-    /// While `_moving` is held no block moves but by the doing of the inode.
+    /// While `_guard` is held no block moves but by the doing of the inode.
     #[must_use]
-    pub fn stable(volume: &'a Volume, inode: &'a Inode, _moving: &'a Moving<'a>) -> Self {
+    pub fn stable(volume: &'a Volume, inode: &'a Inode, _guard: &'a DataGuard<'a>) -> Self {
         Self { volume, inode, stable: true }
     }
 
     /// Runs `work` with a mapper whose answers hold until it returns: whoever reads blocks of a file.
     pub fn while_stable<T>(volume: &'a Volume, inode: &'a Inode, work: impl FnOnce(&InodeMapper<'_>) -> T) -> T {
-        match volume.store.as_ref().map(|store| store.gate.reading()) {
+        match volume.store.as_ref().map(|store| store.operation_lock.lock_reading()) {
             Some(reading) => work(&InodeMapper::stable(volume, inode, &reading)),
             None => work(&Self::new(volume, inode)),
         }
@@ -56,12 +56,12 @@ impl<'a> InodeMapper<'a> {
         if let Some(known) = self.inode.map.find(run.start, moves) {
             return Ok(known);
         }
-        let moment = self.inode.map.moment(moves);
+        let stamp = self.inode.map.stamp(moves);
         let found = self.ask(run)?;
         if self.stable {
-            self.inode.map.remember(&moment, &found);
+            self.inode.map.remember(&stamp, &found);
         }
-        // A hole may be promised in part.
+        // A hole may be reserved in part.
         Ok(self.inode.map.find(run.start, moves).unwrap_or(found))
     }
 

@@ -1,15 +1,18 @@
 //! An inode in memory: its record, its locks, its cached data.
 //!
-//! Locks, in the order they may be taken (each ranked, two of a kind by inode number): `namespace` (a directory's entries) →
-//! `data` (contents and size) → the gate → `state` (the record; held briefly). Nothing is read from the device under `state`.
-//! The shape of the node tree changes only under `namespace` (directories) or `data` (all others), alone.
+//! Locks, in the order they may be taken (each ranked, two of a kind by inode number): `namespace`
+//! (a directory's entries) → `data` (contents and size) → the operation lock → `state` (the record;
+//! held briefly). Nothing is read from the device under `state`. The shape of the node tree changes
+//! only under `namespace` (directories) or `data` (all others), alone.
 //!
-//! The record is written into its node by [`Inode::store`]; one that has changed since is on the volume's list of dirty
-//! inodes, which keeps it in memory, and is stored by the next checkpoint at the latest.
+//! The record is written into its node by [`Inode::write_inode`]; one that has changed since is on
+//! the volume's list of dirty inodes, which keeps it in memory, and is stored by the next
+//! checkpoint at the latest.
 
 pub mod attributes;
 pub mod data;
 pub mod delete;
+pub mod lifetime;
 pub mod map;
 pub mod mapper;
 pub mod preallocate;
@@ -71,7 +74,7 @@ pub struct Inode {
     pub state: RwLock<State>,
     /// Cached contents (regular files).
     pub cache: FileCache,
-    /// What is known of where the contents are, and promised of it (regular files).
+    /// What is known of the map, and what is reserved for delayed blocks (regular files).
     pub map: map::FileMap,
     /// Cached blocks of entries (directories of a volume that is written).
     pub entries: DirCache,
@@ -93,8 +96,8 @@ impl Inode {
         let image = volume.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
         let record = Record::decode(&image, nid, volume.layout.features)?;
         let version = volume.store.as_ref().map_or(0, |store| store.checkpoints.version());
-        // Until a checkpoint is cut, changes of names keep the inode in memory, so they are in the last one that was; and so do nodes
-        // that left the tree.
+        // Changed names, and nodes that left the tree, keep the inode in memory until the next
+        // snapshot. So the newest snapshot has them.
         let ledger = Ledger::loaded(&volume.flushes, &[Part::Names], version.saturating_sub(1));
         Ok(Self::new(volume, nid, record, &image, ledger))
     }
@@ -128,11 +131,12 @@ impl Inode {
         }
     }
 
-    /// Writes the record into its node if it has changed. The caller is inside the gate, or has closed it.
+    /// Writes the record into its node if it has changed. The caller holds the operation lock,
+    /// shared or exclusively.
     ///
     /// # Errors
     /// The node is damaged, or the device failed.
-    pub fn store(&self, volume: &Volume) -> Result<()> {
+    pub fn write_inode(&self, volume: &Volume) -> Result<()> {
         // The node first: nothing is read under the state.
         let store = volume.store()?;
         let node = match store.nodes.inode(self.nid)? {
@@ -150,7 +154,8 @@ impl Inode {
         Ok(())
     }
 
-    /// True if nothing is lost when the inode leaves memory. `version` is that of the last checkpoint that was cut.
+    /// True if nothing is lost when the inode leaves memory. `version` is that of the newest
+    /// snapshot.
     pub(crate) fn can_leave(&self, version: Option<u64>) -> bool {
         if version.is_some_and(|version| self.ledger.changed_in(Part::Data, version)) {
             return false;

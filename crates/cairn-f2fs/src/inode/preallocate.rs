@@ -80,7 +80,7 @@ fn touched(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
 fn reserve(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size: Option<u64>) -> Result<()> {
     limit(inode, end)?;
     let blocks = offset / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-    settle(volume, inode, blocks.clone())?;
+    allocate_delayed(volume, inode, blocks.clone())?;
     let holes = holes(volume, inode, blocks)?;
     let wanted: u64 = holes.iter().map(|run| run.len + most_nodes(run.len)).sum();
     if wanted > volume.store()?.space.free_blocks() + most_nodes(0) * holes.len() as u64 {
@@ -90,7 +90,7 @@ fn reserve(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size
         let (mut at, last) = (hole.start.get(), hole.start.get() + hole.len);
         while at < last {
             volume.room()?;
-            let _inside = volume.store()?.gate.data()?;
+            let _inside = volume.store()?.operation_lock.lock_data()?;
             at += fill(volume, inode, at, (last - at).min(PIECE))?;
         }
     }
@@ -109,10 +109,10 @@ fn reserve(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size
 }
 
 /// What was written in a range and has no slot yet gets one.
-fn settle(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
+fn allocate_delayed(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     volume.room()?;
-    let _inside = volume.store()?.gate.data()?;
-    map::settle(volume, inode, Run { start: FileBlock(blocks.start), len: blocks.end - blocks.start })
+    let _inside = volume.store()?.operation_lock.lock_data()?;
+    map::allocate_slots(volume, inode, Run { start: FileBlock(blocks.start), len: blocks.end - blocks.start })
 }
 
 /// The runs of a range without slots.
@@ -137,7 +137,7 @@ fn clear(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Res
     // A range that reaches the end of the file takes the whole last block with it.
     let last = if end >= inode.size() { end.div_ceil(BLOCK_BYTES) } else { end / BLOCK_BYTES };
     {
-        let inside = volume.store()?.gate.data()?;
+        let inside = volume.store()?.operation_lock.lock_data()?;
         let mapper = Writer::new(volume, inode, &inside);
         inode.cache.zero(&mapper, offset..end, inode.size())?;
         inode.cache.discard(&mapper, first..last.max(first));

@@ -62,9 +62,9 @@ fn resize_inline(volume: &Volume, inode: &Arc<Inode>, size: u64) -> Result<()> {
 pub(super) fn grow(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
     volume.room()?;
     let store = volume.store()?;
-    let inside = store.gate.data()?;
+    let inside = store.operation_lock.lock_data()?;
     inode.cache.truncate(&Writer::new(volume, inode, &inside), old, size)?;
-    let _op = volume.enter_with(store.space.reserve(0)?)?;
+    let _op = volume.begin_reserved(store.space.reserve(0)?)?;
     let mut state = inode.state.write();
     state.record.size = size.max(state.record.size);
     modified(volume, inode, &mut state);
@@ -74,7 +74,7 @@ pub(super) fn grow(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -> 
 pub(super) fn shrink(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
     volume.room()?;
     let store = volume.store()?;
-    let inside = store.gate.data()?;
+    let inside = store.operation_lock.lock_data()?;
     let mapper = Writer::with_policy(volume, inode, &inside, Policy::Elsewhere);
     inode.cache.truncate(&mapper, old, size)?;
     if !size.is_multiple_of(BLOCK_BYTES) {
@@ -82,9 +82,9 @@ pub(super) fn shrink(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -
     }
     drop_hint(volume, inode);
     inode.map.forget_from(size.div_ceil(BLOCK_BYTES));
-    let mut op = volume.enter_with(store.space.reserve(0)?)?;
+    let mut op = volume.begin_reserved(store.space.reserve(0)?)?;
     let done = (|| {
-        while !truncate::cut_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
+        while !truncate::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
         let mut state = inode.state.write();
         state.record.size = size;
         modified(volume, inode, &mut state);

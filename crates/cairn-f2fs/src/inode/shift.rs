@@ -1,12 +1,14 @@
 //! `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`: what stands behind a range moves to other offsets.
 //!
-//! A block's summary names the slot that points to it, and the summary that the last checkpoint needs may not change: so
-//! blocks that get other slots are copied to new places, as Linux does it. When all copies are on the device one operation
-//! turns the pointers over. No checkpoint comes between ([`crate::gate::Gate::data`]), and the next fsync of the file is
-//! one: whatever the moment of a crash, it finds all of the old file or all of the new one. (Linux shifts piece by piece and
-//! keeps contents in the page cache: a crash may find pieces of both, and zeros.) The price is space for the copies.
+//! A block's summary names the slot that points to it, and the summary that the last checkpoint
+//! needs may not change: so blocks that get other slots are copied to new places, as Linux does it.
+//! When all copies are on the device one operation turns the pointers over. No checkpoint comes
+//! between ([`crate::operation_lock::OperationLock::lock_data`]), and the next fsync of the file is
+//! one: whatever the moment of a crash, it finds all of the old file or all of the new one. (Linux
+//! shifts piece by piece and keeps contents in the page cache: a crash may find pieces of both, and
+//! zeros.) The price is space for the copies.
 //!
-//! Locking: inode.data alone throughout, then the gate's data.
+//! Locking: inode.data alone throughout, then [`crate::operation_lock::OperationLock::lock_data`].
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -102,18 +104,18 @@ impl Shift {
         let store = volume.store()?;
         let old = self.old(volume, inode)?;
         let blocks: u64 = old.iter().map(|(run, _)| run.len).sum();
-        let mut promise = store.space.reserve(blocks + self.nodes(inode, &old))?;
+        let mut reservation = store.space.reserve(blocks + self.nodes(inode, &old))?;
         make_room(volume, store, blocks)?;
-        let inside = store.gate.data()?;
+        let inside = store.operation_lock.lock_data()?;
         inode.cache.discard(&Writer::new(volume, inode, &inside), self.first..u64::MAX);
-        let nodes = promise.split(promise.left() - blocks);
-        let mut op = volume.enter_with(nodes)?;
+        let nodes = reservation.split(reservation.left() - blocks);
+        let mut op = volume.begin_reserved(nodes)?;
         let made = self.make_nodes(&mut op, inode, &old);
         volume.stop_after(&made);
         made?;
         drop(op);
         let pieces = self.copy(volume, inode)?;
-        let mut op = volume.enter_with(promise).inspect_err(|_| give_back(store, &pieces))?;
+        let mut op = volume.begin_reserved(reservation).inspect_err(|_| give_back(store, &pieces))?;
         let done = self.turn_over(&mut op, inode, &pieces);
         volume.stop_after(&done);
         done
@@ -202,7 +204,7 @@ impl Shift {
         for piece in pieces {
             point(op, inode, piece)?;
         }
-        while !truncate::cut_piece(op, inode, self.size.div_ceil(BLOCK_BYTES))? {}
+        while !truncate::truncate_piece(op, inode, self.size.div_ceil(BLOCK_BYTES))? {}
         let mut state = inode.state.write();
         state.record.size = self.size;
         modified(volume, inode, &mut state);
@@ -255,7 +257,7 @@ fn make_room(volume: &Volume, store: &Store, blocks: u64) -> Result<()> {
     let sections = u32::try_from(blocks / section + 2).unwrap_or(u32::MAX);
     // Each round makes a section free at least, or is the last one.
     for _ in 0..=sections {
-        let now = volume.situation()?;
+        let now = volume.space_state()?;
         if now.free >= now.upper.saturating_add(sections) {
             return Ok(());
         }
@@ -264,12 +266,12 @@ fn make_room(volume: &Volume, store: &Store, blocks: u64) -> Result<()> {
         } else {
             volume.clean_one()?;
         }
-        let after = volume.situation()?;
+        let after = volume.space_state()?;
         if (after.free, after.prefree) == (now.free, now.prefree) {
             break;
         }
     }
-    let now = volume.situation()?;
+    let now = volume.space_state()?;
     if now.free >= now.upper.saturating_add(sections) { Ok(()) } else { Err(Error::NO_SPACE) }
 }
 
@@ -296,7 +298,7 @@ fn point(op: &mut Op<'_>, inode: &Arc<Inode>, piece: &Piece) -> Result<()> {
         Some(addr) => drop(pointer.set_run(addr, piece.count)),
         None => assert_eq!(pointer.fill_run(piece.count), piece.count, "the slots were free"),
     }
-    op.promise.take(piece.count.into());
+    op.reservation.take(piece.count.into());
     tree::count_blocks(op, inode, i64::from(piece.count));
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::volume::Volume;
 
 /// Blocks written back at once: between two pieces a checkpoint or cleaning may come.
 pub const PIECE: u64 = 1024;
-/// One fsync of an inode at a time: after inode.data, before the gate.
+/// One fsync of an inode at a time: after inode.data, before the operation lock.
 const ORDER: Rank = Rank(220);
 
 /// What of that belongs to the inode.
@@ -89,8 +89,8 @@ impl Flushable for Flusher {
     }
 }
 
-/// Writes the dirty data of a range of blocks, a piece at a time, with room made before each. Call it with inode.data held,
-/// shared or alone, outside the gate.
+/// Writes the dirty data of a range of blocks, a piece at a time, with room made before each. Call
+/// it with inode.data held, shared or alone, without the operation lock.
 ///
 /// # Errors
 /// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data stays dirty. A device
@@ -109,7 +109,7 @@ fn write_back_pieces(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mo
     let policy = if small { Policy::SmallFsync } else { Policy::Usual };
     for piece in pieces(&runs) {
         volume.room()?;
-        let inside = volume.store()?.gate.data()?;
+        let inside = volume.store()?.operation_lock.lock_data()?;
         let mapper = Writer::with_policy(volume, inode, &inside, policy);
         let bytes = piece.start * BLOCK_BYTES..piece.end.saturating_mul(BLOCK_BYTES);
         inode.cache.write_back(&mapper, bytes, inode.size(), mode)?;

@@ -3,7 +3,8 @@
 //! This is the one place where a file block begins or ceases to count: [`Pointer::reserve`] and [`Pointer::free`] keep the
 //! volume's counters, `i_blocks` and the SIT in step with the pointer.
 //!
-//! Locking: the caller is inside the gate and holds what guards the shape of the tree (see [`super`]).
+//! Locking: the caller holds the operation lock and what guards the shape of the tree (see
+//! [`super`]).
 
 use std::sync::Arc;
 
@@ -142,7 +143,7 @@ impl Pointer {
         if self.get() != BlockAddr::NULL {
             return false;
         }
-        op.promise.take(1);
+        op.reservation.take(1);
         self.set(BlockAddr::NEW);
         count_blocks(op, inode, 1);
         true
@@ -244,7 +245,8 @@ pub fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<Vec<u32>
     Ok(Vec::new())
 }
 
-/// The pointer of a file block; nodes that are missing are made, out of the operation's promise (at most 3).
+/// The pointer of a file block; nodes that are missing are made, out of the operation's reservation
+/// (at most 3).
 ///
 /// # Errors
 /// The file can have no such block, no nid is free, a node on the way is damaged, or the device failed.
@@ -305,7 +307,7 @@ fn make_node(
 pub fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<Node>> {
     let nid = op.store.nat.allocate()?;
     let owner = owner_of(inode);
-    let made = op.store.nodes.create(nid, inode.nid, offset, owner, &mut op.promise);
+    let made = op.store.nodes.create(nid, inode.nid, offset, owner, &mut op.reservation);
     let made = made.inspect_err(|_| op.store.nat.give_back(nid))?;
     count_blocks(op, inode, 1);
     Ok(made)

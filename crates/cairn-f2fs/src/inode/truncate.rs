@@ -1,7 +1,8 @@
 //! Cutting a node tree off: blocks and nodes from a file block on are given back, from the end, a piece an operation.
 //!
-//! Each piece leaves a tree in order, so a checkpoint may come between two of them; whoever needs the whole cut to survive a
-//! crash puts the inode among the orphans first, or has lowered its size.
+//! Each piece leaves a tree in order, so a checkpoint may come between two of them; a caller that
+//! needs the whole truncation to survive a crash puts the inode among the orphans first, or has
+//! lowered its size.
 
 use std::sync::Arc;
 
@@ -18,21 +19,21 @@ use crate::volume::Volume;
 /// Direct nodes emptied in one operation.
 const NODES_A_PIECE: u32 = 16;
 
-/// Gives back everything from `from` on (a file block), in operations of its own. The caller holds what guards the tree's
-/// shape, and is *not* inside the gate.
+/// Gives back everything from `from` on (a file block), in operations of its own. The caller holds
+/// what guards the tree's shape, and does *not* hold the operation lock.
 ///
 /// # Errors
 /// A node is damaged (what stands below it stays in use), or the device failed.
-pub fn cut(volume: &Volume, inode: &Arc<Inode>, from: u64) -> Result<()> {
-    while !volume.change(0, |op| cut_piece(op, inode, from))? {}
+pub fn truncate_blocks(volume: &Volume, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    while !volume.change(0, |op| truncate_piece(op, inode, from))? {}
     Ok(())
 }
 
-/// A bounded part of [`cut`]; true if it was the last one.
+/// A bounded part of [`truncate_blocks`]; true if it was the last one.
 ///
 /// # Errors
-/// As [`cut`].
-pub fn cut_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
+/// As [`truncate_blocks`].
+pub fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
     let mut cutter = Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
     // The inode's nids from the last one on: the tree shrinks from its end.
     for slot in (0..5_usize).rev() {
@@ -42,13 +43,13 @@ pub fn cut_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool>
         }
         let offset = [1, 2, 3, 4 + POINTERS as u32, 5 + 2 * POINTERS as u32][slot];
         match cutter.subtree(nid, offset)? {
-            Cut::Gone => {
+            Truncated::Gone => {
                 let mut state = inode.state.write();
                 state.record.nids[slot] = Nid::NONE;
                 inode.touch(cutter.op.volume, &mut state);
             }
-            Cut::Kept => {}
-            Cut::Unfinished => return Ok(false),
+            Truncated::Kept => {}
+            Truncated::Unfinished => return Ok(false),
         }
     }
     let own = u64::from(cutter.shape.inode_slots);
@@ -58,10 +59,10 @@ pub fn cut_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool>
     Ok(true)
 }
 
-enum Cut {
+enum Truncated {
     /// Nothing is left of it: the node has been given back.
     Gone,
-    /// What stands before the cut stays.
+    /// What stands before the new end stays.
     Kept,
     /// The piece is full.
     Unfinished,
@@ -77,7 +78,7 @@ struct Cutter<'a, 'v> {
 }
 
 impl Cutter<'_, '_> {
-    fn subtree(&mut self, nid: Nid, offset: u32) -> Result<Cut> {
+    fn subtree(&mut self, nid: Nid, offset: u32) -> Result<Truncated> {
         let node = self.op.store.nodes.child(nid, self.inode.nid, offset)?;
         match node.kind() {
             NodeKind::Indirect | NodeKind::DoubleIndirect => self.indirect(&node),
@@ -86,7 +87,7 @@ impl Cutter<'_, '_> {
     }
 
     /// Children from the last one on.
-    fn indirect(&mut self, node: &Arc<Node>) -> Result<Cut> {
+    fn indirect(&mut self, node: &Arc<Node>) -> Result<Truncated> {
         let step = if node.kind() == NodeKind::DoubleIndirect { POINTERS as u32 + 1 } else { 1 };
         let mut kept = false;
         for slot in (0..POINTERS).rev() {
@@ -96,26 +97,26 @@ impl Cutter<'_, '_> {
             }
             let offset = node.offset() + 1 + slot as u32 * step;
             match self.subtree(nid, offset)? {
-                Cut::Gone => node::set_child(&mut node.modify(), slot, Nid::NONE),
-                Cut::Kept => {
-                    // All before it stands before the cut, too.
+                Truncated::Gone => node::set_child(&mut node.modify(), slot, Nid::NONE),
+                Truncated::Kept => {
+                    // All before it stands before the new end, too.
                     kept = true;
                     break;
                 }
-                Cut::Unfinished => return Ok(Cut::Unfinished),
+                Truncated::Unfinished => return Ok(Truncated::Unfinished),
             }
         }
         self.end_of(node, kept)
     }
 
-    fn direct(&mut self, node: &Arc<Node>) -> Result<Cut> {
+    fn direct(&mut self, node: &Arc<Node>) -> Result<Truncated> {
         let first = self.shape.first_block(node.offset()).unwrap_or(u64::MAX);
         let last = first.saturating_add(self.shape.node_slots.into());
         if last <= self.from {
-            return Ok(Cut::Kept);
+            return Ok(Truncated::Kept);
         }
         if self.budget == 0 {
-            return Ok(Cut::Unfinished);
+            return Ok(Truncated::Unfinished);
         }
         self.budget -= 1;
         let keep = self.from.saturating_sub(first);
@@ -123,12 +124,12 @@ impl Cutter<'_, '_> {
         self.end_of(node, keep > 0)
     }
 
-    fn end_of(&mut self, node: &Arc<Node>, kept: bool) -> Result<Cut> {
+    fn end_of(&mut self, node: &Arc<Node>, kept: bool) -> Result<Truncated> {
         if kept {
-            return Ok(Cut::Kept);
+            return Ok(Truncated::Kept);
         }
         tree::remove_node(self.op, self.inode, node.nid())?;
-        Ok(Cut::Gone)
+        Ok(Truncated::Gone)
     }
 
     fn inode_pointers(&mut self) -> Result<()> {

@@ -28,7 +28,7 @@ pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8],
         // With no lock held: a throttled writer writes back other files, too.
         volume.pages.balance()?;
         let piece = || write_locked(volume, inode, offset + done as u64, &data[done..], flags);
-        match volume.with_promises(piece) {
+        match volume.with_reservations(piece) {
             Ok(0) => break,
             Ok(taken) => done += taken,
             Err(error) if done == 0 => return Err(error),
@@ -91,7 +91,7 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
         spill(volume, inode)?;
     }
     volume.room()?;
-    let inside = volume.store()?.gate.data()?;
+    let inside = volume.store()?.operation_lock.lock_data()?;
     let mapper = Writer::new(volume, inode, &inside);
     let done = if flags.contains(IoFlags::DIRECT) {
         inode.cache.direct_write(&mapper, old_size, offset, &Bytes::copy_from_slice(data))?
@@ -163,7 +163,7 @@ pub(super) fn spill(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
         if !empty {
             let owner = segment::Owner { nid: node.nid(), version: node.version(), ofs_in_node: 0 };
             first = op.store.segments.place(Log::WarmData, &[owner])?.address;
-            op.promise.take(1);
+            op.reservation.take(1);
             op.store.device.write_at(first.bytes(), contents)?;
             inode.ledger.wrote();
         }

@@ -1,13 +1,15 @@
 //! The bridge between the file cache and the node tree of a file that is written.
 //!
-//! A write has its holes promised ([`super::map`]), so write-back cannot fail for want of space; write-back gives them slots
-//! and then places: at the end of a data log, or in place where Linux would do that. New addresses stand in the SIT from
-//! the placement on and in the node only when their data has been written: a write that fails gives them back and leaves
-//! the old block where it was; slots without an address stay, and read as zeros.
+//! A write has its holes reserved ([`super::map`]), so write-back cannot fail for want of space;
+//! write-back gives them slots and then places: at the end of a data log, or in place where Linux
+//! would do that. New addresses stand in the SIT from the placement on and in the node only when
+//! their data has been written: a write that fails gives them back and leaves the old block where
+//! it was; slots without an address stay, and read as zeros.
 //!
-//! Locking: all of it happens inside [`crate::gate::Gate::data`], so a checkpoint sees neither of these halves. Pointers
-//! of different blocks change under inode.data shared. Nodes come under inode.data shared, too, one thread at a time
-//! ([`map::settle`]), and go under inode.data alone.
+//! Locking: all of it happens with [`crate::operation_lock::OperationLock::lock_data`] held, so a
+//! checkpoint sees neither of these halves. Pointers of different blocks change under inode.data
+//! shared. Nodes come under inode.data shared, too, one thread at a time ([`map::allocate_slots`]),
+//! and go under inode.data alone.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -21,9 +23,9 @@ use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
 use crate::format::{BlockAddr, Log};
-use crate::gate::Moving;
+use crate::operation_lock::DataGuard;
 use crate::segment::{self, Mode};
-use crate::space::Promise;
+use crate::space::Reservation;
 use crate::store::Store;
 use crate::volume::Volume;
 
@@ -62,13 +64,13 @@ struct Slots {
 impl<'a> Writer<'a> {
     /// A mapper for one call of the cache.
     #[must_use]
-    pub fn new(volume: &'a Volume, inode: &'a Arc<Inode>, inside: &'a Moving<'a>) -> Self {
+    pub fn new(volume: &'a Volume, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>) -> Self {
         Self::with_policy(volume, inode, inside, Policy::Usual)
     }
 
     /// As [`Writer::new`], with another policy.
     #[must_use]
-    pub fn with_policy(volume: &'a Volume, inode: &'a Arc<Inode>, inside: &'a Moving<'a>, policy: Policy) -> Self {
+    pub fn with_policy(volume: &'a Volume, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>, policy: Policy) -> Self {
         let reader = InodeMapper::stable(volume, inode, inside);
         Self { volume, inode, reader, policy, _inside: PhantomData }
     }
@@ -82,14 +84,14 @@ impl<'a> Writer<'a> {
         let mut before = self.reader.find(run)?;
         before.run.len = before.run.len.min(run.len).min(largest - start);
         if before.place == Place::Hole {
-            before.run.len = map::promise(self.volume, self.inode, start, before.run.len)?;
+            before.run.len = map::reserve(self.volume, self.inode, start, before.run.len)?;
         }
         Ok(before)
     }
 
     fn try_place(&self, run: Run) -> Result<Placement> {
         let store = self.volume.store()?;
-        map::settle(self.volume, self.inode, run)?;
+        map::allocate_slots(self.volume, self.inode, run)?;
         let mut in_place = self.in_place(store);
         if in_place && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)? {
             let run = Run { start: run.start, len: known.len.min(run.len) };
@@ -133,7 +135,7 @@ impl<'a> Writer<'a> {
         if slots.is_empty() { Err(self.lost(run)) } else { Ok((slots, owners)) }
     }
 
-    /// A dirty block without a slot: somebody else's damage, as it was promised one.
+    /// A dirty block without a slot: somebody else's damage, as the write reserved one.
     fn lost(&self, run: Run) -> Error {
         let what = "a written block has no slot in the node tree";
         Corrupt::Mapping { ino: self.inode.nid, block: run.start.get(), what, value: run.len }.into()
@@ -208,34 +210,35 @@ pub fn drop_hint(volume: &Volume, inode: &Arc<Inode>) {
     inode.touch(volume, &mut state);
 }
 
-/// Reserves the holes of blocks from `start` on, `len` at most: under pressure fewer, but at least one. Returns how many
-/// blocks have slots now. Inside [`crate::gate::Gate::data`], with inode.data alone.
+/// Reserves the holes of blocks from `start` on, `len` at most: under pressure fewer, but at least
+/// one. Returns how many blocks have slots now. With
+/// [`crate::operation_lock::OperationLock::lock_data`] held, with inode.data alone.
 ///
 /// # Errors
 /// No space for a single one, a node is damaged, or the device failed.
 pub fn fill(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64) -> Result<u64> {
     let store = volume.store()?;
     let mut len = len;
-    let promise = loop {
+    let reservation = loop {
         match store.space.reserve(len + most_nodes(len)) {
-            Ok(promise) => break promise,
+            Ok(reservation) => break reservation,
             Err(_) if len > 1 => len = len.div_ceil(2),
             Err(_) => break store.space.reserve(needed(store, inode, start)?)?,
         }
     };
-    fill_with(volume, inode, start, len, promise)?;
+    fill_with(volume, inode, start, len, reservation)?;
     Ok(len)
 }
 
-fn fill_with(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64, promise: Promise) -> Result<()> {
+fn fill_with(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64, reservation: Reservation) -> Result<()> {
     drop_hint(volume, inode);
-    let mut op = volume.enter_with(promise)?;
+    let mut op = volume.begin_reserved(reservation)?;
     let mut at = start;
     while at < start + len {
         let pointer = tree::make(&mut op, inode, at)?;
         let count = u32::try_from(start + len - at).unwrap_or(u32::MAX).min(pointer.rest);
         let filled = pointer.fill_run(count);
-        op.promise.take(filled.into());
+        op.reservation.take(filled.into());
         if filled > 0 {
             tree::count_blocks(&op, inode, filled.into());
         }

@@ -40,7 +40,7 @@ pub use options::MkfsOptions;
 
 /// What was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct CreatedVolume {
     /// UUID.
     pub uuid: Uuid,
     /// Blocks of 4096 bytes.
@@ -55,7 +55,11 @@ pub struct Made {
 ///
 /// # Errors
 /// Options that do not fit each other or the device, or a device error.
-pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<Made, Error> {
+pub fn make(
+    device: Arc<dyn BlockDevice>,
+    options: &MkfsOptions,
+    runtime: &dyn Runtime,
+) -> Result<CreatedVolume, Error> {
     make_on(&[NamedDevice { path: String::new(), device }], options, runtime)
 }
 
@@ -67,7 +71,7 @@ pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn R
 ///
 /// # Panics
 /// There is no device.
-pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Runtime) -> Result<Made, Error> {
+pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Runtime) -> Result<CreatedVolume, Error> {
     let mut features = features::choose(&options.features)?;
     features.set(Features::BLKZONED, options.zoned);
     check(options)?;
@@ -93,7 +97,7 @@ pub fn make_on(devices: &[NamedDevice], options: &MkfsOptions, runtime: &dyn Run
     maker.write_packs(options.large_nat_bitmap, trimmed)?;
     device.flush()?;
     write_superblocks(&*device, &superblock.encode())?;
-    Ok(Made {
+    Ok(CreatedVolume {
         uuid: identity.uuid,
         blocks: geometry.block_count,
         user_blocks: geometry.user_blocks,

@@ -62,7 +62,7 @@ pub fn inode(
     let (volume, kind) = (op.volume, new.kind());
     let nid = op.store.nat.allocate()?;
     let owner = if kind == FileKind::Directory { Owner::Directory } else { Owner::Other };
-    let node = op.store.nodes.create(nid, nid, 0, owner, &mut op.promise);
+    let node = op.store.nodes.create(nid, nid, 0, owner, &mut op.reservation);
     let node = node.inspect_err(|_| op.store.nat.give_back(nid))?;
     let record = record(volume, &parent.record(), parent.nid, name, new, ownership);
     let inode = {

@@ -146,7 +146,7 @@ pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
             Ok(())
         })
     })?;
-    volume.reap(&inode)
+    volume.evict_inode(&inode)
 }
 
 /// Removes an empty directory.
@@ -163,7 +163,7 @@ pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<(
             Ok(())
         })
     })?;
-    volume.reap(&inode)
+    volume.evict_inode(&inode)
 }
 
 /// Renames; see [`RenameMode`].
@@ -181,7 +181,7 @@ pub fn rename(
 ) -> Result<()> {
     volume.check_writable()?;
     let replaced = namespace::rename(&**volume, (parent, name), (new_parent, new_name), mode)?;
-    replaced.map_or(Ok(()), |inode| volume.reap(&inode))
+    replaced.map_or(Ok(()), |inode| volume.evict_inode(&inode))
 }
 
 /// One name fewer (a directory has no other); without names the inode becomes an orphan. Fails before anything is changed.

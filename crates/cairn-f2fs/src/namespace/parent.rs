@@ -51,7 +51,7 @@ pub(super) fn is_lost(inode: &Inode) -> bool {
 ///
 /// # Errors
 /// The volume has stopped. That no name is found is no error.
-pub fn settle(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>) -> Result<()> {
+pub fn fix_pino(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>) -> Result<()> {
     let last = store.checkpoints.last().version;
     if !is_lost(inode) || inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last) {
         return Ok(());
@@ -63,14 +63,14 @@ pub fn settle(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>) -> Result
     let mut candidates = vec![recorded];
     candidates.extend(inode.known_names.lock().iter().rev().cloned());
     for (parent, name) in &candidates {
-        if settle_by(volume, store, inode, *parent, name)? {
+        if fix_pino_by(volume, store, inode, *parent, name)? {
             break;
         }
     }
     Ok(())
 }
 
-fn settle_by(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>, parent: Nid, name: &[u8]) -> Result<bool> {
+fn fix_pino_by(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>, parent: Nid, name: &[u8]) -> Result<bool> {
     // What the disk says may be no name, and a parent that is gone, or is something else by now, is no parent.
     let Ok(name) = Name::check(name) else { return Ok(false) };
     let Ok(directory) = volume.inode(parent.ino()) else { return Ok(false) };
@@ -79,7 +79,7 @@ fn settle_by(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>, parent: Ni
     if !leads_here {
         return Ok(false);
     }
-    let _inside = store.gate.enter()?;
+    let _inside = store.operation_lock.lock_op()?;
     let mut state = inode.state.write();
     let last = store.checkpoints.last().version;
     let settled = inode.ledger.last_change(Part::Names).is_none_or(|changed| changed < last);

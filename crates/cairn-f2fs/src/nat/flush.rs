@@ -46,15 +46,16 @@ impl Nat {
         }
     }
 
-    /// Decides what goes to the journal and what to NAT blocks; from then on the changes are those of the checkpoint under
-    /// way. Called with the gate closed, and only when the last plan has been committed.
+    /// Decides what goes to the journal and what to NAT blocks; from then on the changes are those
+    /// of the checkpoint in flight. Called with the operation lock held exclusively, and only when
+    /// the last plan has been committed.
     ///
     /// # Errors
     /// A NAT block cannot be read.
     pub fn plan(&self) -> Result<NatPlan> {
         let (merged, old_bitmap) = {
             let state = self.state.lock();
-            assert!(state.flying.is_empty(), "one checkpoint at a time");
+            assert!(state.in_flight.is_empty(), "one checkpoint at a time");
             let mut merged = state.journal.clone();
             merged.extend(&state.changed);
             (merged, state.bitmap.clone())
@@ -70,7 +71,7 @@ impl Nat {
             bits::flip(&mut plan.bitmap, as_index(block));
         }
         let mut state = self.state.lock();
-        state.flying = std::mem::take(&mut state.changed);
+        state.in_flight = std::mem::take(&mut state.changed);
         drop(state);
         Ok(plan)
     }
@@ -83,8 +84,8 @@ impl Nat {
             self.cache.create(at).modify().copy_from_slice(&image);
         }
         let mut state = self.state.lock();
-        let State { flying, journal, bitmap, generation, free, .. } = &mut *state;
-        for (nid, entry) in std::mem::take(flying) {
+        let State { in_flight, journal, bitmap, generation, free, .. } = &mut *state;
+        for (nid, entry) in std::mem::take(in_flight) {
             // Nobody could take it meanwhile: it has not changed since.
             if entry.is_free() {
                 free.add(nid, entry.version);

@@ -37,7 +37,7 @@ impl FreeNids {
     }
 
     /// Gives out this one, whether it is known or not.
-    pub(super) fn claim(&mut self, nid: Nid, version: u8) {
+    pub(super) fn allocate_exact(&mut self, nid: Nid, version: u8) {
         self.pool.remove(&nid);
         self.allocated.insert(nid, version);
     }

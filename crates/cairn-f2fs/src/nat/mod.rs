@@ -1,12 +1,14 @@
 //! The NAT in memory: where each node is, and which nids are free.
 //!
-//! An entry is looked for in the entries changed since the last cut, then in those that the checkpoint under way holds, then in
-//! the last checkpoint's journal, then in the current copy of its NAT block. Nothing of the last checkpoint is touched before
-//! the next one is on the medium: [`Nat::plan`] says what to write and makes what has changed part of the checkpoint under way,
+//! An entry is looked for in the entries changed since the last snapshot, then in those that the
+//! checkpoint in flight holds, then in the last checkpoint's journal, then in the current copy of
+//! its NAT block. Nothing of the last checkpoint is touched before the next one is on the medium:
+//! [`Nat::plan`] says what to write and makes what has changed part of the checkpoint in flight,
 //! [`Nat::committed`] makes that one the last.
 //!
-//! Invariants: an nid is in at most one of *pool* (known to be free), *allocated* (given out, no address yet) and *changed* or
-//! *flying*; an nid that had an address is not given out again before a checkpoint on the medium knows it is free.
+//! Invariants: an nid is in at most one of *pool* (known to be free), *allocated* (given out, no
+//! address yet) and *changed* or *in_flight*; an nid that had an address is not given out again
+//! before a checkpoint on the medium knows it is free.
 //!
 //! Locking: one lock of rank ALLOCATOR (before the segments'), never held while a NAT block is read. A reader that finds
 //! that a checkpoint was committed meanwhile looks again.
@@ -69,10 +71,10 @@ pub struct NatStats {
 }
 
 struct State {
-    /// Changed since the last cut.
+    /// Changed since the last snapshot.
     changed: BTreeMap<Nid, NatEntry>,
-    /// Changed by the checkpoint that is under way.
-    flying: BTreeMap<Nid, NatEntry>,
+    /// Changed by the checkpoint in flight.
+    in_flight: BTreeMap<Nid, NatEntry>,
     /// The last checkpoint's journal.
     journal: BTreeMap<Nid, NatEntry>,
     /// Which copy of each block is current.
@@ -84,12 +86,12 @@ struct State {
 
 impl State {
     fn known(&self, nid: Nid) -> Option<NatEntry> {
-        self.changed.get(&nid).copied().or_else(|| self.cut(nid))
+        self.changed.get(&nid).copied().or_else(|| self.in_snapshot(nid))
     }
 
-    /// As the last cut has it.
-    fn cut(&self, nid: Nid) -> Option<NatEntry> {
-        self.flying.get(&nid).or_else(|| self.journal.get(&nid)).copied()
+    /// As the newest snapshot has it.
+    fn in_snapshot(&self, nid: Nid) -> Option<NatEntry> {
+        self.in_flight.get(&nid).or_else(|| self.journal.get(&nid)).copied()
     }
 
     fn side(&self, block: u32) -> Side {
@@ -103,7 +105,7 @@ impl Nat {
     pub fn new(layout: Arc<Layout>, cache: Arc<BufferCache>, checkpoint: &Checkpoint, journal: &NatJournal) -> Self {
         let state = State {
             changed: BTreeMap::new(),
-            flying: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             journal: journal.0.iter().copied().collect(),
             bitmap: checkpoint.nat_bitmap.clone(),
             generation: 0,
@@ -134,7 +136,7 @@ impl Nat {
         Ok((!entry.is_free()).then_some(entry.block_addr))
     }
 
-    /// Does the last checkpoint that was cut know a node of this nid?
+    /// Does the newest snapshot know a node of this nid?
     ///
     /// # Errors
     /// As [`Nat::lookup`].
@@ -142,7 +144,7 @@ impl Nat {
         if !self.layout.is_nid(nid) || nid < Nid::ROOT {
             return Ok(false);
         }
-        Ok(!self.entry_of(nid, |state| state.cut(nid))?.is_free())
+        Ok(!self.entry_of(nid, |state| state.in_snapshot(nid))?.is_free())
     }
 
     fn entry(&self, nid: Nid) -> Result<NatEntry> {
@@ -204,12 +206,12 @@ impl Nat {
             self.stats.blocks_scanned.add(1);
             let mut state = self.state.lock();
             if state.generation == generation {
-                let State { changed, flying, journal, free, .. } = &mut *state;
+                let State { changed, in_flight, journal, free, .. } = &mut *state;
                 free.scan(
                     block,
                     &image,
                     |nid| journal.get(&nid).copied(),
-                    |nid| changed.contains_key(&nid) || flying.contains_key(&nid),
+                    |nid| changed.contains_key(&nid) || in_flight.contains_key(&nid),
                 );
             }
         }
@@ -219,12 +221,12 @@ impl Nat {
     ///
     /// # Errors
     /// It is in use, or the NAT cannot be read.
-    pub fn claim(&self, nid: Nid) -> Result<()> {
+    pub fn allocate_exact(&self, nid: Nid) -> Result<()> {
         let entry = self.lookup(nid)?;
         if !self.layout.is_nid(nid) || nid < Nid::ROOT || !entry.is_free() {
             return Err(Corrupt::Nat { nid, what: "roll-forward needs a number that is in use", value: 0 }.into());
         }
-        self.state.lock().free.claim(nid, entry.version);
+        self.state.lock().free.allocate_exact(nid, entry.version);
         Ok(())
     }
 
@@ -278,7 +280,7 @@ impl Nat {
         Ok(Some(old.block_addr))
     }
 
-    /// Has an entry changed since the last cut?
+    /// Has an entry changed since the last snapshot?
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         !self.state.lock().changed.is_empty()

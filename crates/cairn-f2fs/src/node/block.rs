@@ -152,7 +152,7 @@ impl Node {
         self.retired.load(Relaxed)
     }
 
-    /// Write access; the node is dirty from now on. The caller is inside the gate.
+    /// Write access; the node is dirty from now on. The caller holds the operation lock.
     ///
     /// # Panics
     /// The node was removed: whoever changes it still points to what is no more.
@@ -170,8 +170,8 @@ impl Node {
         word(&self.image.read(), at) == Some(&addr.get().to_le_bytes())
     }
 
-    /// Makes the word at a byte of the node, a data pointer, say `new` if it says `old` now. False if it does not, or if
-    /// the node was removed. The caller is inside the gate.
+    /// Makes the word at a byte of the node, a data pointer, say `new` if it says `old` now. False
+    /// if it does not, or if the node was removed. The caller holds the operation lock.
     #[must_use]
     pub fn replace(self: &Arc<Self>, at: usize, old: BlockAddr, new: BlockAddr) -> bool {
         let mut image = self.image.write();
@@ -185,8 +185,8 @@ impl Node {
         true
     }
 
-    /// Makes the node dirty as it is, so that it gets a new place. False if it was dirty already, or was removed. The
-    /// caller is inside the gate.
+    /// Makes the node dirty as it is, so that it gets a new place. False if it was dirty already,
+    /// or was removed. The caller holds the operation lock.
     pub fn redirty(self: &Arc<Self>) -> bool {
         let _image = self.image.write();
         let clean = !self.is_retired() && !self.is_dirty();

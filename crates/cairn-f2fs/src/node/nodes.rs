@@ -1,11 +1,12 @@
 //! Node blocks in memory: found by nid, changed in place, written to the node logs.
 //!
-//! A node is read once and stays while somebody holds it or it is dirty; clean ones are given up under the volume's budget.
-//! An image that somebody pinned (a write under way) is copied when it is changed. Every write gives a node a new place;
-//! the old one is taken back, the NAT follows.
+//! A node is read once and stays while somebody holds it or it is dirty; clean ones are given up
+//! under the volume's budget. An image that somebody pinned (a write in flight) is copied when it
+//! is changed. Every write gives a node a new place; the old one is taken back, the NAT follows.
 //!
-//! Invariants: one [`Node`] an nid; a dirty node is in the dirty list, which holds it in memory; a node's address changes
-//! only in [`Nodes::write`], which is called by one thread at a time for the same node (an inode's lock, or the closed gate).
+//! Invariants: one [`Node`] an nid; a dirty node is in the dirty list, which holds it in memory; a
+//! node's address changes only in [`Nodes::write`], which is called by one thread at a time for the
+//! same node (an inode's lock, or the exclusive operation lock).
 //!
 //! Locking, in this order: the chain (which write comes after which in the logs), a node's image (rank NODE, several in
 //! rising order of nid), NAT, segments, the index. The index and the dirty list are never held while the device works.
@@ -29,7 +30,7 @@ use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{BlockAddr, Layout, NatEntry, Nid, NodeFooter, inode};
 use crate::nat::Nat;
 use crate::segment::Segments;
-use crate::space::{Promise, Space};
+use crate::space::{Reservation, Space};
 
 use super::block::Node;
 use super::index::Index;
@@ -271,8 +272,15 @@ impl Nodes {
     /// The NAT cannot be read.
     ///
     /// # Panics
-    /// The nid is in use, there is no such offset, or the promise is used up.
-    pub fn create(&self, nid: Nid, ino: Nid, offset: u32, owner: Owner, promise: &mut Promise) -> Result<Arc<Node>> {
+    /// The nid is in use, there is no such offset, or the reservation is used up.
+    pub fn create(
+        &self,
+        nid: Nid,
+        ino: Nid,
+        offset: u32,
+        owner: Owner,
+        reservation: &mut Reservation,
+    ) -> Result<Arc<Node>> {
         let kind = NodeKind::at(offset).expect("a node in the tree");
         assert_eq!(kind == NodeKind::Inode, nid == ino, "offset 0 belongs to inodes alone");
         let version = self.nat.version(nid)?;
@@ -283,7 +291,7 @@ impl Nodes {
         let entry = NatEntry { version, ino, block_addr: BlockAddr::NULL };
         let node = self.adopt(Arc::from(block), footer, kind, entry);
         self.index.insert(nid, node.clone());
-        promise.take_node(kind == NodeKind::Inode);
+        reservation.take_node(kind == NodeKind::Inode);
         drop(node.modify());
         Ok(node)
     }
@@ -380,7 +388,8 @@ impl Nodes {
         self.version.load(Relaxed)
     }
 
-    /// A checkpoint was cut: nodes written from now on carry its version. Called with the gate closed.
+    /// A checkpoint took its snapshot: nodes written from now on carry its version. Called with the
+    /// operation lock held exclusively.
     pub fn set_version(&self, version: u64) {
         self.version.store(version, Relaxed);
     }

@@ -30,38 +30,38 @@ pub struct PlacedNodes {
     _nodes: Vec<Arc<Node>>,
 }
 
-/// Which batches of nodes are under way.
+/// Batches of nodes that are being written.
 pub(super) struct Chain {
     /// Held while a batch takes its places; holds the next number.
     order: Mutex<u64>,
-    under_way: Mutex<UnderWay>,
+    in_flight: Mutex<InFlight>,
     done: Condvar,
 }
 
 #[derive(Default)]
-struct UnderWay {
+struct InFlight {
     batches: BTreeSet<u64>,
     broken: bool,
 }
 
 impl Chain {
     pub(super) fn new(rank: Rank) -> Self {
-        let under_way = Mutex::new(Rank::LEAF, UnderWay::default());
-        Self { order: Mutex::new(rank, 0), under_way, done: Condvar::new() }
+        let in_flight = Mutex::new(Rank::LEAF, InFlight::default());
+        Self { order: Mutex::new(rank, 0), in_flight, done: Condvar::new() }
     }
 
     /// A batch is done. Waits for the earlier ones if `in_order`; true if it had to.
     fn finish(&self, number: u64, good: bool, in_order: bool) -> Result<bool> {
-        let mut under_way = self.under_way.lock();
-        under_way.batches.remove(&number);
-        under_way.broken |= !good;
+        let mut in_flight = self.in_flight.lock();
+        in_flight.batches.remove(&number);
+        in_flight.broken |= !good;
         self.done.notify_all();
         let mut waited = false;
-        while in_order && under_way.batches.first().is_some_and(|first| *first < number) {
+        while in_order && in_flight.batches.first().is_some_and(|first| *first < number) {
             waited = true;
-            self.done.wait(&mut under_way);
+            self.done.wait(&mut in_flight);
         }
-        if under_way.broken {
+        if in_flight.broken {
             return Err(Error::Stopped("an earlier write of node blocks failed".into()));
         }
         Ok(waited)
@@ -72,7 +72,8 @@ impl Nodes {
     /// Writes nodes to their logs in the given order, with these marks besides the one that files have anyway, and waits.
     /// Does not flush the device. Nodes that were removed meanwhile are left out.
     ///
-    /// The caller is inside the gate (or has closed it), and no other thread writes the same nodes.
+    /// The caller holds the operation lock, shared or exclusively, and no other thread writes the
+    /// same nodes.
     ///
     /// # Errors
     /// No segment has room, or the device failed: the volume must stop, as the NAT names blocks that were not written.
@@ -85,7 +86,7 @@ impl Nodes {
             let mut order = self.chain.order.lock();
             let number = *order;
             *order += 1;
-            self.chain.under_way.lock().batches.insert(number);
+            self.chain.in_flight.lock().batches.insert(number);
             (number, self.place_all(nodes, &mut writes))
         };
         let in_order = nodes.iter().any(|(_, marks)| marks.contains(Marks::FSYNC));
@@ -106,7 +107,7 @@ impl Nodes {
         let mut order = self.chain.order.lock();
         let number = *order;
         *order += 1;
-        self.chain.under_way.lock().batches.insert(number);
+        self.chain.in_flight.lock().batches.insert(number);
         let marked: Vec<_> = nodes.iter().map(|node| (node.clone(), Marks::empty())).collect();
         let placed = PlacedNodes { number, _nodes: nodes.to_vec() };
         match self.place_all(&marked, writes) {
@@ -187,10 +188,10 @@ impl Nodes {
         Ok(())
     }
 
-    /// Numbers of the batches under way: none after every write has ended.
+    /// Numbers of the batches in flight: none after every write has ended.
     #[must_use]
     pub fn writes_under_way(&self) -> usize {
-        self.chain.under_way.lock().batches.len()
+        self.chain.in_flight.lock().batches.len()
     }
 
     /// The dirty nodes of an inode with the marks of an fsync: on its last one, and `DENT` on the inode's own block if

@@ -37,7 +37,7 @@ use crate::volume::Volume;
 const MAX_NODES: u64 = 3;
 
 /// What the chain holds.
-pub struct Roll {
+pub struct RollForward {
     /// Its nodes, in order.
     pub chain: Vec<ChainNode>,
     /// The inodes that it changes.
@@ -48,37 +48,37 @@ pub struct Roll {
 ///
 /// # Errors
 /// The chain or what it changes is damaged, there is not enough room, or the device failed.
-pub fn replay(volume: &Arc<Volume>, roll: &Roll) -> Result<()> {
+pub fn replay(volume: &Arc<Volume>, roll_forward: &RollForward) -> Result<()> {
     let store = volume.store()?;
-    roll.chain.iter().for_each(|entry| store.segments.protect(entry.addr));
-    let replay = Replay { volume, store, roll };
-    for (ino, recovered) in &roll.selected {
+    roll_forward.chain.iter().for_each(|entry| store.segments.protect(entry.addr));
+    let replay = Replay { volume, store, roll_forward };
+    for (ino, recovered) in &roll_forward.selected {
         replay.create(*ino, recovered)?;
     }
-    for (index, entry) in roll.chain.iter().enumerate() {
-        let selected = roll.selected.get(&entry.footer.ino);
+    for (index, entry) in roll_forward.chain.iter().enumerate() {
+        let selected = roll_forward.selected.get(&entry.footer.ino);
         if let Some(recovered) = selected.filter(|recovered| index <= recovered.last_fsync) {
             replay.apply(index, entry, recovered)?;
         }
     }
-    for ino in roll.selected.keys() {
+    for ino in roll_forward.selected.keys() {
         replay.finish(&volume.inode(ino.ino())?)?;
     }
-    store.segments.resume(roll.chain.len())?;
+    store.segments.resume(roll_forward.chain.len())?;
     store.checkpoints.write(Reason::Recovery)?;
-    tracing::info!(nodes = roll.chain.len(), inodes = roll.selected.len(), "replayed fsynced files");
+    tracing::info!(nodes = roll_forward.chain.len(), inodes = roll_forward.selected.len(), "replayed fsynced files");
     Ok(())
 }
 
 struct Replay<'a> {
     volume: &'a Arc<Volume>,
     store: &'a Store,
-    roll: &'a Roll,
+    roll_forward: &'a RollForward,
 }
 
 impl Replay<'_> {
     fn op(&self, blocks: u64) -> Result<Op<'_>> {
-        self.volume.enter_with(self.store.space.reserve(blocks)?)
+        self.volume.begin_reserved(self.store.space.reserve(blocks)?)
     }
 
     fn image(&self, entry: &ChainNode) -> Result<Image> {
@@ -87,14 +87,16 @@ impl Replay<'_> {
 
     /// Makes an inode that the checkpoint does not know: empty, with one link.
     fn create(&self, ino: Nid, recovered: &Recovered) -> Result<()> {
-        let Some(entry) = recovered.created_by.and_then(|index| self.roll.chain.get(index)) else { return Ok(()) };
+        let Some(entry) = recovered.created_by.and_then(|index| self.roll_forward.chain.get(index)) else {
+            return Ok(());
+        };
         let mut record = Record::decode(&self.image(entry)?, ino, self.volume.layout.features)?;
         (record.links, record.blocks, record.size) = (1, 1, 0);
         (record.xattr_nid, record.nids, record.ext) = (Nid::NONE, [Nid::NONE; NIDS], Default::default());
         record.inline &= InlineFlags::XATTR | InlineFlags::EXTRA_ATTR;
         let mut op = self.op(1)?;
-        self.store.nat.claim(ino)?;
-        let node = self.store.nodes.create(ino, ino, 0, Owner::Other, &mut op.promise)?;
+        self.store.nat.allocate_exact(ino)?;
+        let node = self.store.nodes.create(ino, ino, 0, Owner::Other, &mut op.reservation)?;
         record.encode_into(&mut node.modify());
         Ok(())
     }
@@ -128,7 +130,7 @@ impl Replay<'_> {
 
     /// The first node of a file that has just left its inode may stand before the inode.
     fn leave_inode(&self, index: usize, inode: &Arc<Inode>, recovered: &Recovered) -> Result<()> {
-        let rest = self.roll.chain.get(index..=recovered.last_fsync).unwrap_or_default();
+        let rest = self.roll_forward.chain.get(index..=recovered.last_fsync).unwrap_or_default();
         let Some(entry) = rest.iter().find(|entry| entry.footer.nid == inode.nid) else { return Ok(()) };
         let image = self.image(entry)?;
         let source = Record::decode(&image, inode.nid, self.volume.layout.features)?;
@@ -144,7 +146,7 @@ impl Replay<'_> {
         }
         let mut op = self.op(0)?;
         if is_inline && !was_inline {
-            while !truncate::cut_piece(&mut op, inode, 0)? {}
+            while !truncate::truncate_piece(&mut op, inode, 0)? {}
         }
         {
             let node = tree::own_node(self.store, inode)?;
@@ -286,14 +288,14 @@ impl Replay<'_> {
 
     /// What the checkpoint's file had behind its new end goes.
     fn finish(&self, inode: &Arc<Inode>) -> Result<()> {
-        let (cut, size) = {
+        let (truncates, size) = {
             let record = &inode.state.read().record;
             let plain = record.kind == FileKind::Regular && !record.inline.contains(InlineFlags::DATA);
             (plain && !record.advise.contains(Advise::KEEP_SIZE), record.size)
         };
-        if cut {
+        if truncates {
             let mut op = self.op(0)?;
-            while !truncate::cut_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
+            while !truncate::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
         }
         Ok(())
     }
@@ -303,10 +305,10 @@ impl Replay<'_> {
 ///
 /// # Errors
 /// One could not be deleted.
-pub fn reap(volume: &Arc<Volume>) -> Result<()> {
+pub fn delete_orphans(volume: &Arc<Volume>) -> Result<()> {
     for orphan in volume.store()?.checkpoints.orphans.list() {
         match volume.inode(orphan.ino()) {
-            Ok(inode) => delete::delete(volume, &inode)?,
+            Ok(inode) => delete::delete_inode(volume, &inode)?,
             Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(volume.store()?.checkpoints.orphans.remove(orphan)),
             // It stays recorded, and is no reason not to mount.
             Err(error) => {

@@ -37,8 +37,9 @@ pub struct Summaries {
 }
 
 impl Segments {
-    /// Decides what goes to the journal and what to SIT blocks; from then on the present state is that of the checkpoint under
-    /// way. Called with the gate closed, and only when the last plan has been committed.
+    /// Decides what goes to the journal and what to SIT blocks; from then on the present state is
+    /// that of the checkpoint in flight. Called with the operation lock held exclusively, and only
+    /// when the last plan has been committed.
     #[must_use]
     pub fn plan(&self) -> SitPlan {
         let mut state = self.state.lock();
@@ -65,12 +66,13 @@ impl Segments {
                 plan.journal.0.extend(group.into_iter().map(|segno| (segno, state.table.entry(segno))));
             }
         }
-        state.table.cut();
+        state.table.snapshot();
         state.moved = false;
         plan
     }
 
-    /// The logs for a pack, also with the gate closed: with the NAT's journal and the SIT's, and with node summaries if `nodes`.
+    /// The logs for a pack, also with the operation lock held exclusively: with the NAT's journal
+    /// and the SIT's, and with node summaries if `nodes`.
     #[must_use]
     pub fn summaries(&self, nat: &NatJournal, sit: &SitJournal, nodes: bool, kbytes_written: u64) -> Summaries {
         let state = self.state.lock();
@@ -102,8 +104,8 @@ impl Segments {
         Summaries { logs, data, compact, nodes }
     }
 
-    /// The planned checkpoint is on the medium: its SIT is the last one, and what was freed before its cut can be written
-    /// again.
+    /// The planned checkpoint is on the medium: its SIT is the last one, and what was freed before
+    /// its snapshot can be written again.
     pub fn committed(&self, plan: SitPlan) {
         self.stats.sit_blocks_written.add(plan.blocks.len() as u64);
         let mut state = self.state.lock();
@@ -115,12 +117,12 @@ impl Segments {
         closed.retain(|segno, _| table.valid(*segno) > 0);
     }
 
-    /// The runs of blocks (first, number) that the next [`Segments::committed`] gives up: what can be discarded once the
-    /// checkpoint under way is on the medium, and before it is committed.
+    /// The runs of blocks (first, number) that the next [`Segments::committed`] gives up: what can
+    /// be discarded once the checkpoint in flight is on the medium, and before it is committed.
     #[must_use]
     pub fn freed_runs(&self) -> Vec<(BlockAddr, u32)> {
         let state = self.state.lock();
-        let mut freed: Vec<_> = state.table.flying().map(|(segno, map)| (segno, *map)).collect();
+        let mut freed: Vec<_> = state.table.in_flight().map(|(segno, map)| (segno, *map)).collect();
         freed.sort_by_key(|(segno, _)| *segno);
         let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
         for (segno, map) in freed {
@@ -137,8 +139,9 @@ impl Segments {
 }
 
 impl Segments {
-    /// While checkpoints are disabled (`keep`), what is valid now is held back when it is freed; everything else can be
-    /// written again at once. Called with the gate closed.
+    /// While checkpoints are disabled (`keep`), what is valid now is held back when it is freed;
+    /// everything else can be written again at once. Called with the operation lock held
+    /// exclusively.
     pub fn keep_all(&self, keep: bool) {
         self.state.lock().table.keep_all(keep);
     }

@@ -3,7 +3,7 @@
 //! [`Segments::place`] gives the next blocks of a log to their owners, [`Segments::invalidate`] takes a block back. Nothing
 //! of the last checkpoint is overwritten before the next one is on the medium: a block that was valid at any time since
 //! that checkpoint is not given out, segment summaries are written only where that checkpoint does not need them, and
-//! SIT blocks to their other copy ([`Segments::plan`], [`Segments::committed`]). Between these two a checkpoint is under way: what it
+//! SIT blocks to their other copy ([`Segments::plan`], [`Segments::committed`]). Between these two a checkpoint is in flight: what it
 //! holds is not overwritten either.
 //!
 //! A log appends to a free segment (LFS) or, when free sections are few and the mode allows it, fills the holes of a segment
@@ -43,7 +43,7 @@ pub use flush::{SitPlan, Summaries};
 pub use load::{SegmentSources, load};
 pub use place::Placed;
 pub use resume::CHECKPOINT_SECTIONS;
-pub use sections::{Candidates, Remains, SectionInfo, SegmentInfo};
+pub use sections::{Candidates, LiveBlocks, SectionInfo, SegmentInfo};
 pub use summaries::QueuedSummary;
 
 use log::LogState;
@@ -122,7 +122,7 @@ struct State {
     victim_cursor: [SegNo; Log::COUNT],
     /// Kilobytes ever written, as the hot node summary keeps it.
     kbytes_written: u64,
-    /// A log has moved or a summary changed since the last cut.
+    /// A log has moved or a summary changed since the last snapshot.
     moved: bool,
 }
 

@@ -47,8 +47,9 @@ enum Step {
 }
 
 impl Segments {
-    /// Gives the next blocks of `log` to the first of `owners`: as many as follow each other in its segment. They are valid
-    /// from now on, so the caller is inside the gate and will point to them.
+    /// Gives the next blocks of `log` to the first of `owners`: as many as follow each other in its
+    /// segment. They are valid from now on, so the caller holds the operation lock and will point
+    /// to them.
     ///
     /// # Errors
     /// No segment has room for this log; or a summary block cannot be read.

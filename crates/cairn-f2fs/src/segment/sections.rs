@@ -54,7 +54,7 @@ impl SectionInfo {
 
 /// A segment that is about to be cleaned.
 #[derive(Clone, Copy, Debug)]
-pub struct Remains {
+pub struct LiveBlocks {
     /// Its number.
     pub segno: SegNo,
     /// It holds nodes.
@@ -157,21 +157,21 @@ impl Segments {
         choose(Candidates { state: &state, current, layout: &self.layout, next: 0 })
     }
 
-    /// A section is being cleaned from now on: returns what is in it. Overwrites in place that are under way are the
-    /// caller's to wait for.
+    /// A section is being cleaned from now on: returns what is in it. Overwrites in place that are
+    /// in flight are the caller's to wait for.
     ///
     /// # Panics
     /// There is none of this number.
     #[must_use]
-    pub fn begin_cleaning(&self, section: u32) -> Vec<Remains> {
+    pub fn begin_cleaning(&self, section: u32) -> Vec<LiveBlocks> {
         let mut state = self.state.lock();
         state.cleaning.push(section);
-        let remains = Self::segments_of(&self.layout, section).map(|segno| Remains {
+        let live = Self::segments_of(&self.layout, section).map(|segno| LiveBlocks {
             segno,
             is_node: state.table.log(segno).is_node(),
             valid: state.table.valid_map(segno),
         });
-        remains.filter(|remains| bits::count(&remains.valid) > 0).collect()
+        live.filter(|live| bits::count(&live.valid) > 0).collect()
     }
 
     /// These sections are not being cleaned any more.

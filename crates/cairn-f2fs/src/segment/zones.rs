@@ -46,13 +46,13 @@ impl Segments {
     /// Resets the zones of free sections. One that the device refuses is tried again when it is used. Returns how many were reset.
     pub fn reset_free(&self) -> u32 {
         let Some(zones) = self.zones.get() else { return 0 };
-        let claims = {
+        let resets = {
             let state = self.state.lock();
-            self.claims(zones, &state)
+            self.resets(zones, &state)
         };
         let mut done = 0;
-        for claim in claims {
-            match claim.carry_out() {
+        for reset in resets {
+            match reset.carry_out() {
                 Ok(()) => done += 1,
                 Err(error) => tracing::warn!(%error, "a free zone is not reset"),
             }
@@ -61,7 +61,7 @@ impl Segments {
         done
     }
 
-    fn claims(&self, zones: &ZoneOrder, state: &State) -> Vec<PendingReset> {
+    fn resets(&self, zones: &ZoneOrder, state: &State) -> Vec<PendingReset> {
         let free = (0..self.layout.sections).filter(|section| state.table.free.is_section_free(*section));
         free.filter_map(|section| zones.claim_reset(self.section_start(section))).collect()
     }

@@ -2,15 +2,16 @@
 //!
 //! | part | knows |
 //! |---|---|
-//! | [`Space`] | how much is in use and promised |
-//! | [`Gate`] | which operations are under way |
+//! | [`Space`] | how much is in use and reserved |
+//! | [`OperationLock`] | which operations run |
 //! | [`Nat`] | where each node is, which nids are free |
 //! | [`Segments`] | which blocks are valid, where each log goes on, who owns a block |
 //! | [`Nodes`] | node blocks in memory, and how they are written |
 //! | [`Checkpoints`] | how all of it reaches the medium at once |
 //!
-//! An operation promises space ([`Space::reserve`]), enters the gate, changes nodes ([`Node::modify`]), places data
-//! ([`Segments::place`]) and invalidates what it replaced, and leaves.
+//! An operation reserves space ([`Space::reserve`]), takes the operation lock, changes nodes
+//! ([`Node::modify`]), places data ([`Segments::place`]) and invalidates what it replaced, and
+//! leaves.
 //!
 //! [`Node::modify`]: crate::node::Node::modify
 
@@ -28,9 +29,9 @@ use crate::checkpoint::{Checkpoints, Loaded, Parts, load};
 use crate::error::{Error, Result};
 use crate::format::units::BLOCK_SIZE;
 use crate::format::{CheckpointFlags, Layout};
-use crate::gate::Gate;
 use crate::nat::Nat;
 use crate::node::{Nodes, Room};
+use crate::operation_lock::OperationLock;
 use crate::segment::{Mode, SegmentSources, Segments};
 use crate::space::Space;
 
@@ -55,8 +56,8 @@ pub struct Store {
     pub cache: Arc<BufferCache>,
     /// Counters.
     pub space: Arc<Space>,
-    /// The gate.
-    pub gate: Arc<Gate>,
+    /// Held shared by every operation.
+    pub operation_lock: Arc<OperationLock>,
     /// The NAT.
     pub nat: Arc<Nat>,
     /// SIT and logs.
@@ -116,11 +117,11 @@ impl Store {
         let room = Room { segments: segments.clone(), space: space.clone() };
         let version = checkpoint.node_version();
         let nodes = Nodes::new(layout, device.clone(), budget.clone(), nat.clone(), Some(room), version);
-        let gate = Arc::new(Gate::new());
+        let operation_lock = Arc::new(OperationLock::new());
         let parts = Parts {
             layout,
             device: device.clone(),
-            gate: gate.clone(),
+            operation_lock: operation_lock.clone(),
             space: space.clone(),
             nat: nat.clone(),
             segments: segments.clone(),
@@ -129,6 +130,6 @@ impl Store {
             discard: options.discard && device.geometry().discard,
         };
         let checkpoints = Checkpoints::new(parts, pack, pack.orphans(&cache, &layout)?);
-        Ok(Self { layout, device, budget, cache, space, gate, nat, segments, nodes, checkpoints })
+        Ok(Self { layout, device, budget, cache, space, operation_lock, nat, segments, nodes, checkpoints })
     }
 }

@@ -38,7 +38,7 @@ impl Store {
         for reason in Reason::ALL {
             reasons.set(reason.name(), &stats.written[reason as usize]);
         }
-        let (entered, closed) = self.gate.counts();
+        let (operations, snapshots) = self.operation_lock.counts();
         self.checkpoints
             .merge_stats()
             .report(Report::new())
@@ -52,8 +52,8 @@ impl Store {
             .with("closing_ns", &stats.closing_ns)
             .with("closed_ns", &stats.closed_ns)
             .with("whole_ns", &stats.whole_ns)
-            .with("operations", entered)
-            .with("cuts", closed)
+            .with("operations", operations)
+            .with("cuts", snapshots)
             .with("orphans", self.checkpoints.orphans.list().len())
     }
 

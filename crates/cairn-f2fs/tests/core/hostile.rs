@@ -82,7 +82,7 @@ fn touch(store: &Store) {
         let outcome = store.nodes.get(nid);
         assert!(matches!(outcome, Ok(_) | Err(Error::Corrupt(_))));
         if let Ok(node) = outcome
-            && let Ok(_inside) = store.gate.enter()
+            && let Ok(_inside) = store.operation_lock.lock_op()
         {
             drop(node.modify());
         }

@@ -26,7 +26,7 @@ fn exercise(path: &Path, mode: Mode, seed: u64) {
             for nid in nids(&store) {
                 let node = store.nodes.get(nid).unwrap();
                 if random.u32(..100) < share {
-                    let _inside = store.gate.enter().unwrap();
+                    let _inside = store.operation_lock.lock_op().unwrap();
                     drop(node.modify());
                 }
                 let seed = random.u16(1..);
@@ -81,7 +81,7 @@ fn grow_and_shrink(path: &Path) {
             let node = store.nodes.get(chosen[0]).unwrap();
             let size = (decode(&store, &node).shape().first_block(4).unwrap()) * 4096;
             shrink(&store, chosen[0], size).unwrap();
-            let _inside = store.gate.enter().unwrap();
+            let _inside = store.operation_lock.lock_op().unwrap();
             change_inode(&store, &node, |inode| inode.size = inode.size.min(size));
         }
         store.checkpoints.write(Reason::Sync).unwrap();

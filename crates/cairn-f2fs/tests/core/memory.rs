@@ -54,7 +54,7 @@ pub fn stir(store: &Store, seed: u16) {
     for nid in nids(store).into_iter().filter(|nid| (nid.get() as u16).wrapping_mul(seed) % 7 < 4) {
         let node = store.nodes.get(nid).unwrap();
         move_data(store, &node, |slot| slot.wrapping_mul(seed) % 3 != 0).unwrap();
-        let _inside = store.gate.enter().unwrap();
+        let _inside = store.operation_lock.lock_op().unwrap();
         drop(node.modify());
     }
 }

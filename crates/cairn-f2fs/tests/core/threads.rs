@@ -40,7 +40,7 @@ fn work(store: &Store, mine: &[Arc<Node>], random: &mut fastrand::Rng) {
             store.nat.give_back(nid);
         }
         7 => {
-            let _inside = store.gate.enter().unwrap();
+            let _inside = store.operation_lock.lock_op().unwrap();
             drop(node.modify());
             store.nodes.write(&store.nodes.marked(node.ino(), false)).unwrap();
         }
@@ -96,7 +96,7 @@ fn an_fsync_is_reached_by_the_chain() {
             let store = &store;
             scope.spawn(move || {
                 for node in share(store, thread) {
-                    let _inside = store.gate.enter().unwrap();
+                    let _inside = store.operation_lock.lock_op().unwrap();
                     drop(node.modify());
                     store.nodes.write(&store.nodes.marked(node.ino(), false)).unwrap();
                     assert!(!node.is_dirty() && node.footer().marks == Marks::FSYNC | Marks::COLD);

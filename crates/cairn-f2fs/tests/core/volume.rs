@@ -128,7 +128,7 @@ pub fn set_pointer(store: &Store, node: &Arc<Node>, slot: u16, addr: BlockAddr) 
 
 /// Moves the data blocks of a node's given slots to the ends of their logs, as an overwrite does.
 pub fn move_data(store: &Store, node: &Arc<Node>, chosen: impl Fn(u16) -> bool) -> Result<usize> {
-    let _inside = store.gate.enter()?;
+    let _inside = store.operation_lock.lock_op()?;
     let moving: Vec<(u16, BlockAddr)> =
         pointers(store, node).into_iter().filter(|(slot, addr)| addr.is_address() && chosen(*slot)).collect();
     let inode = store.nodes.get(node.ino())?;
@@ -163,15 +163,15 @@ pub fn change_inode(store: &Store, node: &Arc<Node>, change: impl FnOnce(&mut In
 /// Gives a file one more direct node of `count` blocks below its first indirect node (which is made, too). The file must have
 /// neither. What it did can be undone by [`shrink`].
 pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
-    let mut promise = store.space.reserve(2 + u64::from(count))?;
-    let _inside = store.gate.enter()?;
+    let mut reservation = store.space.reserve(2 + u64::from(count))?;
+    let _inside = store.operation_lock.lock_op()?;
     let inode_node = store.nodes.get(ino)?;
     let inode = decode(store, &inode_node);
     assert!(inode.nids[2].is_none());
     let (indirect, direct) = (store.nat.allocate()?, store.nat.allocate()?);
-    let parent = store.nodes.create(indirect, ino, 3, Owner::Other, &mut promise)?;
+    let parent = store.nodes.create(indirect, ino, 3, Owner::Other, &mut reservation)?;
     node::set_child(&mut parent.modify(), 0, direct);
-    let child = store.nodes.create(direct, ino, 4, Owner::Other, &mut promise)?;
+    let child = store.nodes.create(direct, ino, 4, Owner::Other, &mut reservation)?;
     let owners: Vec<_> =
         (0..count).map(|slot| segment::Owner { nid: direct, version: child.version(), ofs_in_node: slot }).collect();
     let mut done = 0;
@@ -184,7 +184,7 @@ pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
         }
         done += placed.count;
     }
-    promise.take(count.into());
+    reservation.take(count.into());
     let first = inode.shape().first_block(4).unwrap();
     change_inode(store, &inode_node, |inode| {
         inode.nids[2] = indirect;
@@ -196,7 +196,7 @@ pub fn grow(store: &Store, ino: Nid, count: u16) -> Result<()> {
 
 /// Undoes [`grow`]; the file had `size` bytes.
 pub fn shrink(store: &Store, ino: Nid, size: u64) -> Result<()> {
-    let _inside = store.gate.enter()?;
+    let _inside = store.operation_lock.lock_op()?;
     let inode_node = store.nodes.get(ino)?;
     let indirect = store.nodes.child(decode(store, &inode_node).nids[2], ino, 3)?;
     let direct = store.nodes.child(node::child(&indirect.image(), 0), ino, 4)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_f2fs::devices::Evidence;
+use cairn_f2fs::devices::DeviceCheck;
 use cairn_f2fs::mkfs::NamedDevice;
 use cairn_f2fs::{Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
@@ -57,7 +57,7 @@ pub(super) fn other_devices(device: &dyn BlockDevice) -> Result<Vec<PathBuf>, Ca
     Ok(paths.into_iter().skip(1).map(PathBuf::from).collect())
 }
 
-pub(super) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<Evidence>, Cause> {
+pub(super) fn recognise(devices: Vec<Arc<dyn BlockDevice>>) -> Result<Vec<DeviceCheck>, Cause> {
     cairn_f2fs::devices::recognise(devices).map_err(cause)
 }
 

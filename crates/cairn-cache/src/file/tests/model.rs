@@ -123,7 +123,7 @@ struct Ticket {
 
 impl WriteTicket for Ticket {
     fn complete(mut self: Box<Self>, file_end: u64) -> Result<(), MapError> {
-        let _gate = enter(Rank::GATE);
+        let _gate = enter(Rank::OPERATION);
         self.done = true;
         let mut map = self.map.lock();
         map.file_end = map.file_end.max(file_end);
@@ -155,7 +155,7 @@ impl FileMapper for ModelMapper {
     }
 
     fn reserve(&self, run: Run) -> Result<Mapping, MapError> {
-        let _gate = enter(Rank::GATE);
+        let _gate = enter(Rank::OPERATION);
         let mut map = self.0.lock();
         let mut mapping = map.mapping(run);
         if mapping.place == Place::Hole {
@@ -176,7 +176,7 @@ impl FileMapper for ModelMapper {
     }
 
     fn release(&self, run: Run) {
-        let _gate = enter(Rank::GATE);
+        let _gate = enter(Rank::OPERATION);
         let mut map = self.0.lock();
         for block in run.start.get()..run.start.get() + run.len {
             if map.blocks.get(&block) == Some(&State::Delayed) {
@@ -187,7 +187,7 @@ impl FileMapper for ModelMapper {
     }
 
     fn place(&self, run: Run) -> Result<Placement, MapError> {
-        let _gate = enter(Rank::GATE);
+        let _gate = enter(Rank::OPERATION);
         let mut map = self.0.lock();
         let mapping = map.mapping(run);
         let start = run.start.get();

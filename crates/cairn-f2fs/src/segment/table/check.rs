@@ -26,7 +26,7 @@ impl Table {
             assert_eq!(listed, usize::from(holes), "{segno}");
         }
         assert_eq!(self.empty, empty);
-        let held = self.freed.values().chain(self.flying.values()).map(|map| u64::from(bits::count(&**map)));
+        let held = self.freed.values().chain(self.in_flight.values()).map(|map| u64::from(bits::count(&**map)));
         assert_eq!(self.held_back(), held.sum::<u64>());
         for (section, counts) in (0..).zip(&self.sections) {
             let first = self.layout.first_segment(section).get();

@@ -1,11 +1,12 @@
 //! The SIT in memory: which blocks of each segment are valid, and which may not be written yet.
 //!
-//! A block may be written if it is free now, in the checkpoint under way, and in the last one; `freed` holds those that were
-//! valid at any time since the last cut and are not now (also blocks placed and freed in between: a roll-forward chain may
-//! name them), `flying` those that were in `freed` when the checkpoint under way was cut. While checkpoints are disabled
-//! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back.
-//! Full and empty segments have no bitmap of their own. What lies behind the end of what a section's zone can hold is never written,
-//! and counts as nothing.
+//! A block may be written if it is free now, in the checkpoint in flight, and in the last one;
+//! `freed` holds those that were valid at any time since the last snapshot and are not now (also
+//! blocks placed and freed in between: a roll-forward chain may name them), `in_flight` those that
+//! were in `freed` when the checkpoint in flight took its snapshot. While checkpoints are disabled
+//! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back. Full and
+//! empty segments have no bitmap of their own. What lies behind the end of what a section's zone
+//! can hold is never written, and counts as nothing.
 //!
 //! Invariants: `valid` is the number of set bits; a section's counts are the sums over its segments; `freed` and the valid map
 //! are disjoint; a segment is free only if it has neither valid nor freed blocks and no log is in it; `empty` counts the
@@ -45,13 +46,13 @@ pub(super) struct Table {
     left: BTreeSet<SegNo>,
     /// Blocks in `freed`.
     freed_blocks: u64,
-    /// The same three as they were cut: until the checkpoint under way has landed.
-    flying: HashMap<SegNo, Box<Map>>,
-    flying_left: BTreeSet<SegNo>,
-    flying_blocks: u64,
+    /// The same three of the snapshot, until the checkpoint in flight has completed.
+    in_flight: HashMap<SegNo, Box<Map>>,
+    in_flight_left: BTreeSet<SegNo>,
+    in_flight_blocks: u64,
     /// Valid blocks of the last checkpoint, by segment, while checkpoints are disabled.
     kept: Option<Vec<Map>>,
-    /// Differ from the entries of the last cut.
+    /// Differ from the entries of the last snapshot.
     dirty: BTreeSet<SegNo>,
     /// Segments with both valid and other blocks that no log is in, by the log that filled them.
     partial: [BTreeSet<SegNo>; Log::COUNT],
@@ -71,10 +72,10 @@ impl Table {
             layout: *layout,
             freed: HashMap::new(),
             left: BTreeSet::new(),
-            flying: HashMap::new(),
-            flying_left: BTreeSet::new(),
+            in_flight: HashMap::new(),
+            in_flight_left: BTreeSet::new(),
             freed_blocks: 0,
-            flying_blocks: 0,
+            in_flight_blocks: 0,
             kept: None,
             dirty: BTreeSet::new(),
             partial: Default::default(),
@@ -155,7 +156,7 @@ impl Table {
     /// The blocks that count: valid now, or since the last checkpoint.
     pub(super) fn held_map(&self, segno: SegNo) -> Map {
         let mut map = self.valid_map(segno);
-        for freed in [&self.freed, &self.flying].into_iter().filter_map(|freed| freed.get(&segno)) {
+        for freed in [&self.freed, &self.in_flight].into_iter().filter_map(|freed| freed.get(&segno)) {
             map.iter_mut().zip(freed.iter()).for_each(|(byte, freed)| *byte |= freed);
         }
         map
@@ -166,7 +167,7 @@ impl Table {
         // The two are disjoint: a block that is held back cannot become valid, nor be freed again.
         let freed = |held: &HashMap<SegNo, Box<Map>>| held.get(&segno).map_or(0, |map| bits::count(&**map));
         let usable = u32::from(self.layout.usable_blocks(segno));
-        usable - u32::from(self.valid(segno)) - freed(&self.freed) - freed(&self.flying)
+        usable - u32::from(self.valid(segno)) - freed(&self.freed) - freed(&self.in_flight)
     }
 
     /// The section of a segment.
@@ -215,14 +216,14 @@ impl Table {
         !self.dirty.is_empty() || !self.left.is_empty()
     }
 
-    /// Blocks that the landing of the checkpoint under way gives up, by segment.
-    pub(super) fn flying(&self) -> impl Iterator<Item = (SegNo, &Map)> {
-        self.flying.iter().map(|(segno, map)| (*segno, &**map))
+    /// Blocks that are free once the checkpoint in flight has completed, by segment.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = (SegNo, &Map)> {
+        self.in_flight.iter().map(|(segno, map)| (*segno, &**map))
     }
 
     /// Blocks that can be given out only once a checkpoint has been written.
     pub(super) const fn held_back(&self) -> u64 {
-        self.freed_blocks + self.flying_blocks
+        self.freed_blocks + self.in_flight_blocks
     }
 
     // --- changing ---
@@ -299,8 +300,8 @@ impl Table {
         if let Some(kept) = &self.kept {
             mask.iter_mut().zip(&kept[segno.index()]).for_each(|(byte, kept)| *byte &= kept);
         }
-        if let Some(flying) = self.flying.get(&segno) {
-            mask.iter_mut().zip(flying.iter()).for_each(|(byte, flying)| *byte &= !flying);
+        if let Some(in_flight) = self.in_flight.get(&segno) {
+            mask.iter_mut().zip(in_flight.iter()).for_each(|(byte, in_flight)| *byte &= !in_flight);
         }
         if mask == [0; VALID_MAP_SIZE] {
             if self.kept.is_some() && self.is_untouched(segno) {
@@ -341,7 +342,7 @@ impl Table {
             self.free.take(segno);
         }
         self.left.remove(&segno);
-        self.flying_left.remove(&segno);
+        self.in_flight_left.remove(&segno);
         let old = self.current[log.index()].replace(segno);
         self.set_log(segno, log);
         self.dirty.insert(segno);
@@ -372,20 +373,21 @@ impl Table {
         }
     }
 
-    /// A checkpoint has been cut: the present state is under way.
-    pub(super) fn cut(&mut self) {
-        assert!(self.flying.is_empty() && self.flying_left.is_empty(), "one checkpoint at a time");
-        self.flying = std::mem::take(&mut self.freed);
-        self.flying_left = std::mem::take(&mut self.left);
-        self.flying_blocks = std::mem::take(&mut self.freed_blocks);
+    /// A checkpoint takes its snapshot: the present state is in flight.
+    pub(super) fn snapshot(&mut self) {
+        assert!(self.in_flight.is_empty() && self.in_flight_left.is_empty(), "one checkpoint at a time");
+        self.in_flight = std::mem::take(&mut self.freed);
+        self.in_flight_left = std::mem::take(&mut self.left);
+        self.in_flight_blocks = std::mem::take(&mut self.freed_blocks);
         self.dirty.clear();
     }
 
-    /// The checkpoint under way has landed: what was freed before its cut can be written now.
+    /// The checkpoint in flight has completed: what was freed before its snapshot can be written
+    /// now.
     pub(super) fn committed(&mut self) {
-        let touched: Vec<SegNo> = self.flying.drain().map(|(segno, _)| segno).collect();
-        self.flying_blocks = 0;
-        for segno in touched.into_iter().chain(std::mem::take(&mut self.flying_left)) {
+        let touched: Vec<SegNo> = self.in_flight.drain().map(|(segno, _)| segno).collect();
+        self.in_flight_blocks = 0;
+        for segno in touched.into_iter().chain(std::mem::take(&mut self.in_flight_left)) {
             if self.is_untouched(segno) {
                 self.free.release(segno);
             }
@@ -394,8 +396,8 @@ impl Table {
 
     /// Nothing is, or was since the last checkpoint, in the segment, and no log is.
     fn is_untouched(&self, segno: SegNo) -> bool {
-        let held = self.freed.contains_key(&segno) || self.flying.contains_key(&segno);
-        let left = self.left.contains(&segno) || self.flying_left.contains(&segno);
+        let held = self.freed.contains_key(&segno) || self.in_flight.contains_key(&segno);
+        let left = self.left.contains(&segno) || self.in_flight_left.contains(&segno);
         self.valid(segno) == 0 && !self.is_current(segno) && !held && !left
     }
 

@@ -1,0 +1,69 @@
+//! Unmounting a volume, and shutting it down.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::checkpoint::Reason;
+use crate::error::Result;
+use crate::inode::{Inode, delete};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Unmounts the volume: deletes unlinked files, writes everything, and writes a checkpoint with
+    /// the flag of a clean unmount. While checkpoints are disabled none is written.
+    ///
+    /// # Errors
+    /// The volume had stopped, or a write failed: the last checkpoint counts.
+    pub fn unmount(self: &Arc<Self>) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // Unlinked files that are open are deleted below. An error here is met there again.
+        let _ = crate::remount::thaw(self);
+        self.runtime.drain_deferred();
+        self.gc.merged.serve(false);
+        let daemons = std::mem::take(&mut *self.daemons.lock());
+        daemons.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
+        if let Some(store) = &self.store {
+            store.checkpoints.stop_merging();
+        }
+        let outcome = if self.read_only_reason().is_none() { self.write_all() } else { self.stopped_by_error() };
+        self.closed.store(true, Ordering::Release);
+        if let Some(store) = &self.store {
+            store.operation_lock.shut_down("the volume is unmounted");
+        }
+        outcome
+    }
+
+    fn stopped_by_error(&self) -> Result<()> {
+        self.store.as_ref().map_or(Ok(()), |store| store.operation_lock.check_failed())
+    }
+
+    fn write_all(self: &Arc<Self>) -> Result<()> {
+        let mut unlinked: Vec<Arc<Inode>> = Vec::new();
+        self.inodes.for_each(|_, inode| {
+            if inode.state.read().record.links == 0 {
+                unlinked.push(inode.clone());
+            }
+        });
+        // The first error is returned after everything else has been deleted and written.
+        let deleted = unlinked.iter().map(|inode| self.observe(delete::delete_inode(self, inode)));
+        let deleted = deleted.fold(Ok(()), Result::and);
+        let written = self.write_data();
+        let checkpointed = self.checkpoint(Reason::Umount).map(drop);
+        deleted.and(written).and(checkpointed)
+    }
+
+    /// Stops as a power cut would; with `flush_log` everything is written before.
+    ///
+    /// # Errors
+    /// That write failed.
+    pub fn shutdown(&self, flush_log: bool) -> Result<()> {
+        let outcome = if flush_log { self.sync() } else { Ok(()) };
+        match &self.store {
+            Some(store) => store.operation_lock.shut_down("shut down on request"),
+            None => *self.read_only.lock() = Some("shut down on request".into()),
+        }
+        outcome
+    }
+}
