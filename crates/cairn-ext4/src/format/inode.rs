@@ -3,12 +3,10 @@
 //! [`Inode`] is decoded and validated; it keeps the raw record, so that encoding an unchanged inode gives the same
 //! bytes. Source: "Index Nodes" in the kernel's ext4 documentation.
 
-use bitflags::bitflags;
-use cairn_base::checksum::crc32c;
 use cairn_base::{Ino, Pba};
 use cairn_vfs::types::Timestamp;
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::features::{Incompat, RoCompat};
 use super::layout::{Creator, Layout};
@@ -16,136 +14,17 @@ use super::time;
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
 
-bitflags! {
-    /// `i_flags`.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct InodeFlags: u32 {
-        /// Secure deletion (not implemented by Linux either).
-        const SECRM = 0x1;
-        /// Undeletable (likewise).
-        const UNRM = 0x2;
-        /// Compressed (likewise).
-        const COMPR = 0x4;
-        /// Write synchronously.
-        const SYNC = 0x8;
-        /// Cannot be changed.
-        const IMMUTABLE = 0x10;
-        /// Can only grow.
-        const APPEND = 0x20;
-        /// dump(8) leaves it out.
-        const NODUMP = 0x40;
-        /// Access times are not kept.
-        const NOATIME = 0x80;
-        /// Encrypted.
-        const ENCRYPT = 0x800;
-        /// Hashed directory.
-        const INDEX = 0x1000;
-        /// Contents go through the journal.
-        const JOURNAL_DATA = 0x4000;
-        /// Tail is never merged.
-        const NOTAIL = 0x8000;
-        /// Directory changes are synchronous.
-        const DIRSYNC = 0x1_0000;
-        /// Its subdirectories are unrelated.
-        const TOPDIR = 0x2_0000;
-        /// `i_blocks` counts filesystem blocks.
-        const HUGE_FILE = 0x4_0000;
-        /// Maps its blocks by extents.
-        const EXTENTS = 0x8_0000;
-        /// Protected by fs-verity.
-        const VERITY = 0x10_0000;
-        /// Holds an attribute's value.
-        const EA_INODE = 0x20_0000;
-        /// Mapped directly by the host (DAX).
-        const DAX = 0x200_0000;
-        /// Contents lie in the inode.
-        const INLINE_DATA = 0x1000_0000;
-        /// New files inherit the project.
-        const PROJINHERIT = 0x2000_0000;
-        /// Names match regardless of case.
-        const CASEFOLD = 0x4000_0000;
-        const _ = !0;
-    }
-}
+mod flags;
+mod raw;
 
-/// File type bits of `i_mode`.
-pub mod mode {
-    /// Mask of the type.
-    pub const TYPE: u16 = 0o170_000;
-    /// Socket.
-    pub const SOCKET: u16 = 0o140_000;
-    /// Symbolic link.
-    pub const SYMLINK: u16 = 0o120_000;
-    /// Regular file.
-    pub const REGULAR: u16 = 0o100_000;
-    /// Block device.
-    pub const BLOCK: u16 = 0o060_000;
-    /// Directory.
-    pub const DIRECTORY: u16 = 0o040_000;
-    /// Character device.
-    pub const CHARACTER: u16 = 0o020_000;
-    /// Named pipe.
-    pub const FIFO: u16 = 0o010_000;
-}
+pub use flags::{InodeFlags, mode};
+use raw::{
+    GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, file_acl, halves, has_wide_size, narrow, seal, size_of_file,
+};
+use raw::{verify, wide, widen};
 
 /// Most links a file may have, and most a directory may count.
 pub const LINK_MAX: u32 = 65_000;
-const GOOD_OLD_SIZE: usize = 128;
-const RAW_SIZE: usize = 160;
-
-/// The bytes on disk; those from `i_extra_isize` on exist with records above 128 bytes.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawInode {
-    i_mode: U16,
-    i_uid: U16,
-    i_size_lo: U32,
-    i_atime: U32,
-    i_ctime: U32,
-    i_mtime: U32,
-    i_dtime: U32,
-    i_gid: U16,
-    i_links_count: U16,
-    i_blocks_lo: U32,
-    i_flags: U32,
-    l_i_version: U32,
-    i_block: [u8; 60],
-    i_generation: U32,
-    i_file_acl_lo: U32,
-    i_size_high: U32,
-    i_obso_faddr: U32,
-    l_i_blocks_high: U16,
-    l_i_file_acl_high: U16,
-    l_i_uid_high: U16,
-    l_i_gid_high: U16,
-    l_i_checksum_lo: U16,
-    l_i_reserved: U16,
-    i_extra_isize: U16,
-    i_checksum_hi: U16,
-    i_ctime_extra: U32,
-    i_mtime_extra: U32,
-    i_atime_extra: U32,
-    i_crtime: U32,
-    i_crtime_extra: U32,
-    i_version_hi: U32,
-    i_projid: U32,
-}
-
-const _: () = assert!(size_of::<RawInode>() == RAW_SIZE);
-const CHECKSUM_LO_AT: usize = 124;
-const CHECKSUM_HI_AT: usize = 130;
-
-/// Ends of the fields beyond 128 bytes, as `i_extra_isize` must reach to hold them.
-mod ends {
-    pub(super) const CHECKSUM_HI: u16 = 4;
-    pub(super) const CTIME: u16 = 8;
-    pub(super) const MTIME: u16 = 12;
-    pub(super) const ATIME: u16 = 16;
-    pub(super) const CRTIME: u16 = 24;
-    pub(super) const VERSION: u16 = 28;
-    pub(super) const PROJID: u16 = 32;
-}
-
 /// A decoded inode. Times, sizes and owners are whole; what is not understood is kept as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
@@ -486,106 +365,6 @@ impl Inode {
             (4, minor & 0xff | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12)
         };
         self.block[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    }
-}
-
-fn widen(bytes: &[u8]) -> RawInode {
-    let mut raw = RawInode::new_zeroed();
-    for (to, from) in raw.as_mut_bytes().iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    raw
-}
-
-fn wide(low: U16, high: U16) -> u32 {
-    u32::from(low.get()) | u32::from(high.get()) << 16
-}
-
-fn narrow(value: u32) -> (U16, U16) {
-    let [a, b, c, d] = value.to_le_bytes();
-    (U16::from_bytes([a, b]), U16::from_bytes([c, d]))
-}
-
-fn halves(value: u64) -> (U32, U32) {
-    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
-    (U32::from_bytes([a, b, c, d]), U32::from_bytes([e, f, g, h]))
-}
-
-/// The upper half of the size was once a directory's ACL block.
-fn has_wide_size(mode: u16, layout: &Layout) -> bool {
-    mode & mode::TYPE == mode::REGULAR || layout.features.incompat(Incompat::LARGE_DIR)
-}
-
-fn size_of_file(raw: &RawInode, mode: u16, layout: &Layout) -> u64 {
-    let high = if has_wide_size(mode, layout) { raw.i_size_high.get() } else { 0 };
-    u64::from(raw.i_size_lo.get()) | u64::from(high) << 32
-}
-
-fn blocks_in_use(raw: &RawInode, flags: InodeFlags, layout: &Layout) -> u64 {
-    let low = u64::from(raw.i_blocks_lo.get());
-    // The Hurd has the size of fragments there.
-    if !layout.features.ro_compat(RoCompat::HUGE_FILE) || layout.creator == Creator::Hurd {
-        return low;
-    }
-    let blocks = low | u64::from(raw.l_i_blocks_high.get()) << 32;
-    if flags.contains(InodeFlags::HUGE_FILE) { blocks << (layout.block_bits - 9) } else { blocks }
-}
-
-fn file_acl(raw: &RawInode, layout: &Layout) -> Pba {
-    let high = if layout.features.incompat(Incompat::BITS_64) { raw.l_i_file_acl_high.get() } else { 0 };
-    Pba(u64::from(raw.i_file_acl_lo.get()) | u64::from(high) << 32)
-}
-
-/// Checksum of a record, its own two fields taken as zero.
-fn checksum(bytes: &[u8], seed: u32, wide: bool) -> u32 {
-    let part = |from: usize, to: usize| bytes.get(from..to.min(bytes.len())).unwrap_or_default();
-    let mut sum = crc32c(seed, part(0, CHECKSUM_LO_AT));
-    sum = crc32c(sum, &[0, 0]);
-    if !wide {
-        return crc32c(sum, part(CHECKSUM_LO_AT + 2, bytes.len()));
-    }
-    sum = crc32c(sum, part(CHECKSUM_LO_AT + 2, CHECKSUM_HI_AT));
-    sum = crc32c(sum, &[0, 0]);
-    crc32c(sum, part(CHECKSUM_HI_AT + 2, bytes.len()))
-}
-
-fn has_wide_checksum(raw: &RawInode, bytes: &[u8]) -> bool {
-    bytes.len() > GOOD_OLD_SIZE && raw.i_extra_isize.get() >= ends::CHECKSUM_HI
-}
-
-/// Only Linux has the checksum in an inode.
-fn record_seed(raw: &RawInode, ino: Ino, layout: &Layout) -> InodeSeed {
-    match layout.creator {
-        Creator::Linux => layout.checksum.for_inode(ino, raw.i_generation.get()),
-        _ => InodeSeed(None),
-    }
-}
-
-fn verify(bytes: &[u8], raw: &RawInode, ino: Ino, layout: &Layout) -> Result<(), Corrupt> {
-    let InodeSeed(Some(seed)) = record_seed(raw, ino, layout) else { return Ok(()) };
-    let is_wide = has_wide_checksum(raw, bytes);
-    let mut computed = checksum(bytes, seed, is_wide);
-    let mut stored = raw.l_i_checksum_lo.get().into();
-    if is_wide {
-        stored = wide(raw.l_i_checksum_lo, raw.i_checksum_hi);
-    } else {
-        computed &= 0xffff;
-    }
-    if stored == computed {
-        Ok(())
-    } else {
-        Err(Corrupt::Checksum { what: "inode", place: ino.get(), stored, computed })
-    }
-}
-
-fn seal(out: &mut [u8], ino: Ino, layout: &Layout) {
-    let raw = widen(out);
-    let InodeSeed(Some(seed)) = record_seed(&raw, ino, layout) else { return };
-    let is_wide = has_wide_checksum(&raw, out);
-    let [a, b, c, d] = checksum(out, seed, is_wide).to_le_bytes();
-    out[CHECKSUM_LO_AT..CHECKSUM_LO_AT + 2].copy_from_slice(&[a, b]);
-    if is_wide {
-        out[CHECKSUM_HI_AT..CHECKSUM_HI_AT + 2].copy_from_slice(&[c, d]);
     }
 }
 

@@ -6,9 +6,16 @@
 use cairn_base::{Ino, Pba};
 
 use super::features::{Compat, Features, Incompat, RoCompat};
-use super::superblock::{DYNAMIC_REVISION, OFFSET, Superblock};
+use super::superblock::{OFFSET, Superblock};
 use crate::checksum::MetadataChecksum;
 use crate::corrupt::Corrupt;
+
+mod geometry;
+
+use geometry::{
+    GroupGeometry, VolumeGeometry, check, cluster_bits, desc_size, group_geometry, inode_geometry, min_extra_isize,
+    volume_geometry, want_extra_isize,
+};
 
 /// Inode numbers of the specification.
 pub mod inodes {
@@ -25,13 +32,8 @@ pub mod inodes {
     /// The journal.
     pub const JOURNAL: Ino = Ino(8);
     /// First inode of files on volumes of revision 0, and by default.
-    pub const FIRST: u32 = 11;
+    pub const FIRST: u32 = super::geometry::FIRST_INO;
 }
-
-/// Largest number of groups Cairn opens (512 TiB with blocks of 4 KiB): what a hostile superblock can make it hold.
-const MAX_GROUPS: u64 = 1 << 22;
-/// Smallest group mke2fs makes.
-const MIN_BLOCKS_PER_GROUP: u32 = 256;
 
 /// `s_creator_os`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,48 +134,10 @@ impl Layout {
         let (inode_size, first_ino) = inode_geometry(superblock, block_size)?;
         let desc_size = desc_size(superblock, block_size)?;
         let cluster_bits = cluster_bits(superblock, features)?;
-        let blocks_per_group = raw.s_blocks_per_group.get();
-        let clusters_per_group = blocks_per_group >> cluster_bits;
-        let fits = clusters_per_group <= block_size * 8 && clusters_per_group.is_multiple_of(8);
-        let sane =
-            blocks_per_group >= MIN_BLOCKS_PER_GROUP && fits && clusters_per_group << cluster_bits == blocks_per_group;
-        check(
-            "s_blocks_per_group",
-            blocks_per_group.into(),
-            sane,
-            "not a multiple of 8 from 256 to the bitmap's bits",
-        )?;
-        let inodes_per_group = raw.s_inodes_per_group.get();
-        let sane = inodes_per_group >= block_size / inode_size && inodes_per_group <= block_size * 8;
-        check("s_inodes_per_group", inodes_per_group.into(), sane, "outside one table block to the bitmap's bits")?;
-
-        let blocks_count = superblock.blocks_count();
-        let first_data_block = u64::from(raw.s_first_data_block.get());
-        let expected = u64::from(block_size == 1024 && cluster_bits == 0);
-        check(
-            "s_first_data_block",
-            first_data_block,
-            first_data_block == expected,
-            "not 1 with 1 KiB blocks or not 0 with larger",
-        )?;
-        check("s_blocks_count", blocks_count, blocks_count > first_data_block + 7, "too few blocks for a filesystem")?;
-        check(
-            "s_blocks_count",
-            blocks_count,
-            blocks_count <= device_bytes >> block_bits,
-            "more blocks than the device has (was the image copied whole?)",
-        )?;
-        let groups = (blocks_count - first_data_block).div_ceil(blocks_per_group.into());
-        check("s_blocks_count", blocks_count, groups <= MAX_GROUPS, "more than 4194304 groups")?;
-        let groups = u32::try_from(groups).unwrap_or(u32::MAX);
-        let inodes = u64::from(groups) * u64::from(inodes_per_group);
-        let inodes_count = raw.s_inodes_count.get();
-        check(
-            "s_inodes_count",
-            inodes_count.into(),
-            inodes == inodes_count.into(),
-            "not groups times s_inodes_per_group",
-        )?;
+        let GroupGeometry { blocks_per_group, clusters_per_group, inodes_per_group } =
+            group_geometry(superblock, block_size, inode_size, cluster_bits)?;
+        let VolumeGeometry { blocks_count, first_data_block, groups, inodes_count } =
+            volume_geometry(superblock, block_bits, cluster_bits, device_bytes)?;
         check("s_first_ino", first_ino.into(), first_ino <= inodes_count, "beyond the last inode")?;
         let flex = if features.incompat(Incompat::FLEX_BG) { u32::from(raw.s_log_groups_per_flex) } else { 0 };
         check("s_log_groups_per_flex", flex.into(), flex < 32, "above 31")?;
@@ -399,59 +363,6 @@ fn is_power_of(mut n: u32, base: u32) -> bool {
         n /= base;
     }
     n == 1
-}
-
-fn check(field: &'static str, value: u64, right: bool, expected: &'static str) -> Result<(), Corrupt> {
-    if right { Ok(()) } else { Err(Corrupt::Superblock { field, value, expected }) }
-}
-
-fn inode_geometry(superblock: &Superblock, block_size: u32) -> Result<(u32, u32), Corrupt> {
-    if superblock.raw.s_rev_level.get() < DYNAMIC_REVISION {
-        return Ok((128, inodes::FIRST));
-    }
-    let size = u32::from(superblock.raw.s_inode_size.get());
-    let sane = size.is_power_of_two() && (128..=block_size).contains(&size);
-    check("s_inode_size", size.into(), sane, "not a power of two from 128 to the block size")?;
-    let first = superblock.raw.s_first_ino.get();
-    check("s_first_ino", first.into(), first >= inodes::FIRST, "below 11")?;
-    Ok((size, first))
-}
-
-fn desc_size(superblock: &Superblock, block_size: u32) -> Result<u32, Corrupt> {
-    if !superblock.features().incompat(Incompat::BITS_64) {
-        return Ok(32);
-    }
-    let size = u32::from(superblock.raw.s_desc_size.get());
-    let sane = size.is_power_of_two() && (64..=block_size.min(1024)).contains(&size);
-    check("s_desc_size", size.into(), sane, "not a power of two from 64 to 1024")?;
-    Ok(size)
-}
-
-fn cluster_bits(superblock: &Superblock, features: Features) -> Result<u32, Corrupt> {
-    if !features.ro_compat(RoCompat::BIGALLOC) {
-        return Ok(0);
-    }
-    let log = superblock.raw.s_log_cluster_size.get();
-    let bits = log.checked_sub(superblock.raw.s_log_block_size.get()).filter(|bits| *bits <= 16);
-    bits.ok_or(Corrupt::Superblock {
-        field: "s_log_cluster_size",
-        value: log.into(),
-        expected: "outside the block size to 65536 blocks",
-    })
-}
-
-fn want_extra_isize(superblock: &Superblock, inode_size: u32) -> u16 {
-    let room = u16::try_from(inode_size - 128).unwrap_or(0);
-    let (want, least) = (superblock.raw.s_want_extra_isize.get(), superblock.raw.s_min_extra_isize.get());
-    // 32 bytes hold every field known today; a stored value that cannot be right falls back to it.
-    let default = 32.min(room);
-    let wish = want.max(least);
-    if wish <= room && wish >= default && wish.is_multiple_of(4) { wish } else { default }
-}
-
-fn min_extra_isize(superblock: &Superblock, inode_size: u32) -> u16 {
-    let least = superblock.raw.s_min_extra_isize.get();
-    if least.is_multiple_of(4) { least.min(want_extra_isize(superblock, inode_size)) } else { 0 }
 }
 
 #[cfg(test)]

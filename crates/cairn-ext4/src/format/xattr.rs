@@ -12,6 +12,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::checksum::MetadataChecksum;
 use crate::corrupt::Corrupt;
 
+mod hash;
+
+pub use hash::{entry_hash, entry_hash_of_inode, entry_hashes_of_inode};
+
 /// `h_magic` of blocks and of the inode area.
 pub const MAGIC: u32 = 0xea02_0000;
 /// Most inodes that may share one block.
@@ -383,35 +387,6 @@ fn write_entries(
         bytes[at + ENTRY_LEN..at + ENTRY_LEN + attribute.name.len()].copy_from_slice(&attribute.name);
         at += entry_len(attribute.name.len());
     }
-}
-
-/// `e_hash` of a name with its value in the same container.
-#[must_use]
-pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
-    let words = value.chunks(4).map(|chunk| {
-        let mut word = [0; 4];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u32::from_le_bytes(word)
-    });
-    words.fold(name_hash(name), |hash, word| hash.rotate_left(16) ^ word)
-}
-
-/// `e_hash` of a name whose value lives in an inode with this value hash.
-#[must_use]
-pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
-    entry_hash(name, &value_hash.to_le_bytes())
-}
-
-/// All that may be stored for [`entry_hash_of_inode`]: older kernels took the bytes of a name as signed.
-#[must_use]
-pub fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
-    let signed =
-        name.iter().fold(0_u32, |hash, byte| hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned());
-    [entry_hash_of_inode(name, value_hash), signed.rotate_left(16) ^ value_hash]
-}
-
-fn name_hash(name: &[u8]) -> u32 {
-    name.iter().fold(0_u32, |hash, byte| hash.rotate_left(5) ^ u32::from(*byte))
 }
 
 /// Sets the number of inodes that share the block; [`seal_block`] must follow.

@@ -1,5 +1,7 @@
 //! Round trips, the checksum's place, and every defect a node can have.
 
+use cairn_base::{Ino, Pba};
+
 use super::*;
 
 const SITE: Site = Site { ino: Ino(12), pba: Pba(99) };

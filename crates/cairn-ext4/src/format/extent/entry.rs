@@ -1,0 +1,234 @@
+//! Entries of a node of an extent tree, and the part of the file and of the volume that a node may name.
+
+use cairn_base::{FileBlock, Ino, Pba};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::corrupt::Corrupt;
+
+/// `eh_magic`.
+pub const MAGIC: u16 = 0xf30a;
+/// Deepest tree the format allows (`eh_depth` of the root).
+pub const MAX_DEPTH: u16 = 5;
+/// Longest written extent, in blocks. A stored `ee_len` above it means "unwritten, this much longer".
+pub const MAX_WRITTEN: u64 = 32768;
+/// Longest unwritten extent, in blocks.
+pub const MAX_UNWRITTEN: u64 = 32767;
+/// File blocks are below this number: the last 32-bit number is not a block.
+pub const MAX_FILE_BLOCKS: u64 = u32::MAX as u64;
+/// Bytes of `i_block`, which hold the root.
+pub const ROOT_BYTES: usize = 60;
+
+/// Bytes of a header and of every entry.
+pub(super) const ENTRY: usize = 12;
+
+/// `struct ext4_extent_header`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct RawHeader {
+    pub(super) eh_magic: U16,
+    pub(super) eh_entries: U16,
+    pub(super) eh_max: U16,
+    pub(super) eh_depth: U16,
+    pub(super) eh_generation: U32,
+}
+
+/// `struct ext4_extent_idx`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct RawIndex {
+    pub(super) ei_block: U32,
+    pub(super) ei_leaf_lo: U32,
+    pub(super) ei_leaf_hi: U16,
+    pub(super) ei_unused: U16,
+}
+
+/// `struct ext4_extent`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct RawExtent {
+    pub(super) ee_block: U32,
+    pub(super) ee_len: U16,
+    pub(super) ee_start_hi: U16,
+    pub(super) ee_start_lo: U32,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == ENTRY);
+const _: () = assert!(size_of::<RawIndex>() == ENTRY);
+const _: () = assert!(size_of::<RawExtent>() == ENTRY);
+
+/// Blocks of a file that lie in one piece on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First block of the file.
+    pub start: u64,
+    /// Blocks, at least 1.
+    pub len: u64,
+    /// First block on the volume.
+    pub pba: Pba,
+    /// Allocated but never written: reads as zeros.
+    pub unwritten: bool,
+}
+
+impl Extent {
+    /// The file block after the last.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start + self.len
+    }
+
+    /// Longest extent of this one's state.
+    #[must_use]
+    pub const fn max_len(&self) -> u64 {
+        if self.unwritten { MAX_UNWRITTEN } else { MAX_WRITTEN }
+    }
+
+    /// The part of it inside `start..end`, if any.
+    #[must_use]
+    pub fn clip(&self, start: u64, end: u64) -> Option<Self> {
+        let from = self.start.max(start);
+        let to = self.end().min(end);
+        (from < to).then(|| Self {
+            start: from,
+            len: to - from,
+            pba: Pba(self.pba.get() + (from - self.start)),
+            ..*self
+        })
+    }
+
+    /// Whether `next` continues this one in the file, on the volume and in state.
+    #[must_use]
+    pub fn continues_with(&self, next: &Self) -> bool {
+        self.end() == next.start && self.pba.get() + self.len == next.pba.get() && self.unwritten == next.unwritten
+    }
+}
+
+impl From<&RawExtent> for Extent {
+    fn from(raw: &RawExtent) -> Self {
+        let stored = u64::from(raw.ee_len.get());
+        let unwritten = stored > MAX_WRITTEN;
+        Self {
+            start: u64::from(raw.ee_block.get()),
+            len: if unwritten { stored - MAX_WRITTEN } else { stored },
+            pba: address(raw.ee_start_hi, raw.ee_start_lo),
+            unwritten,
+        }
+    }
+}
+
+impl From<&Extent> for RawExtent {
+    fn from(extent: &Extent) -> Self {
+        assert!(extent.len >= 1 && extent.len <= extent.max_len(), "extent of {} blocks", extent.len);
+        let stored = if extent.unwritten { extent.len + MAX_WRITTEN } else { extent.len };
+        let (hi, lo) = halves(extent.pba);
+        Self {
+            ee_block: U32::new(file_block(extent.start)),
+            ee_len: U16::new(u16::try_from(stored).expect("bounded above")),
+            ee_start_hi: hi,
+            ee_start_lo: lo,
+        }
+    }
+}
+
+/// Entry of an inner node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// First file block of the child's range.
+    pub start: u64,
+    /// Where the child is.
+    pub child: Pba,
+}
+
+impl From<&RawIndex> for Index {
+    fn from(raw: &RawIndex) -> Self {
+        Self { start: u64::from(raw.ei_block.get()), child: address(raw.ei_leaf_hi, raw.ei_leaf_lo) }
+    }
+}
+
+impl From<&Index> for RawIndex {
+    fn from(index: &Index) -> Self {
+        let (hi, lo) = halves(index.child);
+        Self { ei_block: U32::new(file_block(index.start)), ei_leaf_lo: lo, ei_leaf_hi: hi, ei_unused: U16::ZERO }
+    }
+}
+
+pub(super) fn address(hi: U16, lo: U32) -> Pba {
+    Pba(u64::from(hi.get()) << 32 | u64::from(lo.get()))
+}
+
+pub(super) fn halves(pba: Pba) -> (U16, U32) {
+    let hi = u16::try_from(pba.get() >> 32).expect("block addresses have 48 bits");
+    (U16::new(hi), U32::new((pba.get() & u64::from(u32::MAX)) as u32))
+}
+
+pub(super) fn file_block(block: u64) -> u32 {
+    u32::try_from(block).expect("file blocks of an extent tree have 32 bits")
+}
+
+/// Where a node is, for errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// The file.
+    pub ino: Ino,
+    /// The node's block; 0 is the inode.
+    pub pba: Pba,
+}
+
+impl Site {
+    /// A defect here.
+    #[must_use]
+    pub fn corrupt(&self, at: u64, what: &'static str, value: u64) -> Corrupt {
+        Corrupt::Mapping { ino: self.ino, at: FileBlock(at), pba: self.pba, what, value }
+    }
+}
+
+/// The part of a file that a node may map, and the blocks of the volume it may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds<'a> {
+    /// First file block.
+    pub start: u64,
+    /// File block after the last.
+    pub end: u64,
+    /// First block of the volume that can belong to a file.
+    pub volume_start: u64,
+    /// Block after the volume's last.
+    pub volume_end: u64,
+    /// Blocks between the two that are nobody's: the volume's own structures.
+    pub system: SystemBlocks<'a>,
+}
+
+impl Bounds<'_> {
+    /// Whether `len` blocks from `pba` on can belong to a file.
+    #[must_use]
+    pub fn holds(&self, pba: Pba, len: u64) -> bool {
+        let inside =
+            pba.get() >= self.volume_start && pba.get().checked_add(len).is_some_and(|end| end <= self.volume_end);
+        inside && !self.system.overlap(pba, len)
+    }
+}
+
+/// Ranges of blocks (the first one, and the one behind the last), sorted and apart: what Linux calls the system zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SystemBlocks<'a>(pub &'a [(u64, u64)]);
+
+impl SystemBlocks<'_> {
+    /// None, for those who read a volume whose structures are not known yet.
+    pub const NONE: Self = Self(&[]);
+
+    /// Whether any of `len` blocks from `pba` on is one of them.
+    #[must_use]
+    pub fn overlap(&self, pba: Pba, len: u64) -> bool {
+        let end = pba.get().saturating_add(len);
+        let behind = self.0.partition_point(|range| range.1 <= pba.get());
+        self.0.get(behind).is_some_and(|range| range.0 < end)
+    }
+}
+
+/// Entries a block of `block_size` bytes holds; the checksum fits behind them at every block size.
+#[must_use]
+pub fn block_capacity(block_size: u32) -> usize {
+    (block_size as usize).saturating_sub(ENTRY) / ENTRY
+}
+
+/// Entries the root in the inode holds.
+pub const ROOT_CAPACITY: usize = (ROOT_BYTES - ENTRY) / ENTRY;

@@ -1,0 +1,111 @@
+//! A node of an extent tree taken out of its bytes, for changes.
+
+use cairn_base::checksum::crc32c;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::entry::{ENTRY, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, RawExtent, RawHeader, RawIndex};
+use crate::checksum::InodeSeed;
+
+/// A node taken out of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Levels below; 0 is a leaf.
+    pub depth: u16,
+    /// What it holds.
+    pub entries: Entries,
+}
+
+/// Entries of a node, in file order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// Of a leaf.
+    Leaf(Vec<Extent>),
+    /// Of an inner node.
+    Inner(Vec<Index>),
+}
+
+impl Entries {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Leaf(extents) => extents.len(),
+            Self::Inner(indexes) => indexes.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// First file block of the first entry.
+    #[must_use]
+    pub fn first_key(&self) -> Option<u64> {
+        match self {
+            Self::Leaf(extents) => extents.first().map(|extent| extent.start),
+            Self::Inner(indexes) => indexes.first().map(|index| index.start),
+        }
+    }
+
+    /// Takes the entries from `at` on.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        match self {
+            Self::Leaf(extents) => Self::Leaf(extents.split_off(at)),
+            Self::Inner(indexes) => Self::Inner(indexes.split_off(at)),
+        }
+    }
+}
+
+impl Node {
+    /// A file without extents.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { depth: 0, entries: Entries::Leaf(Vec::new()) }
+    }
+
+    /// Writes the node as the root of an inode.
+    pub fn encode_root(&self, i_block: &mut [u8; ROOT_BYTES]) {
+        self.encode(i_block, ROOT_CAPACITY);
+    }
+
+    /// Writes the node as a block, with its checksum.
+    pub fn encode_block(&self, block: &mut [u8], seed: InodeSeed) {
+        let capacity = block.len().saturating_sub(ENTRY) / ENTRY;
+        self.encode(block, capacity);
+        let (covered, tail) = block.split_at_mut(ENTRY + capacity * ENTRY);
+        if let Some(seed) = seed.0 {
+            let sum = U32::new(crc32c(seed, covered));
+            sum.write_to_prefix(tail).expect("a block leaves room for its checksum");
+        }
+    }
+
+    fn encode(&self, out: &mut [u8], capacity: usize) {
+        let count = self.entries.len();
+        assert!(count <= capacity, "{count} entries in a node of {capacity}");
+        let header = RawHeader {
+            eh_magic: U16::new(MAGIC),
+            eh_entries: U16::new(u16::try_from(count).expect("bounded by the capacity")),
+            eh_max: U16::new(u16::try_from(capacity).expect("blocks have at most 64 KiB")),
+            eh_depth: U16::new(self.depth),
+            eh_generation: U32::ZERO,
+        };
+        let (head, body) = out.split_at_mut(ENTRY);
+        head.copy_from_slice(header.as_bytes());
+        let (used, unused) = body[..capacity * ENTRY].split_at_mut(count * ENTRY);
+        match &self.entries {
+            Entries::Leaf(extents) => put(used, extents.iter().map(RawExtent::from)),
+            Entries::Inner(indexes) => put(used, indexes.iter().map(RawIndex::from)),
+        }
+        unused.fill(0);
+    }
+}
+
+fn put<R: IntoBytes + Immutable>(out: &mut [u8], entries: impl Iterator<Item = R>) {
+    for (slot, raw) in out.chunks_exact_mut(ENTRY).zip(entries) {
+        slot.copy_from_slice(raw.as_bytes());
+    }
+}

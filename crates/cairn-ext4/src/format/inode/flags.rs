@@ -1,0 +1,75 @@
+//! `i_flags` and the file types of `i_mode`.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// `i_flags`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct InodeFlags: u32 {
+        /// Secure deletion (not implemented by Linux either).
+        const SECRM = 0x1;
+        /// Undeletable (likewise).
+        const UNRM = 0x2;
+        /// Compressed (likewise).
+        const COMPR = 0x4;
+        /// Write synchronously.
+        const SYNC = 0x8;
+        /// Cannot be changed.
+        const IMMUTABLE = 0x10;
+        /// Can only grow.
+        const APPEND = 0x20;
+        /// dump(8) leaves it out.
+        const NODUMP = 0x40;
+        /// Access times are not kept.
+        const NOATIME = 0x80;
+        /// Encrypted.
+        const ENCRYPT = 0x800;
+        /// Hashed directory.
+        const INDEX = 0x1000;
+        /// Contents go through the journal.
+        const JOURNAL_DATA = 0x4000;
+        /// Tail is never merged.
+        const NOTAIL = 0x8000;
+        /// Directory changes are synchronous.
+        const DIRSYNC = 0x1_0000;
+        /// Its subdirectories are unrelated.
+        const TOPDIR = 0x2_0000;
+        /// `i_blocks` counts filesystem blocks.
+        const HUGE_FILE = 0x4_0000;
+        /// Maps its blocks by extents.
+        const EXTENTS = 0x8_0000;
+        /// Protected by fs-verity.
+        const VERITY = 0x10_0000;
+        /// Holds an attribute's value.
+        const EA_INODE = 0x20_0000;
+        /// Mapped directly by the host (DAX).
+        const DAX = 0x200_0000;
+        /// Contents lie in the inode.
+        const INLINE_DATA = 0x1000_0000;
+        /// New files inherit the project.
+        const PROJINHERIT = 0x2000_0000;
+        /// Names match regardless of case.
+        const CASEFOLD = 0x4000_0000;
+        const _ = !0;
+    }
+}
+
+/// File type bits of `i_mode`.
+pub mod mode {
+    /// Mask of the type.
+    pub const TYPE: u16 = 0o170_000;
+    /// Socket.
+    pub const SOCKET: u16 = 0o140_000;
+    /// Symbolic link.
+    pub const SYMLINK: u16 = 0o120_000;
+    /// Regular file.
+    pub const REGULAR: u16 = 0o100_000;
+    /// Block device.
+    pub const BLOCK: u16 = 0o060_000;
+    /// Directory.
+    pub const DIRECTORY: u16 = 0o040_000;
+    /// Character device.
+    pub const CHARACTER: u16 = 0o020_000;
+    /// Named pipe.
+    pub const FIFO: u16 = 0o010_000;
+}
