@@ -46,6 +46,8 @@ pub struct Failure {
     message: String,
     /// The program that checks the volume, where that is what to do.
     checker: Option<&'static str>,
+    /// The volume takes nothing more: it is full, or read-only.
+    full: bool,
     /// Those of the same command that came later, each a line of its own.
     also: Vec<Failure>,
 }
@@ -56,7 +58,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure in these words: `subject: what happened: what to do`.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), checker: None, also: Vec::new() }
+        Self { status, message: message.into(), checker: None, full: false, also: Vec::new() }
     }
 
     /// Wrong usage.
@@ -78,12 +80,19 @@ impl Failure {
         };
         let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
         let checker = matches!(error, E::Corrupt(_) | E::Stale).then_some("fsck");
-        Self { checker, ..Self::new(status, format!("{path}: {error}{advice}")) }
+        let full = matches!(error, E::NoSpace | E::ReadOnly(_));
+        Self { checker, full, ..Self::new(status, format!("{path}: {error}{advice}")) }
     }
 
     /// `path` is a directory, and only an option of the command goes into these.
     pub fn needs_recursive(path: impl fmt::Display) -> Self {
         Self::new(Status::Failed, format!("{path}: is a directory: add -r"))
+    }
+
+    /// Is it about one file alone, so that those beside it can have their turn?
+    #[must_use]
+    pub fn is_of_one_file(&self) -> bool {
+        self.status == Status::Failed && !self.full
     }
 
     /// Adds one that came later: the status stays that of the first.

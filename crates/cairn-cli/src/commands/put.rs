@@ -38,7 +38,7 @@ Examples:
 
 Trees are copied whole, with owners, modes, times, extended attributes, hard links, holes and devices. A source that ends in /. means \
 what is in it: it goes into the destination itself, which gets the source's attributes. The source - is standard input, and the \
-destination its name. What replaces a file is copied beside it first: if that fails, the old file is there as it was (where the image has \
+destination its name. What cannot be read or has no place is left out, and the status is 1 then. What replaces a file is copied beside it first: if that fails, the old file is there as it was (where the image has \
 no room for both the old one goes first).
 With SOURCE_DATE_EPOCH set, the same tree makes the same bytes: times of change later than that are set to it, as tar --clamp-mtime does, and \
 times of access, which reading changes, are those of change.")]
@@ -88,13 +88,14 @@ pub fn copy_in(
         directories: Vec::new(),
         progress: Progress::start("copied"),
         passed: Passed::by_writer(),
+        left_out: Vec::new(),
         buffer: vec![0; CHUNK],
     };
     if copy.progress.is_shown() {
         copy.progress.expect(sources.iter().map(|source| host_bytes(source)).sum());
     }
     let copied = failure::each(sources, |source| copy.source(source, &destination));
-    copied.and(copy.finish())
+    failure::each([copied, copy.finish()], |done| done)
 }
 
 /// `dir/.`, `.`, `dir/..` and `..` name no entry: they mean what is in the directory.
@@ -146,6 +147,8 @@ struct Copy<'a> {
     directories: Vec<(PathBuf, Place, Ino, Metadata)>,
     progress: Progress,
     passed: Passed,
+    /// Why an entry is not there, of each that is not.
+    left_out: Vec<Failure>,
     buffer: Vec<u8>,
 }
 
@@ -173,7 +176,8 @@ impl Copy<'_> {
     /// Entries and everything below them, the last first.
     fn entries(&mut self, mut pending: Vec<Pending>) -> Outcome {
         while let Some((path, place)) = pending.pop() {
-            let metadata = fs::symlink_metadata(&path).map_err(|error| Failure::host(&path, &error))?;
+            let metadata = fs::symlink_metadata(&path).map_err(|error| Failure::host(&path, &error));
+            let Some(metadata) = self.pass(metadata)? else { continue };
             if !metadata.is_dir() {
                 let done = self.leaf(&path, &place, &metadata);
                 if self.pass(done)?.is_some() {
@@ -183,16 +187,21 @@ impl Copy<'_> {
             }
             let made = self.directory(&place);
             let Some(directory) = self.pass(made)? else { continue };
-            pending.extend(inside(&path, &place, directory)?);
+            let inside = inside(&path, &place, directory);
+            pending.extend(self.pass(inside)?.unwrap_or_default());
             self.directories.push((path, place, directory, metadata));
         }
         Ok(())
     }
 
-    /// Damage on the image keeps nothing beside it from being copied.
+    /// Damage on the image, and what is wrong with one file, keep nothing beside it from being copied.
     fn pass<T>(&mut self, done: Outcome<T>) -> Outcome<Option<T>> {
         match done {
             Ok(done) => Ok(Some(done)),
+            Err(failure) if failure.is_of_one_file() => {
+                self.left_out.push(failure);
+                Ok(None)
+            }
             Err(failure) => self.passed.pass(failure, |warning| self.progress.note(warning)).map(|()| None),
         }
     }
@@ -403,7 +412,8 @@ impl Copy<'_> {
             self.pass(done)?;
             self.progress.entry();
         }
-        self.passed.end()
+        let left_out = self.left_out.into_iter().map(Err);
+        failure::each(left_out.chain([self.passed.end()]), |done| done)
     }
 }
 

@@ -1,7 +1,10 @@
 //! What people know from coreutils: a name that cannot be had keeps no other from its turn, flags mean what they mean there, and a copy that
 //! fails leaves what was there before.
 
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use cairn_testkit::judge;
 use serde_json::Value;
@@ -193,10 +196,132 @@ fn a_copy_that_fails_leaves_what_was_there() {
             std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["disk.img", "fill", "host", "target"]);
-        match format {
-            "ext4" => judge::assert_clean(Path::new(&image)),
-            _ => judge::assert_f2fs_clean(Path::new(&image)),
+        judged(format, &image);
+    }
+}
+
+/// The program as somebody from whom the modes of files keep something.
+fn cairn_as_user(dir: &Path, image: &str, words: &[&str]) -> (i32, String) {
+    let mut command = if judge::is_root() {
+        // The user may not be able to reach where cargo builds.
+        let program = dir.join("cairn");
+        std::fs::copy(env!("CARGO_BIN_EXE_cairn"), &program).unwrap();
+        std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(image, PermissionsExt::from_mode(0o666)).unwrap();
+        let mut command = Command::new(program);
+        command.uid(65534).gid(65534);
+        command
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_cairn"))
+    };
+    let output = command.args(words).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn judged(format: &str, image: &str) {
+    match format {
+        "ext4" => judge::assert_clean(Path::new(image)),
+        _ => judge::assert_f2fs_clean(Path::new(image)),
+    }
+}
+
+/// As `cp -r` does: the copy lacks what could not be read or has no place, and nothing else.
+#[test]
+fn a_tree_is_put_beside_what_cannot_be_read() {
+    for format in ["ext4", "f2fs"] {
+        let (dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", format, "--size", "64M", &image]);
+        let tree = dir.path().join("tree");
+        std::fs::create_dir_all(tree.join("closed")).unwrap();
+        std::fs::create_dir_all(tree.join("below")).unwrap();
+        for name in ["a", "b", "below/c", "closed/c", "z"] {
+            std::fs::write(tree.join(name), "old").unwrap();
         }
+        let path = tree.to_str().unwrap();
+        works(&["put", &image, path, "/"]);
+        // On the image this one is a directory.
+        works(&["mkdir", &image, "/tree/dir"]);
+        for name in ["a", "b", "below/c", "dir", "z"] {
+            std::fs::write(tree.join(name), "new").unwrap();
+        }
+        let modes = |mode| {
+            for name in ["b", "closed"] {
+                std::fs::set_permissions(tree.join(name), PermissionsExt::from_mode(mode)).unwrap();
+            }
+        };
+        modes(0);
+        let (status, said) = cairn_as_user(dir.path(), &image, &["put", &image, path, "/"]);
+        modes(0o700);
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!((status, lines.len()), (1, 3), "{format}: {said}");
+        for (line, what) in lines.iter().zip([
+            "/tree/b: permission denied",
+            "/tree/closed: permission denied",
+            "/tree/dir: a directory is there",
+        ]) {
+            assert!(line.contains(what), "{format}: {said}");
+        }
+        for (name, contents) in [("a", "new"), ("b", "old"), ("below/c", "new"), ("closed/c", "old"), ("z", "new")] {
+            assert_eq!(works(&["cat", &image, &format!("/tree/{name}")]), contents, "{format}: {name}");
+        }
+        assert_eq!(works(&["ls", "-A", &image, "/tree"]), "a\nb\nbelow\nclosed\ndir\nz\n", "{format}");
+        judged(format, &image);
+    }
+}
+
+/// A file whose first mebibytes can be read, and not its end: that of ext4 has many extents, that of F2FS many direct nodes.
+fn half_readable(format: &str, dir: &Path, image: &str) {
+    let host = dir.join("half");
+    let file = std::fs::File::create(&host).unwrap();
+    match format {
+        "ext4" => (0..400).for_each(|n| file.write_all_at(&[b'x'; 4096], n << 16).unwrap()),
+        _ => file.write_all_at(&vec![b'x'; 5 << 20], 0).unwrap(),
+    }
+    works(&["put", image, host.to_str().unwrap(), "/half"]);
+    let json: Value = serde_json::from_str(&works(&["stat", "--json", image, "/half"])).unwrap();
+    let ino = u32::try_from(json[0]["inode"].as_u64().unwrap()).unwrap().to_le_bytes();
+    let mut bytes = std::fs::read(image).unwrap();
+    // Leaves behind the first, wherever they are written: a header with its magic number and a depth of 0, then the first extent's block.
+    let leaf = |block: &[u8]| block.starts_with(&[0x0a, 0xf3]) && block[6..8] == [0, 0] && block[12..16] != [0; 4];
+    // Footers say whose they are and which nodes: those that are not the inode.
+    let node = |block: &[u8]| block[4076..4080] == ino && block[4072..4076] != ino;
+    let size = if format == "ext4" { 1024 } else { 4096 };
+    let is_bad = |block: &[u8]| if format == "ext4" { leaf(block) } else { node(block) };
+    let bad: Vec<&mut [u8]> = bytes.chunks_exact_mut(size).filter(|block| is_bad(block)).collect();
+    assert!(!bad.is_empty(), "{format}");
+    bad.into_iter().for_each(|block| block.fill(0));
+    std::fs::write(image, bytes).unwrap();
+}
+
+/// Where a source ends in damage, `get` and `cp` have written a part of it by then.
+#[test]
+fn get_and_cp_that_fail_leave_what_was_there() {
+    for format in ["ext4", "f2fs"] {
+        let (dir, image) = in_dir("disk.img");
+        works(&["mkfs", "-t", format, "--size", "64M", &image]);
+        let kept = dir.path().join("kept");
+        std::fs::write(&kept, "old").unwrap();
+        let path = kept.to_str().unwrap();
+        works(&["put", &image, path, "/kept"]);
+        half_readable(format, dir.path(), &image);
+        let (status, read, said) = cairn(&["cat", &image, "/half"]);
+        assert!(status != 0 && read.starts_with("xxxx"), "{format}: {status}: {said}");
+        for new in [false, true] {
+            let at = if new { dir.path().join("new") } else { kept.clone() };
+            let (status, _, said) = cairn(&["get", &image, "/half", at.to_str().unwrap()]);
+            assert!(status == 4 && said.contains("/half"), "{format}: {status}: {said}");
+            let at = if new { "/new" } else { "/kept" };
+            let (status, _, said) = cairn(&["cp", &image, "/half", at]);
+            assert!(status == 4 && said.contains("/half"), "{format}: {status}: {said}");
+        }
+        assert_eq!(std::fs::read(&kept).unwrap(), b"old", "{format}");
+        let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.collect();
+        names.sort();
+        assert_eq!(names, ["disk.img", "half", "kept"], "{format}");
+        assert_eq!(works(&["cat", &image, "/kept"]), "old", "{format}");
+        let names = works(&["ls", "-A", &image]);
+        assert!(names.lines().filter(|name| *name != "lost+found").eq(["half", "kept"]), "{format}: {names}");
     }
 }
 
@@ -205,9 +330,15 @@ fn an_image_is_not_copied_into_itself() {
     let (dir, image) = volume();
     let link = dir.path().join("another name");
     std::fs::hard_link(&image, &link).unwrap();
-    for source in [image.as_str(), link.to_str().unwrap(), dir.path().to_str().unwrap()] {
+    for source in [&image, link.to_str().unwrap()] {
         let said = fails(&["put", &image, source, "/d"], 1);
         assert!(said.contains("is the image itself"), "{said}");
     }
+    // What lies beside it is copied.
+    let beside = dir.path().join("beside");
+    std::fs::write(&beside, "contents").unwrap();
+    let (status, _, said) = cairn(&["put", &image, &format!("{}/.", dir.path().display()), "/d/sub"]);
+    assert!(status == 1 && said.lines().all(|line| line.contains("is the image itself")), "{status}: {said}");
+    assert_eq!((said.lines().count(), works(&["ls", &image, "/d/sub"])), (2, "beside\n".into()));
     judge::assert_clean(Path::new(&image));
 }
