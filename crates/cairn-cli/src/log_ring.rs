@@ -37,6 +37,12 @@ pub fn report() -> Report {
     Report::new().with("errors", ring.errors).with("warnings", ring.warnings).with("messages", lines)
 }
 
+/// Has this been said?
+#[must_use]
+pub fn holds(text: &str) -> bool {
+    RING.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().any(|line| line.contains(text))
+}
+
 /// Keeps a line.
 pub fn keep(level: Level, text: &str) {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

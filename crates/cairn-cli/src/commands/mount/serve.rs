@@ -37,7 +37,8 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
         output::complain(format_args!("{image}: {note}"));
     }
     let unwritable = if options.fuse.read_only { None } else { why_unwritable(&**volume.filesystem()) };
-    if let Some(reason) = &unwritable {
+    // Where a backup is used, opening the volume has said so.
+    if let Some(reason) = unwritable.as_ref().filter(|reason| !log_ring::holds(reason)) {
         output::complain(format_args!("{image}: warning: mounted read-only: {reason}"));
     }
     let fuse = FuseOptions {
