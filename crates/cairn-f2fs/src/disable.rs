@@ -12,36 +12,9 @@ use cairn_base::stats::Report;
 use crate::checkpoint::Reason;
 use crate::error::{Error, Result};
 use crate::format::units::BLOCKS_PER_SEGMENT;
+use crate::options::UnusableCap;
 use crate::store::Store;
 use crate::volume::Volume;
-
-/// Space that may become unusable while checkpoints are disabled: `checkpoint=disable:N` or `checkpoint=disable:N%`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnusableCap {
-    /// In blocks.
-    Blocks(u64),
-    /// In percent of what users can have.
-    Percent(u8),
-}
-
-impl UnusableCap {
-    fn blocks(self, user_blocks: u64) -> u64 {
-        match self {
-            Self::Blocks(blocks) => blocks,
-            Self::Percent(percent) => user_blocks / 100 * u64::from(percent),
-        }
-    }
-}
-
-impl std::fmt::Display for UnusableCap {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Blocks(0) => Ok(()),
-            Self::Blocks(blocks) => write!(f, ":{blocks}"),
-            Self::Percent(percent) => write!(f, ":{percent}%"),
-        }
-    }
-}
 
 impl Volume {
     /// Makes everything done so far final and writes no checkpoint from then on. Nobody else changes the volume meanwhile.

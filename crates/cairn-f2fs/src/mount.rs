@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use cairn_base::memory;
 use cairn_base::runtime::{Event, Runtime};
-use cairn_base::{Pba, memory};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
 use cairn_cache::budget::Budget;
@@ -164,7 +164,7 @@ pub(crate) fn open(
 
 /// A volume without its root is no volume: better said now than at the first look.
 fn check_root(volume: &Volume) -> Result<()> {
-    let root = volume.inode(crate::ROOT_INO)?;
+    let root = volume.inode(crate::format::Nid::ROOT.ino())?;
     if root.kind != cairn_vfs::FileKind::Directory {
         let (ino, value) = (root.nid, root.kind.mode_bits().into());
         let expected = "the root must be a directory";
@@ -266,6 +266,3 @@ fn found_magic(device: &dyn BlockDevice) -> u32 {
     let block = usize::try_from(at_most).ok().and_then(|len| device.read_at(0, len).ok());
     block.and_then(|block| superblock::magic_of(&block)).unwrap_or(0)
 }
-
-/// The address of a superblock's copy, for whoever writes it: the second one first.
-pub const SUPERBLOCKS: [Pba; 2] = [Pba(0), Pba(1)];

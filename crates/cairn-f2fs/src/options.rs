@@ -9,15 +9,42 @@ use cairn_cache::file::{BufferedMode, MAX_FOLIO};
 use cairn_cache::options::{parse_cache, parse_max_folio};
 use cairn_vfs::OnDamage;
 
-use crate::disable::UnusableCap;
 use crate::error::{Error, Result};
-use crate::gc::{BackgroundGc, GcVictim};
+use crate::gc::policy::{BackgroundGc, GcVictim};
 use crate::segment::Mode;
 
 mod linux;
 
 /// Linux's `dirty_expire_centisecs`.
 const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
+
+/// Space that may become unusable while checkpoints are disabled: `checkpoint=disable:N` or `checkpoint=disable:N%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnusableCap {
+    /// In blocks.
+    Blocks(u64),
+    /// In percent of what users can have.
+    Percent(u8),
+}
+
+impl UnusableCap {
+    pub(crate) fn blocks(self, user_blocks: u64) -> u64 {
+        match self {
+            Self::Blocks(blocks) => blocks,
+            Self::Percent(percent) => user_blocks / 100 * u64::from(percent),
+        }
+    }
+}
+
+impl std::fmt::Display for UnusableCap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Blocks(0) => Ok(()),
+            Self::Blocks(blocks) => write!(f, ":{blocks}"),
+            Self::Percent(percent) => write!(f, ":{percent}%"),
+        }
+    }
+}
 
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use cairn_base::Pba;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{DaemonHandle, Runtime};
 use cairn_base::stats::Report;
-use cairn_base::{Ino, Pba};
 use cairn_block::BlockDevice;
 use cairn_cache::block::BufferCache;
 use cairn_cache::durability::Flushes;
@@ -36,6 +36,9 @@ use crate::store::Store;
 
 /// Inodes kept in memory although nobody refers to them.
 const INODES_IN_MEMORY: usize = 32_768;
+
+/// The address of a superblock's copy, for whoever writes it: the second one first.
+pub(crate) const SUPERBLOCKS: [Pba; 2] = [Pba(0), Pba(1)];
 
 /// See the module.
 pub struct Volume {
@@ -146,17 +149,6 @@ impl Volume {
             gc: Collector::default(),
             fsyncs: Fsyncs::default(),
         }
-    }
-
-    /// The inode of a number, read if it is not in memory.
-    ///
-    /// # Errors
-    /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed; the volume is unmounted.
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Unmounted);
-        }
-        self.inodes.get_or_try_insert(ino, || Inode::load(self, ino))
     }
 
     /// The options in force.
@@ -284,7 +276,7 @@ impl Volume {
         }
         let mut current = self.label.lock();
         let bytes = superblock.encode();
-        for at in crate::mount::SUPERBLOCKS.into_iter().rev() {
+        for at in SUPERBLOCKS.into_iter().rev() {
             self.write_superblock(at, &bytes)?;
         }
         *current = label.into();
@@ -301,7 +293,7 @@ impl Volume {
 
     /// Writes the first superblock, which was found damaged, as the second one says.
     pub(crate) fn restore_first_superblock(&self) -> Result<()> {
-        self.write_superblock(crate::mount::SUPERBLOCKS[0], &self.superblock.encode())
+        self.write_superblock(SUPERBLOCKS[0], &self.superblock.encode())
     }
 
     /// See [`crate::operation_lock::OperationLock::moves`]; nothing moves on a volume that is only

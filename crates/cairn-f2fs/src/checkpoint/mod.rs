@@ -21,6 +21,8 @@ mod orphans;
 mod plan;
 mod queue;
 mod read;
+mod reason;
+mod request;
 pub mod summaries;
 mod sync;
 mod write;
@@ -45,60 +47,10 @@ use crate::space::Space;
 pub use merge::{Merge, MergeStats};
 pub use orphans::Orphans;
 pub use read::{Loaded, load};
-
-/// Why a checkpoint is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum Reason {
-    /// Somebody asked for the whole volume: sync.
-    Sync,
-    /// An fsync that roll-forward cannot serve.
-    Fsync,
-    /// Segments are needed that only a checkpoint makes free.
-    Cleaning,
-    /// Too much is dirty in memory.
-    Memory,
-    /// Roll-forward is done.
-    Recovery,
-    /// The volume is closed: the pack gets node summaries and the mark of a clean end.
-    Umount,
-    /// The last one before checkpoints are disabled; the pack says so.
-    Pause,
-    /// Checkpoints are enabled again.
-    Resume,
-}
+pub use reason::Reason;
 
 /// After inodes and cleaning, before the operation lock.
 const WRITING: Rank = Rank(235);
-
-impl Reason {
-    /// All reasons.
-    pub const ALL: [Self; 8] = [
-        Self::Sync,
-        Self::Fsync,
-        Self::Cleaning,
-        Self::Memory,
-        Self::Recovery,
-        Self::Umount,
-        Self::Pause,
-        Self::Resume,
-    ];
-
-    /// Its name in statistics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sync => "sync",
-            Self::Fsync => "fsync",
-            Self::Cleaning => "cleaning",
-            Self::Memory => "memory",
-            Self::Recovery => "recovery",
-            Self::Umount => "umount",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-        }
-    }
-}
 
 /// Who has more in memory than nodes: inodes and directory data.
 pub trait Hook: Send + Sync {

@@ -7,9 +7,11 @@ use cairn_base::Pba;
 use cairn_base::units::{as_index, as_u64};
 
 use super::features::Features;
+use super::sit;
 use super::superblock::Superblock;
-use super::units::{BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, Nid, SEGMENT_BYTES, SegNo};
-use super::{nat, orphan, sit};
+use super::units::{
+    BLOCK_BYTES, BLOCKS_PER_SEGMENT, BlockAddr, NIDS_PER_BLOCK, Nid, ORPHANS_PER_BLOCK, SEGMENT_BYTES, SegNo,
+};
 use crate::corrupt::Corrupt;
 
 /// Most segments a volume may have.
@@ -307,7 +309,7 @@ impl Layout {
     /// One more than the highest nid.
     #[must_use]
     pub const fn max_nid(&self) -> u32 {
-        self.nat_blocks().saturating_mul(nat::NIDS_PER_BLOCK)
+        self.nat_blocks().saturating_mul(NIDS_PER_BLOCK)
     }
 
     /// True if the NAT has an entry for it and it is not nid 0.
@@ -319,13 +321,13 @@ impl Layout {
     /// Logical NAT block that holds an nid's entry, and the entry's index in it.
     #[must_use]
     pub const fn nat_place(nid: Nid) -> (u32, usize) {
-        (nid.get() / nat::NIDS_PER_BLOCK, as_index(nid.get() % nat::NIDS_PER_BLOCK))
+        (nid.get() / NIDS_PER_BLOCK, as_index(nid.get() % NIDS_PER_BLOCK))
     }
 
     /// The first nid that has its entry in a logical NAT block.
     #[must_use]
     pub const fn first_nid(block: u32) -> Nid {
-        Nid(block.strict_mul(nat::NIDS_PER_BLOCK))
+        Nid(block.strict_mul(NIDS_PER_BLOCK))
     }
 
     /// Address of one of the copies of a logical NAT block: the copies alternate segment by
@@ -380,7 +382,7 @@ impl Layout {
     #[must_use]
     pub const fn max_orphans(&self) -> u32 {
         const MOST_BLOCKS: u32 = BLOCKS_PER_SEGMENT - PACK_FIXED;
-        MOST_BLOCKS.strict_sub(self.cp_payload).strict_mul(orphan::ORPHANS_PER_BLOCK)
+        MOST_BLOCKS.strict_sub(self.cp_payload).strict_mul(ORPHANS_PER_BLOCK)
     }
 }
 

@@ -10,11 +10,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::block::{self, view, view_mut};
 use super::layout::Layout;
-use super::units::{BLOCK_SIZE, BlockAddr, Nid};
+use super::units::{BLOCK_SIZE, BlockAddr, NIDS_PER_BLOCK, Nid};
 use crate::corrupt::Corrupt;
 
-/// Entries a block, as a number of nids; the last byte of the block is unused.
-pub const NIDS_PER_BLOCK: u32 = 455;
 /// Entries a block.
 pub const ENTRIES_PER_BLOCK: usize = as_index(NIDS_PER_BLOCK);
 

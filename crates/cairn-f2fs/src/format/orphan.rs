@@ -6,11 +6,9 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::block::view;
 use super::layout::Layout;
-use super::units::{BLOCK_SIZE, Nid, stored};
+use super::units::{BLOCK_SIZE, Nid, ORPHANS_PER_BLOCK, stored};
 use crate::corrupt::Corrupt;
 
-/// Inode numbers a block, as a number of orphans.
-pub const ORPHANS_PER_BLOCK: u32 = 1020;
 /// Inode numbers a block.
 pub const INOS_PER_BLOCK: usize = as_index(ORPHANS_PER_BLOCK);
 

@@ -13,6 +13,10 @@ pub const BLOCK_BYTES: u64 = as_u64(BLOCK_SIZE);
 pub const BLOCKS_PER_SEGMENT: u32 = 512;
 /// Bytes a segment.
 pub const SEGMENT_BYTES: u64 = as_u64(as_index(BLOCKS_PER_SEGMENT)) * BLOCK_BYTES;
+/// Entries a NAT block, as a number of nids; the last byte of the block is unused.
+pub const NIDS_PER_BLOCK: u32 = 455;
+/// Inode numbers an orphan block, as a number of orphans.
+pub const ORPHANS_PER_BLOCK: u32 = 1020;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
 

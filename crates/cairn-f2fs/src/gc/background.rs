@@ -16,9 +16,9 @@ use std::time::Duration;
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Daemon, Event, Progress};
 
-use super::policy::GcVictim;
+use super::policy::{BackgroundGc, GcVictim};
 use super::victim::Choice;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::store::Store;
 use crate::volume::Volume;
@@ -34,39 +34,6 @@ const IDLE: Duration = Duration::from_secs(5);
 const LIMIT: u64 = 40;
 /// With no more sections to clean than this there is nothing worth it.
 const FEW_SECTIONS: usize = 3;
-
-/// `background_gc`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BackgroundGc {
-    /// Victims are weighed by age and free space.
-    #[default]
-    On,
-    /// No cleaning but for whoever needs room.
-    Off,
-    /// Victims are chosen as for whoever needs room now.
-    Sync,
-}
-
-impl BackgroundGc {
-    /// The option's value.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::Off => "off",
-            Self::Sync => "sync",
-        }
-    }
-
-    /// From the option's value; `word` is what the user wrote.
-    ///
-    /// # Errors
-    /// There is no such value.
-    pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
-        let found = [Self::On, Self::Off, Self::Sync].into_iter().find(|mode| mode.name() == value);
-        found.ok_or_else(|| Error::Option(format!("`{word}`: background_gc is on, off or sync")))
-    }
-}
 
 /// How long the daemon sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,8 +35,8 @@ use crate::segment::SectionInfo;
 use crate::store::Store;
 use crate::volume::Volume;
 
-pub use background::{BackgroundGc, GcDaemon, Merged};
-pub use policy::{GcVictim, SpaceState};
+pub use background::{GcDaemon, Merged};
+pub use policy::{BackgroundGc, GcVictim, SpaceState};
 pub use stats::{GcStats, Written};
 
 use policy::{Foreground, RoundStart};

@@ -48,6 +48,39 @@ impl GcVictim {
     }
 }
 
+/// `background_gc`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackgroundGc {
+    /// Victims are weighed by age and free space.
+    #[default]
+    On,
+    /// No cleaning but for whoever needs room.
+    Off,
+    /// Victims are chosen as for whoever needs room now.
+    Sync,
+}
+
+impl BackgroundGc {
+    /// The option's value.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Sync => "sync",
+        }
+    }
+
+    /// From the option's value; `word` is what the user wrote.
+    ///
+    /// # Errors
+    /// There is no such value.
+    pub fn parse(word: &str, value: &str) -> Result<Self, Error> {
+        let found = [Self::On, Self::Off, Self::Sync].into_iter().find(|mode| mode.name() == value);
+        found.ok_or_else(|| Error::Option(format!("`{word}`: background_gc is on, off or sync")))
+    }
+}
+
 /// How much room there is, and how much is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceState {

@@ -1,9 +1,9 @@
-//! References to inodes: acquired, dropped, and the eviction of an inode that nothing keeps.
+//! The life of an inode in memory: references, changes, writing it back, and eviction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Inode, delete};
+use super::{Inode, State, delete};
 use crate::error::Result;
 use crate::volume::Volume;
 
@@ -45,5 +45,38 @@ impl Volume {
         // Whoever holds the value keeps it in the table, unless it is deleted.
         self.inodes.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
         Ok(inode)
+    }
+}
+
+impl Inode {
+    /// The record has changed: the next checkpoint stores it, if nobody does before.
+    pub fn touch(self: &Arc<Self>, volume: &Volume, state: &mut State) {
+        if !state.dirty && !state.deleted {
+            state.dirty = true;
+            volume.dirty.insert(self);
+        }
+    }
+
+    /// Writes the record into its node if it has changed. The caller holds the operation lock,
+    /// shared or exclusively.
+    ///
+    /// # Errors
+    /// The node is damaged, or the device failed.
+    pub fn write_inode(&self, volume: &Volume) -> Result<()> {
+        // The node first: nothing is read under the state.
+        let store = volume.store()?;
+        let node = match store.nodes.inode(self.nid)? {
+            Some(node) => node,
+            None if self.state.read().deleted => return Ok(()),
+            None => return Err(cairn_vfs::Error::Stale.into()),
+        };
+        let mut state = self.state.write();
+        if std::mem::take(&mut state.dirty) && !state.deleted {
+            state.record.encode_into(&mut node.modify());
+        }
+        if !self.entries.is_dirty() {
+            volume.dirty.remove(self.nid);
+        }
+        Ok(())
     }
 }

@@ -11,16 +11,31 @@
     )
 )]
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use cairn_base::ranked_lock::{RwLock, RwLockWriteGuard};
+use cairn_base::ranked_lock::{Mutex, Rank, RwLock, RwLockWriteGuard};
 use cairn_cache::block::Image;
 
-use super::nodes::{DirtyList, NODE_RANK, Owner};
 use crate::format::path::NodeKind;
 use crate::format::{BlockAddr, Log, NatEntry, Nid, NodeFooter};
+
+/// A node's image: above the mapping, below NAT and segments.
+const NODE_RANK: Rank = Rank(550);
+
+/// What kind of file a node belongs to: it decides the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A directory: hot nodes.
+    Directory,
+    /// Anything else: warm nodes, the roll-forward chain.
+    Other,
+}
+
+/// Dirty nodes by inode and nid.
+pub(crate) type DirtyList = Mutex<BTreeMap<(Nid, Nid), Arc<Node>>>;
 
 /// A node in memory.
 pub struct Node {

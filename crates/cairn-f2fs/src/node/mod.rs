@@ -7,6 +7,7 @@
 //! [`NodeCache`] is how everybody reads nodes. On a volume that is written it asks [`Nodes`], where they are changed.
 
 mod block;
+mod chain;
 mod index;
 mod nodes;
 pub mod tree;
@@ -25,8 +26,8 @@ use crate::format::units::{BlockAddr, Nid};
 use crate::nat::NatTable;
 use crate::recovery::overlay::Overlay;
 
-pub use block::{Node, NodeGuard};
-pub use nodes::{NodeStats, Nodes, Owner, Removed, Room};
+pub use block::{Node, NodeGuard, Owner};
+pub use nodes::{NodeStats, Nodes, Removed, Room};
 pub use write::PlacedNodes;
 
 /// See the module.

@@ -32,29 +32,15 @@ use crate::nat::Nat;
 use crate::segment::Segments;
 use crate::space::{Reservation, Space};
 
-use super::block::Node;
+use super::block::{DirtyList, Node, Owner};
+use super::chain::Chain;
 use super::index::Index;
-use super::write::Chain;
 
-/// A node's image: above the mapping, below NAT and segments.
-pub(super) const NODE_RANK: Rank = Rank(550);
 /// The order of node writes: taken before the images.
 const CHAIN_RANK: Rank = Rank(540);
 
 /// Nodes looked at for each that is to be given up.
 const LOOKS: u64 = 16;
-
-/// What kind of file a node belongs to: it decides the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// A directory: hot nodes.
-    Directory,
-    /// Anything else: warm nodes, the roll-forward chain.
-    Other,
-}
-
-/// Dirty nodes by inode and nid.
-pub(crate) type DirtyList = Mutex<BTreeMap<(Nid, Nid), Arc<Node>>>;
 
 /// A number whose node is no more; see [`Nodes::release`].
 #[must_use = "the number can be given out again only when it is released"]

@@ -4,16 +4,14 @@
 //! take their places one after the other and carry numbers; an fsync is done only when every earlier batch is on the
 //! device, too. If one failed the chain is broken for good, and so is every later batch.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cairn_base::ranked_lock::{Condvar, Mutex, Rank};
 use cairn_block::Bytes;
 
-use super::block::Node;
-use super::nodes::{Nodes, Owner};
+use super::block::{Node, Owner};
+use super::nodes::Nodes;
 use crate::blocks::Writes;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::node::Marks;
 use crate::format::path::NodeKind;
 use crate::format::{BlockAddr, Layout, Log, NatEntry, Nid, NodeFooter, inode};
@@ -28,44 +26,6 @@ pub struct PlacedNodes {
     number: u64,
     /// Held: what is read from the device before they are written is not they.
     _nodes: Vec<Arc<Node>>,
-}
-
-/// Batches of nodes that are being written.
-pub(super) struct Chain {
-    /// Held while a batch takes its places; holds the next number.
-    order: Mutex<u64>,
-    in_flight: Mutex<InFlight>,
-    done: Condvar,
-}
-
-#[derive(Default)]
-struct InFlight {
-    batches: BTreeSet<u64>,
-    broken: bool,
-}
-
-impl Chain {
-    pub(super) fn new(rank: Rank) -> Self {
-        let in_flight = Mutex::new(Rank::LEAF, InFlight::default());
-        Self { order: Mutex::new(rank, 0), in_flight, done: Condvar::new() }
-    }
-
-    /// A batch is done. Waits for the earlier ones if `in_order`; true if it had to.
-    fn finish(&self, number: u64, good: bool, in_order: bool) -> Result<bool> {
-        let mut in_flight = self.in_flight.lock();
-        in_flight.batches.remove(&number);
-        in_flight.broken |= !good;
-        self.done.notify_all();
-        let mut waited = false;
-        while in_order && in_flight.batches.first().is_some_and(|first| *first < number) {
-            waited = true;
-            self.done.wait(&mut in_flight);
-        }
-        if in_flight.broken {
-            return Err(Error::Stopped("an earlier write of node blocks failed".into()));
-        }
-        Ok(waited)
-    }
 }
 
 impl Nodes {
