@@ -14,6 +14,7 @@ pub mod confirm;
 pub mod date;
 pub mod failure;
 pub mod json;
+mod log_line;
 pub mod log_ring;
 pub mod operands;
 pub mod output;
@@ -24,6 +25,7 @@ pub mod session;
 pub mod tree;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -63,12 +65,13 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// `CAIRN_LOG=debug` shows what goes on inside; by default only warnings.
+/// `CAIRN_LOG=debug` shows what goes on inside, with times; by default only warnings, in the words of other messages.
 fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CAIRN_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let shown =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false).with_filter(filter);
+    let shown = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let shown = match tracing_subscriber::EnvFilter::try_from_env("CAIRN_LOG") {
+        Ok(filter) => shown.with_ansi(std::io::stderr().is_terminal()).with_filter(filter).boxed(),
+        Err(_) => shown.with_ansi(false).event_format(log_line::Plain).with_filter(LevelFilter::WARN).boxed(),
+    };
     let kept = log_ring::RingLayer.with_filter(LevelFilter::WARN);
     // A second start in one process (tests) keeps the first.
     let _ = tracing_subscriber::registry().with(shown).with(kept).try_init();
