@@ -1,5 +1,6 @@
 //! Opening one device: the file or block device, its zones, the part of it that an image's name says.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
@@ -13,13 +14,18 @@ use crate::partition;
 
 /// Opens a single device; with its zones, if it has some.
 pub(crate) fn open_one(image: &ImageSpec, write: bool) -> Result<Arc<dyn BlockDevice>> {
+    open_at(image, &image.path, write)
+}
+
+/// As [`open_one`], by another path to the file or device that `image` names.
+pub(crate) fn open_at(image: &ImageSpec, path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>> {
     let error = |cause| Error::new(image, cause);
-    if write && let Some(zoned) = HostZoned::open(&image.path).map_err(|source| error(Cause::Open(source)))? {
+    if write && let Some(zoned) = HostZoned::open(path).map_err(|source| error(Cause::Open(source)))? {
         return narrow(Arc::new(zoned), image.part).map_err(error);
     }
     let options = OpenOptions { write, lock: true, create_size: None };
     let device: Arc<dyn BlockDevice> =
-        Arc::new(FileDevice::open(&image.path, options).map_err(|source| error(Cause::Open(source)))?);
+        Arc::new(FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?);
     let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;
     let device = zoned.map_or(device, |zoned| Arc::new(zoned));
     narrow(device, image.part).map_err(error)

@@ -1,6 +1,7 @@
 //! Opening: image → device → probe → filesystem.
 
-use std::path::PathBuf;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
@@ -9,7 +10,7 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_vfs::FileSystem;
 
-use crate::device::open_one;
+use crate::device::{open_at, open_one};
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
 use crate::further;
@@ -60,17 +61,25 @@ impl Volume {
 /// # Errors
 /// The image cannot be opened, holds no volume we know, or the format refuses it.
 pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
-    let first = open_once(image, options)?;
+    if !options.read_only {
+        return open_at_path(image, &image.path, options);
+    }
+    // The name may lead to another file when the volume is turned writable: this one keeps the image.
+    let kept = cairn_block::file::open_image(&image.path).map_err(|source| Error::new(image, Cause::Open(source)))?;
+    let first = open_at_path(image, &image.path, options)?;
     let image = image.clone();
     let again = move |options: &OpenOptions| {
-        let volume = open_once(&image, options).map_err(|error| error.to_string())?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", kept.as_raw_fd()));
+        let named = |error: Error| error.to_string().replace(&*path.to_string_lossy(), &image.path.to_string_lossy());
+        let volume = open_at_path(&image, &path, options).map_err(named)?;
         Ok(volume.filesystem)
     };
     Ok(first.writable_later(options, Box::new(again)))
 }
 
-fn open_once(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
-    let device = open_device(image, &options.devices, !options.read_only)?;
+fn open_at_path(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
+    let write = !options.read_only;
+    let device = further::open(image, open_at(image, path, write)?, &options.devices, write)?;
     probe_and_open(device, runtime(options.fixed_time), options).map_err(|cause| Error::new(image, cause))
 }
 

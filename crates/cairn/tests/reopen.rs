@@ -148,3 +148,30 @@ fn make_again(image: &Path) {
     std::fs::remove_file(image).unwrap();
     make(image, Format::Ext4);
 }
+
+/// The name of the image leads to another volume, or nowhere: the volume that was opened is turned writable.
+#[test]
+fn the_image_is_opened_again_whatever_its_name_leads_to() {
+    for format in Format::ALL {
+        for other in [None, Some(Format::Ext4)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (image, moved) = (dir.path().join("image"), dir.path().join("moved"));
+            make(&image, format);
+            cut(&image);
+            let fs = reading(&image);
+            std::fs::rename(&image, &moved).unwrap();
+            if let Some(other) = other {
+                make(&image, other);
+            }
+            let before = other.map(|_| std::fs::read(&image).unwrap());
+            fs.remount("rw").unwrap();
+            create(&*fs, "made").unwrap();
+            fs.unmount().unwrap();
+            drop(fs);
+            assert!(before == other.map(|_| std::fs::read(&image).unwrap()), "{format}: another volume was written");
+            judge(&moved, format);
+            let fs = reading(&moved);
+            fs.lookup(fs.root(), b"made").unwrap();
+        }
+    }
+}
