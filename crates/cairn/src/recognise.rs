@@ -18,6 +18,7 @@ use Place::{End, Start};
 
 const OTHER: &str = "only ext2, ext3, ext4 and f2fs are supported";
 const CONVERT: &str = "convert it first: qemu-img convert -O raw IMAGE disk.raw";
+const RAID: &str = "assemble it first (mdadm --assemble), and give the device it makes";
 const PARTITIONED: Hint =
     Hint { what: "a partitioned disk", advice: "name a partition as in 'IMAGE#1'; cairn info IMAGE lists them" };
 
@@ -71,6 +72,23 @@ const SIGNATURES: &[(Place, &[u8], &str, &str)] = &[
     (Start(1024), &[0xe2, 0xe1, 0xf5, 0xe0], "EROFS", OTHER),
     (Start(4086), b"SWAPSPACE2", "swap space", OTHER),
     (Start(65_600), b"_BHRfS_M", "Btrfs", OTHER),
+    (Start(0), &[0xfc, 0x4e, 0x2b, 0xa9], "a member of a RAID (md)", RAID),
+    (Start(4096), &[0xfc, 0x4e, 0x2b, 0xa9], "a member of a RAID (md)", RAID),
+    (Start(4120), b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", "bcache", OTHER),
+    (Start(4120), b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", "bcachefs", OTHER),
+    (Start(1030), &[0x34, 0x34], "NILFS2", OTHER),
+    (Start(1024), b"H+\x00\x04", "HFS+", OTHER),
+    (Start(1024), b"HX\x00\x05", "HFS+", OTHER),
+    (Start(32), b"NXSB", "APFS", OTHER),
+    (Start(65_588), b"ReIsEr", "ReiserFS", OTHER),
+    (Start(32_768), b"JFS1", "JFS", OTHER),
+    (Start(32_769), b"BEA01", "UDF", OTHER),
+    (Start(8192), b"OCFSV2", "OCFS2", OTHER),
+    (Start(4096), b"OCFSV2", "OCFS2", OTHER),
+    (Start(2048), b"OCFSV2", "OCFS2", OTHER),
+    (Start(65_536), &[0x01, 0x16, 0x19, 0x70, 0, 0, 0, 1], "GFS2", OTHER),
+    (Start(131_072), &[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], "ZFS", OTHER),
+    (Start(0), b"\x7fELF", "a program", OTHER),
     (End(512), b"conectix", "a VHD image", CONVERT),
 ];
 
