@@ -142,15 +142,21 @@ impl Place {
     /// A directory has the name, `make` fails, or it cannot be renamed: then what was there is there still, or the failure says that it
     /// is gone.
     pub fn fill<T>(&self, fs: &dyn FileSystem, bytes: u64, make: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
-        let exists = match self.existing(fs)? {
+        let existing = match self.existing(fs)? {
             Some(found) if found.kind == FileKind::Directory => {
                 let message =
                     format!("{}: a directory is there: remove it first, or give another name", shown(&self.path));
                 return Err(Failure::new(Status::Failed, message));
             }
-            found => found.is_some(),
+            found => found,
         };
+        let exists = existing.is_some();
         let replaces = exists && has_room(fs, bytes).map_err(|error| self.failed(&error))?;
+        // What cannot fit even in place of the old contents does not cost them.
+        let given_back = existing.filter(|found| found.links == 1).map_or(0, |found| found.sectors.saturating_mul(512));
+        if exists && !replaces && bytes > room(fs).map_err(|error| self.failed(&error))?.saturating_add(given_back) {
+            return Err(self.failed(&Error::NoSpace));
+        }
         let gone = exists && !replaces;
         if gone {
             fs.unlink(self.parent, &self.name).map_err(|error| self.failed(&error))?;
@@ -192,7 +198,11 @@ impl Place {
 
 /// Is there room for so much more, and for what leads to it?
 fn has_room(fs: &dyn FileSystem, bytes: u64) -> cairn_vfs::Result<bool> {
+    Ok(bytes.saturating_add(bytes / 16) <= room(fs)?)
+}
+
+/// Bytes that are free.
+fn room(fs: &dyn FileSystem) -> cairn_vfs::Result<u64> {
     let stats = fs.statfs()?;
-    let room = stats.available_blocks.saturating_mul(stats.block_size.into());
-    Ok(bytes.saturating_add(bytes / 16) <= room)
+    Ok(stats.available_blocks.saturating_mul(stats.block_size.into()))
 }

@@ -13,7 +13,6 @@ use cairn_base::Ino;
 use cairn_vfs::{
     Caller, Error, FileKind, FileSystem, IoFlags, NewInode, OpenMode, SetAttributes, SetTime, Timestamp, XattrMode,
 };
-use rustix::fs::SeekFrom;
 
 use super::destination::{Destination, Place, Transfer, in_the_way};
 use super::on_volume::OnVolume;
@@ -24,6 +23,10 @@ use crate::progress::Progress;
 use crate::session::{Access, FileId, ImageArg, shown, source_date_epoch};
 use crate::tree::Passed;
 use crate::{failure, print};
+
+mod source;
+
+use source::{host_bytes, is_standard_input, means_contents, name_of, next_data};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 1 << 20;
@@ -96,42 +99,6 @@ pub fn copy_in(
     }
     let copied = failure::each(sources, |source| copy.source(source, &destination));
     failure::each([copied, copy.finish()], |done| done)
-}
-
-/// `dir/.`, `.`, `dir/..` and `..` name no entry: they mean what is in the directory.
-fn means_contents(source: &Path) -> bool {
-    let bytes = source.as_os_str().as_bytes();
-    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-    matches!(bytes.get(..end).and_then(|path| path.rsplit(|byte| *byte == b'/').next()), Some(b"." | b".."))
-}
-
-fn is_standard_input(source: &Path) -> bool {
-    source.as_os_str() == "-"
-}
-
-/// Bytes in the regular files of a tree, for the progress: what cannot be read is not counted.
-fn host_bytes(source: &Path) -> u64 {
-    let Ok(metadata) = fs::symlink_metadata(source) else { return 0 };
-    match fs::read_dir(source) {
-        Ok(entries) if metadata.is_dir() => entries.flatten().map(|entry| host_bytes(&entry.path())).sum(),
-        _ if metadata.is_file() => metadata.len(),
-        _ => 0,
-    }
-}
-
-/// The last component of a host path.
-fn name_of(source: &Path) -> Outcome<Vec<u8>> {
-    if is_standard_input(source) {
-        return Err(Failure::usage("-: standard input has no name: give the file's whole path as the destination"));
-    }
-    if let Some(name) = source.file_name() {
-        return Ok(name.as_bytes().to_vec());
-    }
-    let canonical = fs::canonicalize(source).map_err(|error| Failure::host(source, &error))?;
-    canonical
-        .file_name()
-        .map(|name| name.as_bytes().to_vec())
-        .ok_or_else(|| Failure::new(Status::Usage, format!("{}: give a new name for it", source.display())))
 }
 
 struct Copy<'a> {
@@ -438,18 +405,6 @@ pub(super) fn write_all(fs: &dyn FileSystem, ino: Ino, offset: u64, bytes: &[u8]
         }
     }
     Ok(())
-}
-
-/// The next range with data at or after `at`; the whole rest where the host does not know holes.
-fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u64, u64)>> {
-    let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-        Ok(data) => data,
-        Err(rustix::io::Errno::NXIO) => return Ok(None),
-        Err(rustix::io::Errno::INVAL) => return Ok(Some((at, size))),
-        Err(error) => return Err(error.into()),
-    };
-    let hole = rustix::fs::seek(file, SeekFrom::Hole(data))?;
-    Ok(Some((data, hole.min(size))).filter(|(data, hole)| data < hole))
 }
 
 /// The host's device number in the image's encoding.

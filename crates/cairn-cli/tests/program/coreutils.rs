@@ -187,6 +187,11 @@ fn a_copy_that_fails_leaves_what_was_there() {
         // A new version of the largest file, where there is no room for both.
         works(&["put", &image, fill, "/file"]);
         works(&["put", &image, fill, "/file"]);
+        // One that cannot fit even in its place.
+        std::fs::write(&host, vec![3; 40 << 20]).unwrap();
+        let said = fails(&["put", &image, &path, "/file"], 1);
+        assert!(said.contains("/file: no space left") && !said.contains("gone"), "{said}");
+        assert_eq!(works(&["stat", "--json", &image, "/file"]).matches("3145728").count(), 1, "{format}");
         // Out of the image: the host's old file stays, too.
         let target = dir.path().join("target");
         std::fs::write(&target, "old").unwrap();
