@@ -62,6 +62,8 @@ pub(super) const WORDS: &Vocabulary = &[
     ),
     (&["min_batch_time=", "max_batch_time=", "journal_ioprio=", "journal_async_commit"], Ignored(COMMITS)),
     (&["inode_readahead_blks="], Ignored(READAHEAD)),
+    (&["resuid=", "resgid="], Ignored("the superblock says who may use the root-reserved blocks: tune2fs -u and -g")),
+    (&["data_err="], Ignored("data that cannot be written stays dirty, and whoever uses its file hears of it")),
     (&["init_itable", "init_itable=", "noinit_itable"], Ignored("inode tables are initialised where they are used")),
     (
         &[

@@ -64,6 +64,7 @@ pub(super) const WORDS: &Vocabulary = &[
         ],
         Ignored(COMPRESSION),
     ),
+    (&["disable_ext_identify"], Ignored("the superblock's list of name extensions chooses the log of a new file")),
     (&["reserve_root=", "reserve_node=", "resuid=", "resgid="], Ignored("F2FS keeps nothing back for root here")),
     (
         &["usrquota", "grpquota", "prjquota", "quota", "usrjquota=", "grpjquota=", "prjjquota=", "jqfmt="],
