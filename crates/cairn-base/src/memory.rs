@@ -145,13 +145,17 @@ pub fn within_limit(wished: u64) -> u64 {
 /// However narrow the limit is.
 const LEAST_CACHE: u64 = 4 << 20;
 
+/// Bytes of address space that this process may use (`ulimit -v`); `None` without a limit.
 #[cfg(target_os = "linux")]
-fn address_limit() -> Option<u64> {
+#[must_use]
+pub fn address_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::As).current
 }
 
+/// Nothing is known here.
 #[cfg(not(target_os = "linux"))]
-fn address_limit() -> Option<u64> {
+#[must_use]
+pub fn address_limit() -> Option<u64> {
     None
 }
 

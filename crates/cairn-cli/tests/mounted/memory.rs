@@ -146,3 +146,18 @@ fn a_mount_that_cannot_have_its_reserve_says_what_to_do() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("raise `ulimit -v`"), "{said}");
 }
+
+/// Between what is plainly too little and what is enough there is no limit at which the allocator leaves the volume nothing.
+#[test]
+fn every_limit_above_the_least_allows_a_mount() {
+    let volume = Volume::make(32 << 20, &[]);
+    for limit in (160..=240).step_by(10) {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--as={}", limit * 1_000_000)).args([CAIRN, "mount"]);
+        let mounted = command.arg(volume.image()).arg(volume.root()).output().unwrap();
+        let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
+        assert_eq!(mounted.status.code(), Some(0), "{limit} MB: {said}");
+        let ended = Command::new(CAIRN).arg("umount").arg(volume.root()).output().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{limit} MB: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+}
