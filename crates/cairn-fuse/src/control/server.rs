@@ -176,8 +176,12 @@ fn admit(mut client: UnixStream, shared: &Arc<Shared>) {
         return;
     }
     let served = Served(shared.clone());
-    // If no thread can be made, the client sees its connection closed.
-    let _ = thread::Builder::new().name("cairn-client".into()).spawn(move || serve(&client, &served.0));
+    let refused = client.try_clone();
+    let spawned = thread::Builder::new().name("cairn-client".into()).spawn(move || serve(&client, &served.0));
+    if let (Err(error), Ok(mut client)) = (spawned, refused) {
+        let text = format!("the daemon gets no thread to answer ({error}): try again when the mount has less to do");
+        let _ = protocol::write_reply(&mut client, &Reply::Error(text));
+    }
 }
 
 fn prepare(client: &UnixStream) -> io::Result<()> {
