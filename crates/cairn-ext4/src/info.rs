@@ -1,6 +1,7 @@
 //! What `cairn info` shows of a volume, read from its superblock alone.
 
 use crate::format::features::{Access, Compat, Incompat};
+use crate::format::layout::Layout;
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
 use crate::probe::Probe;
 
@@ -78,11 +79,12 @@ impl Info {
             inode_size: raw.s_inode_size.get(),
             features: features.names(),
             state: if is_short { "truncated" } else { state(superblock) },
-            access: match features.access() {
+            access: match (Layout::new(superblock, size), features.access()) {
+                (_, Access::Refuse(reason)) => format!("none: {reason}"),
                 _ if has_external_journal(superblock) => format!("none: {EXTERNAL_JOURNAL}"),
-                Access::ReadWrite => READ_WRITE.to_owned(),
-                Access::ReadOnly(reason) => format!("read-only: {reason}"),
-                Access::Refuse(reason) => format!("none: {reason}"),
+                (Err(corrupt), _) => format!("none: {corrupt}"),
+                (Ok(_), Access::ReadWrite) => READ_WRITE.to_owned(),
+                (Ok(_), Access::ReadOnly(reason)) => format!("read-only: {reason}"),
             },
             created: time(raw.s_mkfs_time.get(), raw.s_mkfs_time_hi),
             last_mounted: time(raw.s_mtime.get(), raw.s_mtime_hi),

@@ -216,6 +216,14 @@ fn info_says_what_opening_would() {
         assert!(told && !stdout.contains(" clean"), "{format}: {stdout}{stderr}");
         assert_eq!(cairn(&["ls", &image]).0, 4, "{format}");
     }
+    // Nothing but the magic number of ext4.
+    let (_dir, image) = in_dir("disk.img");
+    let mut bytes = vec![0; 1 << 20];
+    bytes[1080..1082].copy_from_slice(&[0x53, 0xef]);
+    std::fs::write(&image, bytes).unwrap();
+    assert!(works(&["info", &image]).contains("access:                    none: "));
+    assert_eq!(cairn(&["ls", &image]).0, 4);
+
     let (dir, image) = in_dir("disk.img");
     let journal = dir.path().join("journal").to_str().unwrap().to_owned();
     judge::run("mke2fs", ["-Fq", "-O", "journal_dev", &journal, "16M"]);
