@@ -34,8 +34,9 @@ install:
 	@test -x $(PROGRAM) || $(MAKE) build
 	@scripts/install $(PROGRAM)
 
+# Many tests wait for daemons, disks and clocks: four at a time keep two processors busy.
 test: deps fmt clippy
-	$(CARGO) test --workspace
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace
 	$(MAKE) doc
 
 # The same tests with more seeds, states and minutes (CAIRN_DEEP); one at a time, they load the machine.
