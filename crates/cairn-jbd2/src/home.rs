@@ -9,7 +9,7 @@ use cairn_block::{Batch, BlockDevice, Durability, Request, Result};
 /// Most blocks of a batch.
 const BATCH: usize = 1024;
 
-/// Writes blocks that come in order of address. Contiguous blocks share a request. Does not flush.
+/// Writes blocks, which are in order of address. Contiguous blocks share a request. Does not flush.
 pub(crate) fn write(
     device: &dyn BlockDevice,
     block_size: u32,

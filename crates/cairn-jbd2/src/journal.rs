@@ -25,9 +25,9 @@ pub struct Journal {
     /// Most credits of a transaction (`j_max_transaction_buffers`).
     pub(crate) max_transaction_buffers: u32,
     pub(crate) state: Mutex<State>,
-    /// Tells those that wait in [`Journal::wait`] that `state` has changed.
+    /// Wakes the callers of [`Journal::wait`] when `state` has changed.
     pub(crate) changed: Event,
-    /// Tells a leader that all callers wait that it lets join.
+    /// Wakes a leader when the callers that it waits for have arrived.
     pub(crate) batch_complete: Event,
     /// Wakes the commit daemon.
     pub(crate) commit_wake: Arc<Event>,

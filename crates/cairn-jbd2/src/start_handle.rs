@@ -15,7 +15,7 @@ use crate::stats::nanoseconds;
 /// Log blocks that stay free for handles that change more blocks than they have credits for.
 const SPARE_LOG_BLOCKS: u32 = 32;
 
-/// What became of an attempt to join.
+/// Result of an attempt to join.
 enum Attempt {
     /// The handle has joined; `first`: it has started the transaction.
     Joined { tid: Tid, first: bool },
@@ -27,7 +27,7 @@ enum Attempt {
     Locked,
 }
 
-/// Since when a handle waits, and since when it waits for log space.
+/// When a handle began to wait, and when it began to wait for log space.
 #[derive(Default)]
 struct Waiting {
     since: Option<Duration>,

@@ -35,7 +35,7 @@ pub enum CheckpointClean {
 }
 
 impl CheckpointClean {
-    /// All ways.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Counted, Self::BailOut, Self::Scan];
 
     /// The mount option's value.
@@ -48,7 +48,7 @@ impl CheckpointClean {
         }
     }
 
-    /// The way with this name.
+    /// The mode with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
@@ -199,7 +199,7 @@ impl CheckpointList {
         self.listed -= 1;
     }
 
-    /// Takes a freed block off the list. No version of it will be written.
+    /// Takes a freed block off the list, so that no version of it is written.
     pub(crate) fn forget(&mut self, pba: Pba) {
         if let Some(tid) = self.newest.remove(&pba) {
             self.remove_head(pba, tid);
@@ -276,7 +276,7 @@ impl CheckpointList {
         head.state = BlockState::Clean;
         transaction.unclean -= 1;
         self.newest.remove(&pba);
-        // The other ways find the block by themselves.
+        // In the other modes a search finds the block.
         if mode == CheckpointClean::Counted {
             self.remove_head(pba, tid);
         }
@@ -310,7 +310,7 @@ impl CheckpointList {
 
     fn drop_oldest(&mut self, cleaned: &mut Cleaned) {
         let Some(front) = self.ring.front() else { return };
-        // The way was changed while clean blocks were listed.
+        // The mode was changed while clean blocks were listed.
         if !front.heads.is_empty() {
             self.unlink(front.tid);
         }

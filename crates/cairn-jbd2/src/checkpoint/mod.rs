@@ -37,7 +37,7 @@ enum Checkpointer {
     Daemon { skip_busy: bool },
 }
 
-/// What became of an attempt to checkpoint.
+/// Result of an attempt to checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// Blocks were written, or the log tail was updated.
@@ -168,7 +168,7 @@ impl Journal {
         let mut state = self.state.lock();
         // The error that aborted the journal may concern these blocks.
         state.check_aborted()?;
-        let cleaned = state.checkpointing.settle(queued.unwrap_or(0));
+        let cleaned = state.checkpointing.complete_flushed(queued.unwrap_or(0));
         self.stats.count_cleaning(&cleaned);
         Ok(())
     }

@@ -70,7 +70,7 @@ impl Journal {
         tid.map_or(Ok(()), |tid| self.commit_at_once(tid))
     }
 
-    /// Makes a transaction durable for a caller that cannot go on before.
+    /// Makes a transaction durable for a caller that cannot continue without it.
     pub(crate) fn commit_at_once(&self, tid: Tid) -> Result<()> {
         self.complete(tid, Reason::Progress)
     }
@@ -212,7 +212,7 @@ impl Journal {
     }
 }
 
-/// True if waiting for the commit of this transaction has no use any more.
+/// True if waiting for the commit of this transaction no longer has a purpose.
 fn is_over(state: &State, tid: Tid) -> bool {
     state.aborted.is_some() || state.committing.is_committed(tid)
 }

@@ -238,7 +238,7 @@ impl Journal {
             self.stats.superseded.add(superseded);
             state.committing.finish();
             if state.aborted.is_none() {
-                let cleaned = state.checkpointing.settle(place.flushed);
+                let cleaned = state.checkpointing.complete_flushed(place.flushed);
                 self.stats.count_cleaning(&cleaned);
             }
             state.checkpointing.sample_length();

@@ -78,9 +78,9 @@ impl Checkpointing {
         self.stage = Stage::Idle;
     }
 
-    /// A flush has covered the completions up to `flushed`: drops the transactions that are
-    /// checkpointed.
-    pub(crate) fn settle(&mut self, flushed: u64) -> Cleaned {
+    /// Records that a flush has covered the completions up to `flushed`, and drops the transactions
+    /// that are then checkpointed.
+    pub(crate) fn complete_flushed(&mut self, flushed: u64) -> Cleaned {
         self.list.drain_completions(flushed, self.clean_mode);
         self.list.clean(self.clean_mode)
     }
