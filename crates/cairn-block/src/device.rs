@@ -87,6 +87,9 @@ pub trait BlockDevice: Send + Sync {
     fn submit(&self, batch: Batch) -> Completion;
 
     /// Everything completed so far is on the medium when this returns.
+    ///
+    /// # Errors
+    /// The device failed to write its cache. Writes since the last successful flush may be lost.
     fn flush(&self) -> Result<()>;
 
     /// The device's zones, if it has some that cannot be written anywhere at any time.
@@ -134,6 +137,10 @@ impl Completion {
     }
 
     /// Blocks until the batch is done.
+    ///
+    /// # Errors
+    /// The first error of the batch: the device failed, the request lies beyond its end or is not
+    /// aligned, or the device does not support it. Any of the requests may have been carried out.
     pub fn wait(self) -> Outcome {
         match self.0 {
             State::Done(outcome) => outcome,
@@ -201,16 +208,26 @@ impl Completer {
 /// Blocking helpers over [`BlockDevice`].
 pub trait BlockDeviceExt: BlockDevice {
     /// Reads `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// As [`Completion::wait`]; [`ErrorKind::NoMemory`](crate::ErrorKind::NoMemory) if the system
+    /// has no memory for the buffer.
     fn read_at(&self, offset: u64, len: usize) -> Result<IoBuf> {
         self.read_into(offset, IoBuf::try_zeroed(len)?)
     }
 
     /// Reads a block of metadata: few bytes, for which the [reserve](crate::reserve) is opened. Who needs it is in the midst of something.
+    ///
+    /// # Errors
+    /// As [`Completion::wait`].
     fn read_block(&self, offset: u64, len: usize) -> Result<IoBuf> {
         self.read_into(offset, IoBuf::zeroed(len))
     }
 
     /// Fills `buf` from `offset` on.
+    ///
+    /// # Errors
+    /// As [`Completion::wait`].
     fn read_into(&self, offset: u64, buf: IoBuf) -> Result<IoBuf> {
         let batch = Batch { requests: vec![Request::Read { offset, buf }], durability: Durability::default() };
         let mut bufs = self.submit(batch).wait()?;
@@ -218,23 +235,36 @@ pub trait BlockDeviceExt: BlockDevice {
     }
 
     /// Writes `data` at `offset`.
+    ///
+    /// # Errors
+    /// As [`Completion::wait`]. The range may have old, new or mixed contents afterwards.
     fn write_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<()> {
         self.write_durable(offset, data, Durability::default())
     }
 
     /// Writes `data` at `offset` between the given barriers.
+    ///
+    /// # Errors
+    /// As [`BlockDeviceExt::write_at`], or a flush failed.
     fn write_durable(&self, offset: u64, data: impl Into<Bytes>, durability: Durability) -> Result<()> {
         let requests = vec![Request::Write { offset, bufs: vec![data.into()] }];
         self.submit(Batch { requests, durability }).wait().map(drop)
     }
 
     /// Discards a byte range.
+    ///
+    /// # Errors
+    /// As [`Completion::wait`]; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the
+    /// device cannot discard.
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         let requests = vec![Request::Discard { offset, len }];
         self.submit(Batch { requests, durability: Durability::default() }).wait().map(drop)
     }
 
     /// Makes a byte range read as zeros.
+    ///
+    /// # Errors
+    /// As [`BlockDeviceExt::write_at`].
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
         let requests = vec![Request::WriteZeroes { offset, len }];
         self.submit(Batch { requests, durability: Durability::default() }).wait().map(drop)

@@ -12,6 +12,11 @@ use crate::error::{Error, Result};
 use crate::options::MountOptions;
 
 /// Gives the mount at `mountpoint` the flags of `options`. Only root may, on a mount that root made.
+///
+/// # Errors
+/// [`Error::OpenForWriting`] if the mount is to be read-only and a file is open for writing,
+/// [`Error::RemountAsUser`] without the privilege, [`Error::Refused`] with another reason of the
+/// kernel.
 pub fn remount(mountpoint: &Path, options: &MountOptions) -> Result<()> {
     mount_remount(mountpoint, flags(options), c"").map_err(|error| match error {
         Errno::BUSY => Error::OpenForWriting,

@@ -31,6 +31,10 @@ pub struct Session {
 }
 
 /// Mounts a filesystem. The kernel's requests wait until [`Session::run`].
+///
+/// # Errors
+/// The mountpoint is not a directory, `/dev/fuse` cannot be opened, the kernel refuses the mount,
+/// or the system has no memory for a request.
 pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions) -> Result<Session> {
     let mountpoint = check_mount_point(mountpoint)?;
     check_device()?;
@@ -73,6 +77,10 @@ pub fn mount(fs: Arc<dyn FileSystem>, mountpoint: &Path, options: &MountOptions)
 impl Session {
     /// Serves requests until the filesystem is unmounted and all requests are answered. Then it is time for
     /// [`FileSystem::unmount`], also after an error.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] if the connection to the kernel failed, or the system has no thread
+    /// that serves it.
     pub fn run(self) -> Result<()> {
         let served = self.transport.serve().map_err(Error::Connection);
         drop(self.keeper);

@@ -37,6 +37,9 @@ pub struct Unmounter {
 
 impl Unmounter {
     /// Unmounts, unless that is done; [`crate::Session::run`] then returns. Refused while somebody uses the mount.
+    ///
+    /// # Errors
+    /// The mount is in use, something is mounted over it, or the process may not unmount it.
     pub fn unmount(&self) -> io::Result<()> {
         mounts::unmount(&self.mountpoint, &self.device)
     }

@@ -47,6 +47,11 @@ pub struct Client {
 impl Client {
     /// Connects to the daemon of the mount with this device number (`major:minor` of `/proc/self/mountinfo`), which was
     /// mounted by this user (`user_id` there). Does not touch the mount.
+    ///
+    /// # Errors
+    /// [`ControlError::Foreign`] if another user made the mount, [`ControlError::NoSocket`] or
+    /// [`ControlError::Gone`] if no daemon listens, [`ControlError::Unsafe`] if another user could
+    /// have made the socket.
     pub fn connect(device: &str, owner: u32) -> Result<Self, ControlError> {
         let uid = rustix::process::geteuid().as_raw();
         if !server::allowed(uid, owner) {
@@ -125,26 +130,46 @@ impl Client {
     }
 
     /// All counters, state and options.
+    ///
+    /// # Errors
+    /// [`ControlError::Silent`] if the daemon does not answer in time, [`ControlError::Gone`] if it
+    /// has ended, [`ControlError::Language`] if it has another version.
     pub fn stats(self) -> Result<Report, ControlError> {
         self.ask(&Request::Stats)
     }
 
     /// Changes options. Returns when they are in force, however long the disk takes.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] with the volume's or the kernel's reason; nothing has changed
+    /// then. [`ControlError::Gone`] if the daemon has ended.
     pub fn remount(self, options: &str) -> Result<(), ControlError> {
         self.ask_patiently(&Request::Remount { options: options.to_owned() })
     }
 
     /// Freezes the volume. Returns when everything is on the disk.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the volume is frozen already or could not be written.
+    /// [`ControlError::Gone`] if the daemon has ended.
     pub fn freeze(self) -> Result<(), ControlError> {
         self.ask_patiently(&Request::Freeze)
     }
 
     /// Thaws it.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the volume is not frozen or could not be written.
+    /// [`ControlError::Gone`] if the daemon has ended.
     pub fn thaw(self) -> Result<(), ControlError> {
         self.ask_patiently(&Request::Thaw)
     }
 
     /// Has everything written, and the mount ended whoever uses it. Returns when the end has begun.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the mount cannot be ended. [`ControlError::Gone`] if the
+    /// daemon has ended.
     pub fn end(self) -> Result<(), ControlError> {
         self.ask_patiently(&Request::End)
     }
@@ -156,6 +181,9 @@ impl Client {
     }
 
     /// Asks to be told when the volume has been closed. From here on the daemon will tell.
+    ///
+    /// # Errors
+    /// As [`Client::stats`].
     pub fn wait_for_end(self) -> Result<Ending, ControlError> {
         self.ask(&Request::WaitForEnd)?;
         Ok(Ending(self))

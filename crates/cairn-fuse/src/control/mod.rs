@@ -35,15 +35,27 @@ pub trait Control: Send + Sync {
     fn stats(&self) -> Report;
 
     /// Changes options; all or nothing. The text of a refusal names the option and says what to do.
+    ///
+    /// # Errors
+    /// An option is unknown, malformed or cannot be changed now; nothing has changed.
     fn remount(&self, options: &str) -> Result<(), String>;
 
     /// Freezes the volume. The text of a refusal says what to do.
+    ///
+    /// # Errors
+    /// The volume is frozen already, or could not be written.
     fn freeze(&self) -> Result<(), String>;
 
     /// Thaws it.
+    ///
+    /// # Errors
+    /// The volume is not frozen, or could not be written.
     fn thaw(&self) -> Result<(), String>;
 
     /// Brings everything to the disk and ends the mount, whoever uses it. Returns when the end has begun; the text of a refusal says
     /// what to do.
+    ///
+    /// # Errors
+    /// The mount cannot be ended.
     fn end(&self) -> Result<(), String>;
 }

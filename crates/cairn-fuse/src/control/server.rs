@@ -47,6 +47,10 @@ pub struct Server {
 
 impl Server {
     /// Listens for the clients of the mount at `mountpoint` (absolute, live).
+    ///
+    /// # Errors
+    /// There is no mount at `mountpoint`, no directory is safe for the socket, another daemon
+    /// listens there, or the system has no thread.
     pub fn start(mountpoint: &Path, control: Arc<dyn Control>) -> Result<Self, ControlError> {
         let missing = || ControlError::Io { path: mountpoint.to_owned(), source: ErrorKind::NotFound.into() };
         let mount = mounts::mounted_on(mountpoint).ok_or_else(missing)?;

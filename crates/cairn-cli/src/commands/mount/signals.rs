@@ -20,6 +20,9 @@ use crate::failure::plain;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Starts the thread that takes the signals, until the handle is closed.
+///
+/// # Errors
+/// The system does not allow a signal handler or has no thread.
 pub fn unmount_on_signal(
     unmounter: Unmounter,
     filesystem: Arc<dyn FileSystem>,
