@@ -90,8 +90,8 @@ pub fn visit(
     let mut failure = None;
     let walked = walk::walk_past_damage(fs, start.ino, &mut |met| {
         let done = match met {
-            walk::Met::Entry(visit) => visitor(&join(path, visit.path), visit.attributes, visit.depth),
-            walk::Met::Damaged { path: below, error } => Err(Failure::volume(shown(&join(path, below)), &error)),
+            walk::Reached::Entry(visit) => visitor(&join(path, visit.path), visit.attributes, visit.depth),
+            walk::Reached::Damaged { path: below, error } => Err(Failure::volume(shown(&join(path, below)), &error)),
         };
         Ok(done.or_else(|error| passed.pass(error, complain).map(|()| walk::Next::Skip)).unwrap_or_else(|error| {
             failure = Some(error);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cairn_base::memory;
 use cairn_jbd2::JournalArea;
-use cairn_vfs::write_access::Before;
+use cairn_vfs::write_access::PriorState;
 
 use crate::error::{Error, Result};
 use crate::mount;
@@ -122,7 +122,7 @@ fn make_read_only(volume: &Arc<Volume>) -> Result<()> {
     }
     // Most of the writing, while others still work.
     sync::sync(volume)?;
-    let _alone = volume.access.alone();
+    let _exclusive = volume.access.exclusive();
     quiesce(volume, "remounted with ro")
 }
 
@@ -147,25 +147,25 @@ pub(crate) fn freeze(volume: &Arc<Volume>) -> Result<()> {
     volume.check_readable()?;
     // Most of the writing, while others still work.
     sync::sync(volume)?;
-    let alone = volume.access.alone();
+    let exclusive = volume.access.exclusive();
     if volume.stop_cause().is_some() {
-        alone.freeze(Before::ReadOnly);
+        exclusive.freeze(PriorState::ReadOnly);
         return Ok(());
     }
     quiesce(volume, "frozen")?;
-    alone.freeze(Before::Writable);
+    exclusive.freeze(PriorState::Writable);
     Ok(())
 }
 
 /// [`cairn_vfs::FileSystem::thaw`].
 pub(crate) fn thaw(volume: &Arc<Volume>) -> Result<()> {
     let _changing = volume.options.changing.lock();
-    let alone = volume.access.alone();
-    let resumed = match alone.before()? {
-        Before::Writable => resume(volume, &volume.options.get()),
-        Before::ReadOnly => Ok(()),
+    let exclusive = volume.access.exclusive();
+    let resumed = match exclusive.prior_state()? {
+        PriorState::Writable => resume(volume, &volume.options.get()),
+        PriorState::ReadOnly => Ok(()),
     };
-    alone.thaw();
+    exclusive.thaw();
     resumed
 }
 
@@ -178,7 +178,7 @@ fn finish(volume: &Volume) -> Result<()> {
 }
 
 fn make_writable(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
-    let _alone = volume.access.alone();
+    let _exclusive = volume.access.exclusive();
     resume(volume, options)
 }
 

@@ -13,7 +13,7 @@ use crate::volume::Volume;
 pub(crate) fn unmount(volume: &Arc<Volume>) -> Result<()> {
     // What is unlinked but open goes with the mount. What fails now fails again below.
     let _ = thaw(volume);
-    let _alone = volume.access.alone();
+    let _exclusive = volume.access.exclusive();
     if volume.is_read_only() {
         stop_daemons(volume);
         let ended = volume.check_failed();

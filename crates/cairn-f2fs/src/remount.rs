@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use cairn_base::memory;
-use cairn_vfs::write_access::Before;
+use cairn_vfs::write_access::PriorState;
 
 use crate::checkpoint::Reason;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::volume::Volume;
 /// # Errors
 /// An option is unknown, malformed or cannot be changed now; or a write failed.
 pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
-    let _alone = volume.access.alone();
+    let _exclusive = volume.access.exclusive();
     volume.access.check()?;
     let old = volume.options();
     let new = old.changed(list)?;
@@ -128,7 +128,7 @@ fn make_read_only(volume: &Volume, reason: &str) -> Result<()> {
 pub fn freeze(volume: &Volume) -> Result<()> {
     // Most of the writing, while others still work.
     volume.sync()?;
-    let alone = volume.access.alone();
+    let exclusive = volume.access.exclusive();
     volume.access.check()?;
     if let Some(store) = &volume.store {
         store.operation_lock.check()?;
@@ -140,14 +140,14 @@ pub fn freeze(volume: &Volume) -> Result<()> {
         }
     }
     if volume.read_only_reason().is_some() {
-        alone.freeze(Before::ReadOnly);
+        exclusive.freeze(PriorState::ReadOnly);
         return Ok(());
     }
     if let Err(error) = make_read_only(volume, "frozen") {
         volume.switch_merging();
         return Err(error);
     }
-    alone.freeze(Before::Writable);
+    exclusive.freeze(PriorState::Writable);
     Ok(())
 }
 
@@ -156,16 +156,16 @@ pub fn freeze(volume: &Volume) -> Result<()> {
 /// # Errors
 /// It is not frozen, has been stopped since, or a write failed.
 pub fn thaw(volume: &Volume) -> Result<()> {
-    let alone = volume.access.alone();
-    let resumed = match alone.before()? {
-        Before::Writable => {
+    let exclusive = volume.access.exclusive();
+    let resumed = match exclusive.prior_state()? {
+        PriorState::Writable => {
             let resumed = make_writable(volume);
             volume.switch_merging();
             resumed
         }
-        Before::ReadOnly => Ok(()),
+        PriorState::ReadOnly => Ok(()),
     };
-    alone.thaw();
+    exclusive.thaw();
     resumed
 }
 

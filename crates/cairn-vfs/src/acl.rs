@@ -1,22 +1,24 @@
-//! POSIX access control lists: the value of `system.posix_acl_access` and `system.posix_acl_default`, the compact form
-//! that ext4 and F2FS keep on disk, and the algebra between a list and a file's permission bits.
+//! POSIX access control lists: the value of `system.posix_acl_access` and
+//! `system.posix_acl_default`, the compact form that ext4 and F2FS store, and the relation between
+//! a list and a file's permission bits.
 //!
-//! Invariant of an [`Acl`]: it passed validation. One `UserObj`, one `GroupObj`, one `Other`; a `Mask` as soon as there
-//! is a named user or group; entries in canonical order (tag, then id), so that equal lists have equal bytes.
+//! Invariant of an [`Acl`]: it has one `UserObj`, one `GroupObj` and one `Other`. It has a `Mask`
+//! if it has a named user or group. The entries are in canonical order (tag, then id), so that
+//! equal lists have equal bytes.
 
-/// Name of the attribute that holds a file's own list.
+/// Name of the attribute that holds a file's access control list.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
-/// Name of the attribute that holds what a directory's new entries inherit.
+/// Name of the attribute that holds a directory's default list, which new entries inherit.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// `POSIX_ACL_XATTR_VERSION` of Linux.
 const XATTR_VERSION: u32 = 2;
 /// `EXT4_ACL_VERSION` and `F2FS_ACL_VERSION`.
 const COMPACT_VERSION: u32 = 1;
-/// `ACL_UNDEFINED_ID`: the id field of entries that have none.
+/// `ACL_UNDEFINED_ID`: the id field of an entry without an id.
 const NO_ID: u32 = u32::MAX;
 
-/// Whom an entry is about. The order is the canonical order of entries.
+/// Whom an entry applies to. The order is the canonical order of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tag {
     /// The owner.
@@ -27,7 +29,7 @@ pub enum Tag {
     GroupObj,
     /// A named group.
     Group(u32),
-    /// The most that named users and all groups get.
+    /// The upper bound for named users and all groups.
     Mask,
     /// Everybody else.
     Other,
@@ -68,7 +70,7 @@ impl Tag {
 /// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whom it is about.
+    /// Whom it applies to.
     pub tag: Tag,
     /// `rwx` bits, 0 to 7.
     pub permissions: u8,
@@ -77,19 +79,19 @@ pub struct Entry {
 /// Why bytes are not an access control list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// The length fits no number of entries.
+    /// The length is not that of a whole number of entries.
     #[error("{0} bytes are no access control list")]
     Length(usize),
-    /// Another version.
+    /// The version is unknown.
     #[error("access control list of version {0}")]
     Version(u32),
-    /// Unknown tag.
+    /// The tag is unknown.
     #[error("unknown tag {0:#x} in an access control list")]
     Tag(u16),
-    /// Permission bits beyond `rwx`.
+    /// There are permission bits beyond `rwx`.
     #[error("permissions {0:#o} in an access control list")]
     Permissions(u16),
-    /// A required entry is missing or one is there twice.
+    /// A required entry is missing, or an entry occurs twice.
     #[error("access control list lacks an entry or has one twice")]
     Shape,
 }
@@ -101,7 +103,11 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// Validates entries in any order.
+    /// Sorts and validates entries.
+    ///
+    /// # Errors
+    /// [`AclError::Permissions`] for a bit beyond `rwx`. [`AclError::Shape`] if a required entry is
+    /// missing or an entry occurs twice.
     pub fn new(mut entries: Vec<Entry>) -> Result<Self, AclError> {
         entries.sort_by_key(|entry| entry.tag);
         let count = |tag: Tag| entries.iter().filter(|entry| entry.tag == tag).count();
@@ -117,14 +123,17 @@ impl Acl {
         Ok(Self { entries })
     }
 
-    /// The list that says no more than permission bits do.
+    /// The list with three entries that corresponds to permission bits.
     #[must_use]
     pub fn from_mode(mode: u32) -> Self {
         let entry = |tag, shift: u32| Entry { tag, permissions: bits(mode, shift) };
         Self { entries: vec![entry(Tag::UserObj, 6), entry(Tag::GroupObj, 3), entry(Tag::Other, 0)] }
     }
 
-    /// From an attribute's value. `None` is the empty list, which stands for "remove it".
+    /// Decodes an attribute's value. `None` is the empty list: setting it removes the attribute.
+    ///
+    /// # Errors
+    /// The length, version or tag is invalid, or [`Acl::new`] refuses the entries.
     pub fn from_xattr(value: &[u8]) -> Result<Option<Self>, AclError> {
         let body = after_version(value, XATTR_VERSION)?;
         let (chunks, rest) = body.as_chunks::<8>();
@@ -142,7 +151,7 @@ impl Acl {
         if entries.is_empty() { Ok(None) } else { Self::new(entries).map(Some) }
     }
 
-    /// An attribute's value.
+    /// Encodes the list as an attribute's value.
     #[must_use]
     pub fn to_xattr(&self) -> Vec<u8> {
         let mut value = XATTR_VERSION.to_le_bytes().to_vec();
@@ -154,7 +163,10 @@ impl Acl {
         value
     }
 
-    /// From the form that ext4 and F2FS store, where only named entries carry an id.
+    /// Decodes the form that ext4 and F2FS store, where only named entries have an id.
+    ///
+    /// # Errors
+    /// As [`Acl::from_xattr`].
     pub fn from_compact(value: &[u8]) -> Result<Option<Self>, AclError> {
         let mut body = after_version(value, COMPACT_VERSION)?;
         let mut entries = Vec::new();
@@ -176,7 +188,7 @@ impl Acl {
         }
     }
 
-    /// The form that ext4 and F2FS store.
+    /// Encodes the form that ext4 and F2FS store.
     #[must_use]
     pub fn to_compact(&self) -> Vec<u8> {
         let mut value = COMPACT_VERSION.to_le_bytes().to_vec();
@@ -194,8 +206,8 @@ impl Acl {
         &self.entries
     }
 
-    /// The nine permission bits that `stat` shows for a file with this list (the group's are the mask's), and whether they say all
-    /// that the list says: then it need not be stored.
+    /// The nine permission bits that `stat` shows for a file with this list; the group's bits are
+    /// those of the mask. True if the bits contain all of the list, which then need not be stored.
     #[must_use]
     pub fn equivalent_mode(&self) -> (u32, bool) {
         let of =
@@ -205,7 +217,7 @@ impl Acl {
         (mode, self.entries.len() == 3)
     }
 
-    /// The list after `chmod`: the group's bits go to the mask if there is one.
+    /// The list after `chmod`: the mask gets the group's bits if there is one.
     #[must_use]
     pub fn with_mode(&self, mode: u32) -> Self {
         let mut changed = self.clone();
@@ -213,8 +225,9 @@ impl Acl {
         changed
     }
 
-    /// What a new inode gets from its directory's default list: its mode (file type and special bits as given), its own list unless
-    /// the mode says it all, and, if `mode` says directory, its own default list. The umask plays no part.
+    /// Applies a directory's default list to a new inode. Returns the inode's mode, with file type
+    /// and special bits of `mode`; its own list, unless the mode contains all of it; and its
+    /// default list if `mode` is that of a directory. The umask is not applied.
     #[must_use]
     pub fn inherit(parent_default: &Self, mode: u32) -> (u32, Option<Self>, Option<Self>) {
         let mut access = parent_default.clone();
@@ -224,7 +237,8 @@ impl Acl {
         (mode & !0o777 | permissions, (!complete).then_some(access), is_directory.then(|| parent_default.clone()))
     }
 
-    /// [`Acl::inherit`] where there is a default list; else only the umask is applied. Symbolic links are left alone.
+    /// As [`Acl::inherit`] if the directory has a default list; otherwise applies the umask only.
+    /// The mode of a symbolic link does not change.
     #[must_use]
     pub fn for_new_inode(parent_default: Option<&Self>, mode: u32, umask: u32) -> (u32, Option<Self>, Option<Self>) {
         match parent_default {
@@ -234,7 +248,8 @@ impl Acl {
         }
     }
 
-    /// Changes the three classes a mode speaks of: owner, group (mask if there is one), others.
+    /// Changes the entries that the mode's three classes correspond to: owner, group (the mask if
+    /// there is one) and others.
     fn map_classes(&mut self, mode: u32, change: impl Fn(u8, u8) -> u8) {
         let masked = self.entries.iter().any(|entry| entry.tag == Tag::Mask);
         for entry in &mut self.entries {
@@ -255,11 +270,12 @@ fn bits(mode: u32, shift: u32) -> u8 {
     u8::try_from(mode >> shift & 7).unwrap_or(0)
 }
 
-/// The attribute's value of a list in the form that ext4 and F2FS store, as it stands there: Linux shows lists that it would not take.
-/// `None` if there are no entries.
+/// Converts a list from the form that ext4 and F2FS store to an attribute's value, without
+/// validating its entries: Linux shows lists that it would not accept. `None` if there are no
+/// entries.
 ///
 /// # Errors
-/// The length, the version or a tag cannot be: Linux answers EINVAL.
+/// The length, the version or a tag is invalid; Linux returns EINVAL.
 pub fn shown_from_compact(value: &[u8]) -> Result<Option<Vec<u8>>, AclError> {
     if value.is_empty() {
         return Ok(None);
@@ -285,7 +301,8 @@ pub fn shown_from_compact(value: &[u8]) -> Result<Option<Vec<u8>>, AclError> {
     if body.is_empty() { Ok((count > 0).then_some(shown)) } else { Err(wrong) }
 }
 
-/// How many entries these bytes have: at most four are without an id, and lists that have others have just these four.
+/// Number of entries in `len` bytes. At most four entries have no id, and a list with named entries
+/// has exactly four of these.
 const fn compact_entries(len: usize) -> Option<usize> {
     const WITHOUT_ID: usize = 4 * 4;
     match len.checked_sub(WITHOUT_ID) {
@@ -346,7 +363,7 @@ mod tests {
         for len in [1, 2, 3, 5, 6, 7, 12, 16, 24, 26] {
             assert_eq!(shown_from_compact(&stored[..len]), Err(AclError::Length(len)), "{len}");
         }
-        // Neither whole nor in order: nobody can set it, and it is shown.
+        // Incomplete and unsorted: it cannot be set, but it is shown.
         assert_eq!(shown_from_compact(&stored[..8]), Ok(Some(named().to_xattr()[..12].to_vec())));
         assert_eq!(shown_from_compact(b"\x02\0\0\0\x01\0\x07\0"), Err(AclError::Version(2)));
         assert_eq!(shown_from_compact(b"\x01\0\0\0\x03\0\x07\0"), Err(AclError::Tag(3)));

@@ -1,5 +1,5 @@
-//! Copying a range of one file to another (or the same) by reading and writing pieces: what `copy_file_range` means where
-//! nothing can be shared on disk.
+//! Copies a range of one file to another or the same file by reading and writing pieces. This is
+//! `copy_file_range` on a filesystem that shares no blocks.
 
 use crate::error::{Error, Result};
 use cairn_base::memory;
@@ -7,32 +7,34 @@ use cairn_base::memory;
 /// Largest piece that is held in memory.
 const PIECE: usize = 1 << 20;
 
-/// What is to be copied. All in bytes.
+/// A range to copy, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyRange {
     /// Size of the source.
     pub from_size: u64,
-    /// Where in the source to begin.
+    /// Offset in the source.
     pub from: u64,
-    /// Where in the target to begin.
+    /// Offset in the target.
     pub to: u64,
-    /// How much, at most.
+    /// Largest number of bytes to copy.
     pub len: u64,
     /// Source and target are one file.
     pub same_file: bool,
 }
 
 impl CopyRange {
-    /// Copies until all is copied, the source ends, or something fails; returns how much was copied.
+    /// Copies until the range is copied, the source ends or a call fails. Returns the number of
+    /// bytes copied.
     ///
     /// # Errors
-    /// The ranges overlap; or what `read`, or the first `write`, met. Later failures of `write` only end the copy.
+    /// [`Error::Invalid`] if the ranges overlap. The error of any `read`, or of the first `write`.
+    /// A later error of `write` only ends the copy.
     pub fn run<E: From<Error>>(
         self,
         mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
         mut write: impl FnMut(u64, &[u8]) -> Result<usize, E>,
     ) -> Result<u64, E> {
-        // What lies beyond the end of the source is not copied, and so overlaps nothing.
+        // Bytes beyond the end of the source are not copied, so they do not count as an overlap.
         let len = self.len.min(self.from_size.saturating_sub(self.from));
         let overlap = self.from < self.to.saturating_add(len) && self.to < self.from.saturating_add(len);
         if self.same_file && overlap && len > 0 {
@@ -68,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// Copies within one vector of bytes whose writes stop at `room`.
+    /// Copies within one vector. A write that would end beyond `room` bytes is short or fails.
     fn copy(file: &RefCell<Vec<u8>>, from: u64, to: u64, len: u64, room: usize) -> Result<u64> {
         let range = CopyRange { from_size: file.borrow().len() as u64, from, to, len, same_file: true };
         let at = |offset: u64| usize::try_from(offset).unwrap();

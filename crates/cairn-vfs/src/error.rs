@@ -1,4 +1,4 @@
-//! The small error a caller of the filesystem sees; each says what the caller can do, and maps to one errno.
+//! The error that a caller of the filesystem gets. Each error has one errno.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cairn_base::memory::NoMemory;
 /// Result of a filesystem call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Errors of [`crate::FileSystem`]. The comment of each names its errno.
+/// Errors of [`crate::FileSystem`], each with its errno.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -29,10 +29,10 @@ pub enum Error {
     /// ENOSPC
     #[error("no space left on the volume")]
     NoSpace,
-    /// ENOSPC: whatever room the volume has, the inode has none for the attribute beside its others
+    /// ENOSPC: the inode has no room for another attribute, however much space the volume has
     #[error("no room for this extended attribute beside the inode's others: make it smaller or remove some")]
     NoAttributeSpace,
-    /// EDQUOT is never returned; EFBIG
+    /// EFBIG
     #[error("file too large")]
     TooLarge,
     /// ENAMETOOLONG
@@ -44,19 +44,20 @@ pub enum Error {
     /// EINVAL
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// EINVAL: an option that is unknown, malformed, or cannot be had now; the text names it
+    /// EINVAL: an option is unknown, malformed or cannot be set now; the text names it
     #[error("{0}")]
     Option(Arc<str>),
     /// EPERM
     #[error("operation not permitted")]
     NotPermitted,
-    /// ENOMEM: the system has no memory for this request, which has changed nothing; others may succeed. The text says for what
+    /// ENOMEM: the system has no memory for this request, which changed nothing; the text names the
+    /// purpose of the memory
     #[error("{0}")]
     NoMemory(Arc<str>),
     /// EACCES
     #[error("permission denied")]
     AccessDenied,
-    /// EROFS; the reason says whether by option, by format, or after an error
+    /// EROFS; the reason is an option, the format or an earlier error
     #[error("read-only: {0}")]
     ReadOnly(Arc<str>),
     /// EOPNOTSUPP
@@ -103,7 +104,7 @@ pub enum Error {
     Interrupted,
 }
 
-/// What [`Error::stopped`] holds.
+/// The source of [`Error::stopped`].
 #[derive(Debug, thiserror::Error)]
 #[error("the volume has stopped: {0}: unmount it, check it, and mount it again")]
 struct Stopped(Arc<str>);
@@ -115,13 +116,13 @@ impl From<NoMemory> for Error {
 }
 
 impl Error {
-    /// Nothing becomes durable any more, for this reason: the answer to whoever asks for that.
+    /// The error for requests that need the device after the volume has stopped for `reason`.
     #[must_use]
     pub fn stopped(reason: &Arc<str>) -> Self {
         Self::Io(Arc::new(Stopped(reason.clone())))
     }
 
-    /// The Linux errno (positive) that stands for this error.
+    /// The positive Linux errno of this error.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {

@@ -1,69 +1,70 @@
-//! What an error means for those who did not make the call.
+//! How far an error reaches beyond the call that returns it.
 //!
-//! How far an error [reaches](Reach) is decided where it is made; what becomes of the volume follows from that alone ([`verdict`]), in
-//! the same way for calls and daemons, and for every format:
+//! The place where an error is made decides its [`Reach`]. [`verdict`] derives from it what the
+//! volume does, in the same way for calls and daemons, and for all formats:
 //!
-//! | reach | the operation had changed nothing | it was left half done |
+//! | reach | nothing has changed yet | the operation is half done |
 //! |---|---|---|
-//! | [`Reach::Answer`] | go on | go on: it was undone |
-//! | [`Reach::Operation`] | go on | stop |
+//! | [`Reach::Answer`] | continue | continue: the changes were undone |
+//! | [`Reach::Operation`] | continue | stop |
 //! | [`Reach::Damage`] | as the option `errors=` says | stop |
-//! | [`Reach::File`] | go on | go on |
+//! | [`Reach::File`] | continue | continue |
 //! | [`Reach::Volume`] | stop | stop |
 //!
-//! So nothing stops because somebody looked, and no half of a change ever becomes durable.
+//! So reading never stops a volume, and no half of a change becomes durable.
 
-/// How far an error reaches.
+/// Whom an error concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// An answer that every filesystem gives (it does not exist, no space…): whatever was begun has been undone.
+    /// The normal answer of a call (no such entry, no space): the call has undone its changes.
     Answer,
-    /// The operation could not go on: something could not be read, or there was no memory for it.
+    /// The operation cannot continue, because something could not be read or the system has no
+    /// memory.
     Operation,
     /// As [`Reach::Operation`], because bytes on the disk are wrong.
     Damage,
-    /// Data of one file could not be written. Whoever syncs that file is told, and whoever unmounts.
+    /// Data of one file could not be written. fsync of that file and unmount return the error.
     File,
-    /// Metadata could not be written: memory is ahead of the medium, for good.
+    /// Metadata could not be written: the state in memory can no longer become durable.
     Volume,
 }
 
-/// What becomes of the volume.
+/// What the volume does after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// It continues.
     GoOn,
-    /// It goes on, and remembers that it must be checked.
+    /// It continues, and is marked to be checked.
     Note,
-    /// It takes no more changes.
+    /// It becomes read-only.
     Stop,
-    /// It stops as a power cut would: nothing more reaches the device.
+    /// It stops as in a power cut: nothing is written any more.
     PowerCut,
 }
 
-/// The mount option `errors=`: what damage that somebody comes across means for the volume.
+/// The mount option `errors=`: what the volume does after it has found damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnDamage {
-    /// `continue`: it is noted, and everybody else goes on.
+    /// `continue`: it marks itself to be checked.
     #[default]
     Continue,
-    /// `remount-ro`: nothing is changed any more.
+    /// `remount-ro`: it becomes read-only.
     RemountReadOnly,
-    /// `panic`: as if power failed.
+    /// `panic`: it stops as in a power cut.
     Panic,
 }
 
 impl OnDamage {
-    /// What stands behind `errors=`.
+    /// The values of `errors=`.
     pub const WORDS: &str = "continue|remount-ro|panic";
 
-    /// By its name in mount(8).
+    /// The mode with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Continue, Self::RemountReadOnly, Self::Panic].into_iter().find(|mode| mode.name() == name)
     }
 
-    /// Its name in mount(8).
+    /// The value of `errors=`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,7 +75,7 @@ impl OnDamage {
     }
 }
 
-/// See the module.
+/// Returns what the volume does after an error. `half_done`: the operation had changed something.
 #[must_use]
 pub const fn verdict(reach: Reach, half_done: bool, on_damage: OnDamage) -> Verdict {
     match (reach, half_done) {

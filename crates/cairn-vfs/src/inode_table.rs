@@ -1,10 +1,12 @@
-//! The table of inodes in memory: number → shared value, with the references that front-ends hold.
+//! The inodes in memory, by number, with the references that front-ends hold.
 //!
-//! Invariants: a number has at most one live value (a second loader waits for the first); a value with references, or that
-//! somebody else holds, is never evicted; values are dropped outside of the table's locks.
+//! Invariants: a number has at most one live value; a second loader waits for the first. A value
+//! with references, or that another thread holds, is not evicted. Values are dropped outside of the
+//! table's locks.
 //!
-//! Locking: a mutex a shard, held for map operations and for the `can_evict` callback only, never during a load. The callback
-//! must not call the table and should only look at atomics or use `try_lock`.
+//! Locking: each shard has a mutex, held for map operations and for the `can_evict` callback, never
+//! during a load. The callback must not call the table, and should only read atomics or use
+//! `try_lock`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use cairn_base::Ino;
 use parking_lot::{Condvar, Mutex};
 
 const SHARDS: usize = 64;
-/// A shard is not searched again for something to evict before it has grown by this much.
+/// A shard is searched for evictable entries again only when it has grown by this many.
 const SCAN_STEP: usize = 16;
 
 type CanEvict<T> = Box<dyn Fn(&T) -> bool + Send + Sync>;
@@ -22,14 +24,15 @@ struct Entry<T> {
     /// `None` while it is being loaded.
     value: Option<Arc<T>>,
     references: u64,
-    /// Used since the last search for something to evict: spared once.
+    /// It was used since the last search for evictable entries, which then spares it once.
     used: bool,
 }
 
 struct Slots<T> {
-    /// In order: what is done for every inode reaches the disk in the same order in every run.
+    /// Sorted, so that a loop over all inodes writes them in the same order in every run.
     entries: BTreeMap<Ino, Entry<T>>,
-    /// Entries at which the next eviction scan is due: makes scans cost O(1) an insertion.
+    /// Number of entries at which the next search is due. It makes a search cost O(1) for each
+    /// insertion.
     scan_at: usize,
 }
 
@@ -38,7 +41,7 @@ struct Shard<T> {
     loaded: Condvar,
 }
 
-/// See the module.
+/// The inodes in memory.
 pub struct InodeTable<T> {
     shards: Vec<Shard<T>>,
     limit_per_shard: usize,
@@ -46,7 +49,8 @@ pub struct InodeTable<T> {
 }
 
 impl<T> InodeTable<T> {
-    /// A table that starts to drop unreferenced entries beyond about `limit` of them, where `can_evict` agrees.
+    /// Creates a table that evicts unreferenced entries beyond about `limit`, if `can_evict` allows
+    /// it.
     pub fn new(limit: usize, can_evict: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         let limit_per_shard = limit.div_ceil(SHARDS).max(1);
         let shard = || Shard {
@@ -57,12 +61,12 @@ impl<T> InodeTable<T> {
     }
 
     fn shard(&self, ino: Ino) -> &Shard<T> {
-        // Neighbours in number are used together: spread them.
+        // Consecutive numbers are often used together: they go to different shards.
         let index = usize::try_from(ino.get() % SHARDS as u64).expect("a remainder of 64 fits");
         &self.shards[index]
     }
 
-    /// The value if it is in memory (waits for a load under way).
+    /// The value if it is in memory. Waits for a load in progress.
     pub fn get(&self, ino: Ino) -> Option<Arc<T>> {
         let shard = self.shard(ino);
         let mut slots = shard.slots.lock();
@@ -76,7 +80,11 @@ impl<T> InodeTable<T> {
         }
     }
 
-    /// The value; loads it if it is not there. Of several callers one loads, the others wait; after a failed load the next one tries.
+    /// The value, which is loaded if it is not in memory. One of several concurrent callers loads
+    /// it, and the others wait. After a failed load the next caller tries.
+    ///
+    /// # Errors
+    /// The error of `load`.
     pub fn get_or_try_insert<E>(&self, ino: Ino, load: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let shard = self.shard(ino);
         {
@@ -101,8 +109,8 @@ impl<T> InodeTable<T> {
         Ok(value)
     }
 
-    /// Takes one reference; returns how many there are now. The caller holds the value, so the entry is there unless it was taken
-    /// out ([`InodeTable::remove`]).
+    /// Takes a reference and returns the number of references. `None` if the entry was
+    /// [removed](InodeTable::remove).
     pub fn acquire(&self, ino: Ino) -> Option<u64> {
         let mut slots = self.shard(ino).slots.lock();
         let entry = slots.entries.get_mut(&ino)?;
@@ -110,7 +118,7 @@ impl<T> InodeTable<T> {
         Some(entry.references)
     }
 
-    /// Drops `count` references; returns how many remain. An unknown number has none.
+    /// Drops `count` references and returns the number that remain; 0 for an unknown number.
     pub fn release(&self, ino: Ino, count: u64) -> u64 {
         let mut slots = self.shard(ino).slots.lock();
         let Some(entry) = slots.entries.get_mut(&ino) else { return 0 };
@@ -118,12 +126,12 @@ impl<T> InodeTable<T> {
         entry.references
     }
 
-    /// References held now.
+    /// Number of references.
     pub fn references(&self, ino: Ino) -> u64 {
         self.shard(ino).slots.lock().entries.get(&ino).map_or(0, |entry| entry.references)
     }
 
-    /// The numbers with references.
+    /// The inode numbers with references.
     pub fn referenced(&self) -> Vec<Ino> {
         let held = |entries: &BTreeMap<Ino, Entry<T>>| {
             let held = entries.iter().filter(|(_, entry)| entry.references > 0);
@@ -132,7 +140,8 @@ impl<T> InodeTable<T> {
         self.shards.iter().flat_map(|shard| held(&shard.slots.lock().entries)).collect()
     }
 
-    /// Takes an entry out, whatever its references (the inode was deleted); waits for a load under way.
+    /// Removes an entry whatever its references, because the inode was deleted. Waits for a load in
+    /// progress.
     pub fn remove(&self, ino: Ino) -> Option<Arc<T>> {
         let shard = self.shard(ino);
         let mut slots = shard.slots.lock();
@@ -142,7 +151,7 @@ impl<T> InodeTable<T> {
         slots.entries.remove(&ino).and_then(|entry| entry.value)
     }
 
-    /// Calls `visit` for every loaded value, without holding a lock while it runs.
+    /// Calls `visit` for every loaded value. No lock is held during the call.
     pub fn for_each(&self, mut visit: impl FnMut(Ino, &Arc<T>)) {
         for shard in &self.shards {
             let values: Vec<_> = {
@@ -155,20 +164,20 @@ impl<T> InodeTable<T> {
         }
     }
 
-    /// Entries in memory.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.slots.lock().entries.len()).sum()
     }
 
-    /// True if nothing is in memory.
+    /// True if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops everything that may go, now (memory pressure, unmount).
+    /// Evicts all entries that may be evicted (memory pressure, unmount).
     pub fn shrink(&self) {
         for shard in &self.shards {
-            // The first round takes the mark of recent use away.
+            // The first round clears the marks of recent use.
             for _ in 0..2 {
                 let victims = Self::collect(&mut shard.slots.lock(), 0, &self.can_evict);
                 drop(victims);
@@ -184,14 +193,14 @@ impl<T> InodeTable<T> {
             }
             let victims = Self::collect(&mut slots, self.limit_per_shard, &self.can_evict);
             slots.scan_at = slots.entries.len().max(self.limit_per_shard) + SCAN_STEP.min(self.limit_per_shard);
-            // A shard full of entries that must stay is looked at less often, the larger it is.
+            // A large shard whose entries cannot be evicted is searched less often.
             slots.scan_at += slots.entries.len().saturating_sub(self.limit_per_shard) / 4;
             victims
         };
         drop(victims);
     }
 
-    /// Takes idle entries out until `keep` remain; spares those used since the last time.
+    /// Removes unused entries until `keep` remain. It spares those used since the last search.
     fn collect(slots: &mut Slots<T>, keep: usize, can_evict: &CanEvict<T>) -> Vec<Arc<T>> {
         let mut over = slots.entries.len().saturating_sub(keep);
         let mut victims = Vec::new();
@@ -209,7 +218,8 @@ impl<T> InodeTable<T> {
     }
 }
 
-/// Ends a load, also one that failed or panicked: fills the slot or takes it away, and wakes the waiters.
+/// Ends a load, including one that failed or panicked: stores the value or removes the entry, and
+/// wakes the waiters.
 struct Loading<'a, T> {
     shard: &'a Shard<T>,
     ino: Ino,
@@ -326,7 +336,7 @@ mod tests {
                         let value = load(table, ino);
                         table.acquire(Ino(ino));
                         drop(value);
-                        // A reference alone keeps the same entry in place.
+                        // The reference keeps the same entry.
                         assert_eq!(table.get(Ino(ino)).as_deref(), Some(&ino));
                         table.release(Ino(ino), 1);
                     }

@@ -1,6 +1,6 @@
-//! The filesystem seam: what every front-end (FUSE, command line, library) asks, and every format answers; and what the
-//! formats answer alike: [`name`], [`namespace`], [`new_inode`], [`protection`], [`acl`], [`copy`], [`write_access`],
-//! [`error_policy`], [`past_damage`].
+//! The interface between front-ends (FUSE, command line, library) and formats ([`FileSystem`]), and
+//! what Linux does in the same way for all formats: [`name`], [`namespace`], [`new_inode`],
+//! [`protection`], [`acl`], [`copy`], [`write_access`], [`error_policy`], [`past_damage`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]

@@ -1,8 +1,9 @@
-//! Names of directory entries: bytes that were checked, once, where they became a name.
+//! Names of directory entries.
 //!
-//! Whatever a name comes from (an entry on a volume, a log that is replayed, a caller), it is a [`Name`] or a [`NameBuf`] before
-//! anybody lists it, stores it or makes a path of it. Invariant: 1 to 255 bytes, no NUL and no slash. `.` and `..` are names,
-//! too: listings hold them. What makes or removes an entry refuses them with [`crate::namespace::check_name`].
+//! Bytes from any source (a volume, a log, a caller) become a [`Name`] or a [`NameBuf`] before they
+//! are listed, stored or made part of a path. Invariant: 1 to 255 bytes, no NUL and no slash. `.`
+//! and `..` are names, because listings contain them; [`crate::namespace::check_name`] refuses them
+//! where an entry is created or removed.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -21,22 +22,22 @@ pub struct Name<'a>(&'a [u8]);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameBuf(Vec<u8>);
 
-/// Why bytes are no name.
+/// Why bytes are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// There are none.
+    /// The name is empty.
     #[error("the name is empty")]
     Empty,
-    /// There are so many.
+    /// The name has this many bytes.
     #[error("the name is longer than 255 bytes")]
     TooLong(usize),
-    /// This one is NUL or a slash.
+    /// The name contains this byte: NUL or a slash.
     #[error("the name holds NUL or a slash")]
     Byte(u8),
 }
 
 impl BadName {
-    /// The offending value: the length, or the byte.
+    /// The invalid value: the length or the byte.
     #[must_use]
     pub const fn value(self) -> u64 {
         match self {
@@ -46,7 +47,7 @@ impl BadName {
         }
     }
 
-    /// It in words, for errors that say the place themselves.
+    /// A description for error messages that name the place themselves.
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {
@@ -57,7 +58,7 @@ impl BadName {
     }
 }
 
-/// What a system call answers to such a name.
+/// The error of a system call with such a name.
 impl From<BadName> for Error {
     fn from(bad: BadName) -> Self {
         match bad {
@@ -71,13 +72,13 @@ impl From<BadName> for Error {
 impl<'a> Name<'a> {
     /// A directory's name for itself.
     pub const DOT: Self = Self(b".");
-    /// Its name for the directory above.
+    /// A directory's name for its parent.
     pub const DOT_DOT: Self = Self(b"..");
 
-    /// Checks.
+    /// Validates a name.
     ///
     /// # Errors
-    /// No entry can have this name.
+    /// The bytes are empty, too long, or contain NUL or a slash.
     pub fn check(bytes: &'a [u8]) -> Result<Self, BadName> {
         match bytes.len() {
             0 => return Err(BadName::Empty),
@@ -90,13 +91,13 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Its bytes, for as long as they are borrowed.
+    /// The bytes of the name, with the lifetime of the source.
     #[must_use]
     pub const fn bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// Is it `.` or `..`?
+    /// True for `.` and `..`.
     #[must_use]
     pub fn is_dots(self) -> bool {
         matches!(self.0, b"." | b"..")
@@ -110,13 +111,13 @@ impl<'a> Name<'a> {
 }
 
 impl NameBuf {
-    /// The same, borrowed.
+    /// The name, borrowed.
     #[must_use]
     pub fn name(&self) -> Name<'_> {
         Name(&self.0)
     }
 
-    /// Its bytes.
+    /// The bytes of the name.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
@@ -154,7 +155,7 @@ impl Deref for NameBuf {
     }
 }
 
-/// Maps of names can be searched for bytes: both are ordered and hashed alike.
+/// A map of names can be searched by bytes: both are ordered and hashed alike.
 impl Borrow<[u8]> for NameBuf {
     fn borrow(&self) -> &[u8] {
         &self.0

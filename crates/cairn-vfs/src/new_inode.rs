@@ -1,17 +1,17 @@
-//! What a new inode is before a file system gives it a number: its kind, what of it can be refused, and what it takes from
-//! its directory.
+//! A new inode before the filesystem gives it a number: its kind, its checks, and what it inherits
+//! from its directory.
 
 use crate::acl::Acl;
 use crate::error::{Error, Result};
 use crate::types::{Caller, FileKind, NewInode};
 
-/// Longest target of a symbolic link, in bytes: with its terminator it must fit a block of 4 KiB.
+/// Longest target of a symbolic link in bytes. With its NUL it fits a block of 4 KiB.
 pub const SYMLINK_MAX: usize = 4095;
-/// Set-group-id: of a directory, new entries take its group.
+/// Set-group-id. New entries of a directory with this bit get its group.
 const SET_GID: u32 = 0o2000;
 
 impl NewInode<'_> {
-    /// Kind of what is to be made.
+    /// The kind of the new inode.
     #[must_use]
     pub const fn kind(&self) -> FileKind {
         match self {
@@ -25,10 +25,11 @@ impl NewInode<'_> {
         }
     }
 
-    /// What can be refused before anything is allocated.
+    /// Checks the request before anything is allocated.
     ///
     /// # Errors
-    /// The target of a symbolic link is empty, too long, or holds a NUL.
+    /// [`Error::NotFound`] if the target of a symbolic link is empty, [`Error::NameTooLong`] if it
+    /// is too long, [`Error::Invalid`] if it contains a NUL.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Symlink(b"") => Err(Error::NotFound),
@@ -39,16 +40,16 @@ impl NewInode<'_> {
     }
 }
 
-/// What a directory passes on.
+/// What a new inode inherits from its directory.
 #[derive(Clone, Debug)]
 pub struct Inheritance {
-    /// Its permission bits, with set-group-id.
+    /// The directory's permission bits, with set-group-id.
     pub permissions: u32,
-    /// Its group.
+    /// The directory's group.
     pub gid: u32,
-    /// New entries take its group even if it is not set-group-id (`grpid`).
+    /// New entries get the directory's group even without set-group-id (`grpid`).
     pub group_of_parent: bool,
-    /// Its default ACL.
+    /// The directory's default ACL.
     pub default_acl: Option<Acl>,
 }
 
@@ -61,14 +62,14 @@ pub struct Ownership {
     pub gid: u32,
     /// Permission bits (`0o7777`).
     pub permissions: u16,
-    /// Access ACL to store, if the permissions do not say it all.
+    /// Access ACL to store, unless the permissions contain all of it.
     pub access: Option<Acl>,
-    /// Default ACL to store (directories).
+    /// Default ACL to store, for a directory.
     pub default: Option<Acl>,
 }
 
 impl Ownership {
-    /// What a new inode of `kind` gets, as Linux decides it.
+    /// The owner, group, permissions and ACLs of a new inode of `kind`, as in Linux.
     #[must_use]
     pub fn of_new(parent: &Inheritance, kind: FileKind, permissions: u32, caller: &Caller) -> Self {
         let from_parent = parent.permissions & SET_GID != 0;

@@ -1,11 +1,12 @@
-//! Going on past what is damaged: everything that can be read is given, and the first damage is the error at the end.
+//! Continues past damage: a call returns everything that can be read, and the first damage as its
+//! error at the end.
 //!
-//! Bounded: after `LIMIT` pieces of damage it ends, so that a crafted volume cannot keep a call busy with what is not there.
+//! A call ends after `LIMIT` pieces of damage, so that a crafted volume cannot keep it busy.
 
-/// Pieces of damage that one call passes by.
+/// Most pieces of damage that one call skips.
 const LIMIT: u32 = 4096;
 
-/// What one call has passed by.
+/// The damage that one call has skipped.
 #[derive(Debug)]
 pub struct PastDamage<E> {
     first: Option<E>,
@@ -19,10 +20,10 @@ impl<E> Default for PastDamage<E> {
 }
 
 impl<E> PastDamage<E> {
-    /// What was read, or `None` for what is passed by.
+    /// Returns what was read, or `None` if it is damaged and skipped.
     ///
     /// # Errors
-    /// There was too much damage: nothing more is worth reading.
+    /// The call has skipped too much damage and ends.
     pub fn pass<T>(&mut self, read: Result<T, E>) -> Result<Option<T>, E> {
         let error = match read {
             Ok(read) => return Ok(Some(read)),
@@ -36,10 +37,10 @@ impl<E> PastDamage<E> {
         Ok(None)
     }
 
-    /// The answer of the call: the first damage, if there was any.
+    /// Returns the result of the call.
     ///
     /// # Errors
-    /// That damage, or the error of what ended the call.
+    /// The first damage, or else the error of `answer`.
     pub fn end<T>(self, answer: Result<T, E>) -> Result<T, E> {
         self.first.map_or(answer, Err)
     }

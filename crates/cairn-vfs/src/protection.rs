@@ -1,4 +1,5 @@
-//! What the flags `immutable` and `append` of an inode forbid, and which privileges go when somebody else changes a file.
+//! What the flags `immutable` and `append` of an inode forbid, and which privileges a file loses
+//! when another user changes it.
 
 use cairn_base::Ino;
 
@@ -10,21 +11,21 @@ use crate::types::{Attributes, FileKind, InodeFlags, SetAttributes, SetTime, Xat
 const SET_UID: u16 = 0o4000;
 /// Set-group-id.
 const SET_GID: u16 = 0o2000;
-/// The attribute that holds a program's capabilities.
+/// The attribute with a program's capabilities.
 const CAPABILITIES: &[u8] = b"security.capability";
-/// Where set-group-id means execution.
+/// With this bit, set-group-id applies to execution.
 const GROUP_EXECUTE: u16 = 0o0010;
 
 impl InodeFlags {
-    /// Fails if contents may not change so; `adds`: nothing that is there changes.
+    /// Checks that contents may change. `adds`: existing contents do not change.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`], as of all checks here.
+    /// [`Error::NotPermitted`].
     pub fn check_write(self, adds: bool) -> Result<()> {
         refuse_if(self.contains(Self::IMMUTABLE) || (self.contains(Self::APPEND) && !adds))
     }
 
-    /// Fails if a file may not be opened so; `append`: it will be written only at its end, and is not emptied first.
+    /// Checks that a file may be opened. `append`: it is written at its end only and not truncated.
     ///
     /// # Errors
     /// [`Error::NotPermitted`].
@@ -32,7 +33,7 @@ impl InodeFlags {
         if write { self.check_write(append) } else { Ok(()) }
     }
 
-    /// Fails if a directory's entries may not change; `removing`: one goes, or changes.
+    /// Checks that a directory's entries may change. `removing`: an entry is removed or replaced.
     ///
     /// # Errors
     /// [`Error::NotPermitted`].
@@ -40,7 +41,7 @@ impl InodeFlags {
         self.check_write(!removing)
     }
 
-    /// Fails if an inode's names and extended attributes may not change.
+    /// Checks that an inode's names and extended attributes may change.
     ///
     /// # Errors
     /// [`Error::NotPermitted`].
@@ -48,8 +49,9 @@ impl InodeFlags {
         refuse_if(self.intersects(Self::IMMUTABLE | Self::APPEND))
     }
 
-    /// Fails if attributes may not change so. The flags themselves always may; times may become now where data can be added.
-    /// A kernel that keeps a file's times hands them over when it likes, also after the flags were set: they have changed already.
+    /// Checks that attributes may change. The flags themselves may always change. Times may be set
+    /// to now if data can be added. A kernel with a writeback cache sends times later, possibly
+    /// after the flags were set; they are accepted.
     ///
     /// # Errors
     /// [`Error::NotPermitted`].
@@ -59,7 +61,7 @@ impl InodeFlags {
         if flags_only || kept_times && set.ctime.is_some() {
             return Ok(());
         }
-        // Such a kernel also says itself when now is.
+        // A kernel with a writeback cache sends the present time as a value.
         let is_now = |time: Option<SetTime>| match time {
             None | Some(SetTime::Now) => true,
             Some(SetTime::To(time)) => set.ctime == Some(time),
@@ -78,8 +80,9 @@ fn refuse_if(forbidden: bool) -> Result<()> {
     if forbidden { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
-/// Mode after an unprivileged write or a chown: no set-user-id; no set-group-id where it means execution. A directory's bits say
-/// what its entries inherit, and stay.
+/// The mode after an unprivileged write or a chown: without set-user-id, and without set-group-id
+/// where it applies to execution. The mode of a directory does not change, because its bits apply
+/// to new entries.
 #[must_use]
 pub const fn without_privileges(mode: u16, kind: FileKind) -> u16 {
     match kind {
@@ -89,7 +92,7 @@ pub const fn without_privileges(mode: u16, kind: FileKind) -> u16 {
     }
 }
 
-/// Mode after an access list was set in this way.
+/// The mode after an access control list was set.
 #[must_use]
 pub const fn after_access_list(mode: u16, set: XattrMode) -> u16 {
     match set {
@@ -98,8 +101,8 @@ pub const fn after_access_list(mode: u16, set: XattrMode) -> u16 {
     }
 }
 
-/// The permissions that are left of a file's when somebody without privileges changes its contents, or its owner is changed: as
-/// [`without_privileges`], and set-group-id goes in any case unless `is_member` of the group.
+/// The permissions after an unprivileged user has changed contents or the owner was changed: as
+/// [`without_privileges`], and without set-group-id unless `is_member` of the group.
 #[must_use]
 pub fn left_permissions(found: &Attributes, is_member: impl FnOnce(u32) -> bool) -> u32 {
     let mode = u16::try_from(found.permissions & 0o7777).unwrap_or(0);
@@ -108,10 +111,10 @@ pub fn left_permissions(found: &Attributes, is_member: impl FnOnce(u32) -> bool)
     u32::from(if group_goes { left & !SET_GID } else { left })
 }
 
-/// Has whoever runs this file more rights than before?
+/// True if the file has set-user-id, set-group-id for execution, or capabilities.
 ///
 /// # Errors
-/// Those of the file system.
+/// The filesystem failed.
 pub fn has_privileges(fs: &dyn FileSystem, ino: Ino) -> Result<bool> {
     let found = fs.getattr(ino)?;
     if found.kind != FileKind::Regular || found.permissions & u32::from(SET_UID | SET_GID) != 0 {
@@ -123,12 +126,12 @@ pub fn has_privileges(fs: &dyn FileSystem, ino: Ino) -> Result<bool> {
     }
 }
 
-/// Takes the privileges of a file away as an unprivileged change of its contents does: bits as [`left_permissions`] says, and
-/// capabilities. To be called before the change: whoever runs the file never finds the new contents with the old privileges. True if
-/// it had any.
+/// Removes the privileges of a file as an unprivileged change of its contents does: the bits of
+/// [`left_permissions`], and capabilities. Call it before the change, so that the new contents
+/// never run with the old privileges. True if the file had privileges.
 ///
 /// # Errors
-/// Those of the file system.
+/// The filesystem failed.
 pub fn drop_privileges(fs: &dyn FileSystem, ino: Ino, is_member: impl FnOnce(u32) -> bool) -> Result<bool> {
     let found = fs.getattr(ino)?;
     if found.kind != FileKind::Regular {
@@ -181,7 +184,7 @@ mod tests {
         assert!(immutable.check_attributes(&touch).is_err() && append.check_attributes(&touch).is_ok());
         assert!(append.check_attributes(&date).is_err() && append.check_attributes(&truncate).is_err());
         assert!(InodeFlags::empty().check_attributes(&truncate).is_ok());
-        // By a kernel that keeps the times itself.
+        // As a kernel with a writeback cache sends them.
         let (now, other) = (Timestamp { seconds: 9, nanoseconds: 9 }, Timestamp::default());
         let touch = SetAttributes { mtime: Some(SetTime::To(now)), ctime: Some(now), ..touch };
         assert!(immutable.check_attributes(&touch).is_err() && append.check_attributes(&touch).is_ok());

@@ -1,4 +1,4 @@
-//! The values that cross the filesystem seam.
+//! The types of [`crate::FileSystem`]'s methods.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -31,7 +31,7 @@ bitflags::bitflags! {
         const EXTENT = 0x8_0000;
         /// New entries inherit the project id.
         const PROJINHERIT = 0x2000_0000;
-        /// Contents live in the inode (read only).
+        /// The inode holds the contents (read only).
         const INLINE_DATA = 0x1000_0000;
     }
 }
@@ -70,7 +70,7 @@ impl FileKind {
         }
     }
 
-    /// The kind that a number beside a name means; `None` if it says nothing.
+    /// The kind of a directory entry's code; `None` if the code is 0 or unknown.
     #[must_use]
     pub const fn of_entry_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -99,7 +99,7 @@ impl FileKind {
         }
     }
 
-    /// From a mode's `S_IFMT` bits.
+    /// The kind of a mode's `S_IFMT` bits.
     #[must_use]
     pub const fn from_mode(mode: u32) -> Option<Self> {
         Some(match mode & 0o170_000 {
@@ -114,7 +114,7 @@ impl FileKind {
         })
     }
 
-    /// Fails unless it is a directory.
+    /// Checks that the inode is a directory.
     ///
     /// # Errors
     /// [`Error::NotDirectory`].
@@ -122,7 +122,7 @@ impl FileKind {
         if self == Self::Directory { Ok(()) } else { Err(Error::NotDirectory) }
     }
 
-    /// Fails unless it is a regular file: operations on contents are for these alone.
+    /// Checks that the inode is a regular file, as operations on contents require.
     ///
     /// # Errors
     /// [`Error::IsDirectory`] or [`Error::Invalid`].
@@ -162,7 +162,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// What `stat` and `statx` tell.
+/// The attributes of `stat` and `statx`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Inode number.
@@ -193,7 +193,7 @@ pub struct Attributes {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Creation, where the inode has room for it.
+    /// Creation time, if the inode has room for it.
     pub crtime: Option<Timestamp>,
     /// `chattr` flags.
     pub flags: InodeFlags,
@@ -208,22 +208,22 @@ pub struct SetAttributes {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Truncate or extend.
+    /// New size.
     pub size: Option<u64>,
     /// Access time.
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
-    /// Change time (only FUSE's writeback cache sets it; otherwise it becomes now).
+    /// Change time. Only FUSE's writeback cache sets it; without it the change time becomes now.
     pub ctime: Option<Timestamp>,
     /// `chattr` flags.
     pub flags: Option<InodeFlags>,
-    /// Clear set-user-id and set-group-id as a write or chown by an ordinary user does.
+    /// Clears set-user-id and set-group-id, as after a write or chown by an unprivileged user.
     pub kill_privileges: bool,
 }
 
 impl SetAttributes {
-    /// Does it set times and nothing else (reading the data back does not need those)?
+    /// True if it sets only times, which are not needed to read the data.
     #[must_use]
     pub fn sets_times_only(&self) -> bool {
         let Self { permissions, uid, gid, size, atime: _, mtime: _, ctime: _, flags, kill_privileges } = self;
@@ -235,14 +235,14 @@ impl SetAttributes {
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The volume's clock.
+    /// The present time of the volume's clock.
     Now,
-    /// This.
+    /// This time.
     To(Timestamp),
 }
 
 impl SetTime {
-    /// A time after a change that may name it.
+    /// The time after a change that may set it.
     #[must_use]
     pub const fn apply(change: Option<Self>, old: Timestamp, now: Timestamp) -> Timestamp {
         match change {
@@ -253,14 +253,14 @@ impl SetTime {
     }
 }
 
-/// Who asks: decides ownership of what is created, and permission checks where the front-end leaves them to us.
+/// The caller, who becomes the owner of new inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Effective user.
     pub uid: u32,
     /// Effective group.
     pub gid: u32,
-    /// Process file-creation mask, applied only where no default ACL is inherited.
+    /// File-creation mask, which is applied only if no default ACL is inherited.
     pub umask: u32,
 }
 
@@ -289,7 +289,8 @@ pub enum NewInode<'a> {
 }
 
 impl NewInode<'_> {
-    /// What stands for "no such name" in an upper layer of overlayfs: character device 0/0. Without permissions.
+    /// A whiteout, which marks a deleted name in an upper layer of overlayfs: character device 0/0.
+    /// Its permissions are 0.
     pub const WHITEOUT: NewInode<'static> = NewInode::CharDevice(0);
 }
 
@@ -298,11 +299,11 @@ impl NewInode<'_> {
 pub struct DirEntry {
     /// Inode.
     pub ino: Ino,
-    /// Kind, where the directory stores it.
+    /// Kind, if the directory stores it.
     pub kind: Option<FileKind>,
     /// Name.
     pub name: NameBuf,
-    /// Position *after* this entry: pass it to `readdir` to go on.
+    /// Position *after* this entry. `readdir` continues there.
     pub next: u64,
 }
 
@@ -314,44 +315,45 @@ pub enum RenameMode {
     Replace,
     /// Fails with [`crate::Error::Exists`] if there is a target (`RENAME_NOREPLACE`).
     NoReplace,
-    /// Swaps the two (`RENAME_EXCHANGE`).
+    /// Swaps both (`RENAME_EXCHANGE`).
     Exchange,
-    /// As `Replace`, and leaves a [`NewInode::WHITEOUT`] of this caller in the old place, all at once (`RENAME_WHITEOUT`): what
-    /// overlayfs hides a name of a lower layer with.
+    /// As `Replace`, and leaves a [`NewInode::WHITEOUT`] of this caller at the old name in the same
+    /// change (`RENAME_WHITEOUT`). overlayfs hides a name of a lower layer with it.
     Whiteout(Caller),
 }
 
 /// `fallocate` variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
-    /// Allocate; raise the size if the range ends beyond it.
+    /// Allocates, and raises the size if the range ends beyond it.
     Extend,
-    /// Allocate without changing the size.
+    /// Allocates without changing the size.
     KeepSize,
-    /// Make a hole.
+    /// Makes a hole.
     PunchHole,
-    /// Make the range read as zeros, allocated; `keep_size` as in `FALLOC_FL_KEEP_SIZE`.
+    /// Allocates the range and makes it read as zeros. `keep_size` as in `FALLOC_FL_KEEP_SIZE`.
     ZeroRange {
-        /// Leave the size alone.
+        /// The size does not change.
         keep_size: bool,
     },
-    /// Remove the range, moving what follows down.
+    /// Removes the range and moves the following data down.
     CollapseRange,
-    /// Insert a hole, moving what follows up.
+    /// Inserts a hole and moves the following data up.
     InsertRange,
 }
 
 /// `setxattr` variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Create or replace.
+    /// Creates or replaces.
     #[default]
     Set,
-    /// Fail with EEXIST if there.
+    /// Fails with EEXIST if the attribute exists.
     Create,
-    /// Fail with ENODATA if not there.
+    /// Fails with ENODATA if the attribute does not exist.
     Replace,
-    /// As `Set`, by somebody who is neither of the file's group nor privileged: an access list takes set-group-id away.
+    /// As `Set`, by an unprivileged caller who is not a member of the file's group: an access
+    /// control list clears set-group-id.
     SetByStranger,
 }
 
@@ -360,7 +362,7 @@ pub enum XattrMode {
 pub enum Seek {
     /// Next data at or after the offset.
     Data,
-    /// Next hole at or after the offset (the end of file is one).
+    /// Next hole at or after the offset. The end of the file counts as a hole.
     Hole,
 }
 
@@ -369,7 +371,7 @@ pub enum Seek {
 pub struct FileExtent {
     /// Offset in the file.
     pub logical: u64,
-    /// Offset on the volume (0 if it has none).
+    /// Offset on the volume; 0 if the extent has no address.
     pub physical: u64,
     /// Length.
     pub length: u64,
@@ -377,33 +379,33 @@ pub struct FileExtent {
     pub flags: u32,
 }
 
-/// How a file is opened, as far as the filesystem cares.
+/// The open flags that concern the filesystem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenMode {
-    /// Will be written.
+    /// The file is opened for writing.
     pub write: bool,
     /// Bypasses the cache (`O_DIRECT`): such reads and writes carry [`IoFlags::DIRECT`].
     pub direct: bool,
 }
 
 bitflags::bitflags! {
-    /// How one read or write is to be done.
+    /// Options of one read or write.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct IoFlags: u32 {
-        /// Bypass the cache (coherently).
+        /// Bypasses the cache, coherently with it.
         const DIRECT = 1;
-        /// Write at the end of the file, whatever the offset.
+        /// Writes at the end of the file, whatever the offset.
         const APPEND = 2;
-        /// Data and what is needed to find it are durable on return (`O_DSYNC`).
+        /// The data, and what is needed to find it, is durable on return (`O_DSYNC`).
         const DSYNC = 4;
         /// Everything is durable on return (`O_SYNC`).
         const SYNC = 8;
-        /// Clear set-user-id and set-group-id (the writer is not privileged).
+        /// Clears set-user-id and set-group-id, because the writer is not privileged.
         const KILL_PRIVILEGES = 16;
-        /// The kernel's writeback cache sends this, not a process: it keeps the times itself, so they are not touched
-        /// (the size still grows as with any write).
+        /// The request comes from the kernel's writeback cache and not from a process. The kernel
+        /// keeps the times, so the method does not change them.
         const WRITEBACK = 32;
-        /// The writer may not have what the volume reserves ([`crate::FileSystem::may_use_reserved`]).
+        /// The writer may not use root-reserved blocks ([`crate::FileSystem::may_use_reserved`]).
         const ORDINARY = 64;
     }
 }
@@ -411,15 +413,15 @@ bitflags::bitflags! {
 /// `statfs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStats {
-    /// Bytes a block.
+    /// Bytes of a block.
     pub block_size: u32,
-    /// Blocks usable for data in all.
+    /// Number of blocks for data.
     pub blocks: u64,
-    /// Free blocks (delayed ones subtracted).
+    /// Free blocks, without delayed ones.
     pub free_blocks: u64,
-    /// Free blocks for ordinary users.
+    /// Free blocks for unprivileged users.
     pub available_blocks: u64,
-    /// Inodes in all.
+    /// Number of inodes.
     pub inodes: u64,
     /// Free inodes.
     pub free_inodes: u64,

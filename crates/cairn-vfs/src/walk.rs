@@ -1,8 +1,9 @@
-//! Paths and trees over any [`FileSystem`]: resolution of a path, and a recursive walk.
+//! Resolves paths, and walks trees, on any [`FileSystem`].
 //!
-//! Both drop the references they take at once: what they return are numbers that stay valid as long as the entry is linked.
-//! Both are bounded whatever the volume says: 40 symbolic links a path, a depth limit a walk, and a directory that is reached
-//! twice (a loop, or a hard-linked directory: both are corruption) is an error, never a second visit.
+//! Both drop their references at once; a returned inode number stays valid as long as the entry is
+//! linked. Both are bounded on any volume: a path follows at most 40 symbolic links, a walk has a
+//! depth limit, and a directory that is reached twice (a loop or a hard-linked directory, both
+//! corruption) is an error.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,16 +15,19 @@ use crate::filesystem::FileSystem;
 use crate::name::NAME_MAX;
 use crate::types::{Attributes, DirEntry, FileKind};
 
-/// Symbolic links followed in one resolution, as in Linux.
+/// Most symbolic links followed in one resolution, as in Linux.
 const MAX_SYMLINKS: u32 = 40;
-/// Longest path after symbolic links were put in; stops links that grow without end.
+/// Longest path after symbolic links were replaced. It stops links that expand each other.
 const MAX_PATH: usize = 64 * 1024;
-/// Deepest tree that [`walk`] goes into unless told otherwise.
+/// Depth limit of [`walk`].
 pub const DEFAULT_DEPTH: usize = 4096;
 /// Entries read from a directory at a time.
 const BATCH: usize = 256;
 
-/// Looks a name up without keeping the reference.
+/// Looks a name up without keeping a reference.
+///
+/// # Errors
+/// As [`FileSystem::lookup`].
 pub fn lookup(fs: &dyn FileSystem, parent: Ino, name: &[u8]) -> Result<Attributes> {
     if name.len() > NAME_MAX {
         return Err(Error::NameTooLong);
@@ -33,8 +37,12 @@ pub fn lookup(fs: &dyn FileSystem, parent: Ino, name: &[u8]) -> Result<Attribute
     Ok(found)
 }
 
-/// The inode at a path. The path starts at the root with or without a slash. With `follow`, a symbolic link at the end is
-/// followed too, as it always is before the end or before a trailing slash.
+/// The inode at a path, which starts at the root with or without a slash. A symbolic link is
+/// followed before the end of the path and before a trailing slash; with `follow`, also at the end.
+///
+/// # Errors
+/// As [`FileSystem::lookup`]; [`Error::Loop`] after too many symbolic links; [`Error::NameTooLong`]
+/// if symbolic links make the path too long.
 pub fn resolve(fs: &dyn FileSystem, path: &[u8], follow: bool) -> Result<Attributes> {
     let trailing = path.last() == Some(&b'/');
     let mut rest: Vec<Vec<u8>> = components(path);
@@ -68,7 +76,10 @@ pub fn resolve(fs: &dyn FileSystem, path: &[u8], follow: bool) -> Result<Attribu
     Ok(at)
 }
 
-/// The directory that holds the last component of a path, and that component: for making and removing entries.
+/// The directory of a path's last component, and that component, for creating and removing entries.
+///
+/// # Errors
+/// As [`resolve`]; [`Error::Invalid`] if the path ends with `.` or `..` or is the root.
 pub fn resolve_parent<'p>(fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Attributes, &'p [u8])> {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let path = &path[..end];
@@ -92,13 +103,16 @@ fn components(path: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// All entries of a directory but `.` and `..`, in the directory's order.
+/// All entries of a directory except `.` and `..`, in the directory's order.
+///
+/// # Errors
+/// As [`FileSystem::readdir`].
 pub fn list(fs: &dyn FileSystem, directory: Ino) -> Result<Vec<DirEntry>> {
     let (entries, damage) = list_past_damage(fs, directory);
     damage.map_or(Ok(entries), Err)
 }
 
-/// As [`list`]: all entries that can be listed, and why others cannot.
+/// As [`list`], but returns all readable entries together with the first damage.
 pub fn list_past_damage(fs: &dyn FileSystem, directory: Ino) -> (Vec<DirEntry>, Option<Error>) {
     let (mut entries, mut damage) = (Vec::new(), None);
     let mut position = 0;
@@ -120,87 +134,101 @@ fn read_batch(fs: &dyn FileSystem, directory: Ino, position: u64) -> (Vec<DirEnt
     (batch, read.err())
 }
 
-/// What a visitor of [`walk`] is shown.
+/// An entry that [`walk`] has reached.
 #[derive(Clone, Debug)]
 pub struct Visit<'a> {
-    /// Path relative to where the walk started; empty for the start itself.
+    /// Path relative to the start of the walk; empty for the start.
     pub path: &'a [u8],
     /// Attributes.
     pub attributes: &'a Attributes,
-    /// Directories above it, not counting beyond the start.
+    /// Number of directories above it, up to the start.
     pub depth: usize,
 }
 
-/// What to do after a visit.
+/// How the walk continues after a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Go on; into it, if it is a directory.
+    /// With the next entry; into the entry if it is a directory.
     Continue,
-    /// Go on, but not into this directory.
+    /// With the next entry, but not into this directory.
     Skip,
-    /// End the walk.
+    /// The walk ends.
     Stop,
 }
 
-/// A walk met a volume that no sound filesystem can hold.
+/// The walk found a tree that an undamaged filesystem cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
     /// A directory was reached a second time.
     #[error("directory inode {0} is reached by two paths")]
     Repeated(Ino),
-    /// Deeper than the limit.
+    /// The tree is deeper than the limit.
     #[error("directories nest deeper than {0}")]
     TooDeep(usize),
 }
 
-/// Visits `start` and everything below, a directory before its entries, in the directories' order; symbolic links are not
-/// followed. Entries that vanish while the walk is on are passed over.
+/// Visits `start` and everything below it: a directory before its entries, in the directory's
+/// order. Symbolic links are not followed. Entries that are removed meanwhile are skipped.
+///
+/// # Errors
+/// The error of `visit`, or of reading the tree; [`Error::Corrupt`] with a [`TreeError`].
 pub fn walk(fs: &dyn FileSystem, start: Ino, visit: &mut dyn FnMut(&Visit<'_>) -> Result<Next>) -> Result<()> {
     walk_to_depth(fs, start, DEFAULT_DEPTH, visit)
 }
 
-/// [`walk`] with a depth limit of its own.
+/// As [`walk`], with another depth limit.
+///
+/// # Errors
+/// As [`walk`].
 pub fn walk_to_depth(
     fs: &dyn FileSystem,
     start: Ino,
     max_depth: usize,
     visit: &mut dyn FnMut(&Visit<'_>) -> Result<Next>,
 ) -> Result<()> {
-    walk_met(fs, start, max_depth, &mut |met| match met {
-        Met::Entry(entry) => visit(entry),
-        Met::Damaged { error, .. } => Err(error),
+    walk_tree(fs, start, max_depth, &mut |met| match met {
+        Reached::Entry(entry) => visit(entry),
+        Reached::Damaged { error, .. } => Err(error),
     })
 }
 
-/// What a visitor of [`walk_past_damage`] is shown.
+/// What [`walk_past_damage`] has reached.
 #[derive(Debug)]
-pub enum Met<'a> {
+pub enum Reached<'a> {
     /// An entry, or the start.
     Entry(&'a Visit<'a>),
-    /// Something that cannot be read: an entry's inode, or entries of a directory (told once, behind those that can be). The
-    /// walk goes on beside it.
+    /// An inode or a part of a directory that cannot be read. It is passed once, after the readable
+    /// entries, and the walk continues.
     Damaged {
-        /// Its path, as in [`Visit`].
+        /// The path, as in [`Visit`].
         path: &'a [u8],
-        /// Why not.
+        /// The reason.
         error: Error,
     },
 }
 
-/// As [`walk`], but what cannot be read ends nothing: one damaged inode does not hide what is beside it.
-pub fn walk_past_damage(fs: &dyn FileSystem, start: Ino, visit: &mut dyn FnMut(Met<'_>) -> Result<Next>) -> Result<()> {
-    walk_met(fs, start, DEFAULT_DEPTH, visit)
+/// As [`walk`], but damage does not end the walk: one damaged inode does not hide the entries
+/// beside it.
+///
+/// # Errors
+/// The error of `visit`, or of reading `start`.
+pub fn walk_past_damage(
+    fs: &dyn FileSystem,
+    start: Ino,
+    visit: &mut dyn FnMut(Reached<'_>) -> Result<Next>,
+) -> Result<()> {
+    walk_tree(fs, start, DEFAULT_DEPTH, visit)
 }
 
-fn walk_met(
+fn walk_tree(
     fs: &dyn FileSystem,
     start: Ino,
     max_depth: usize,
-    visit: &mut dyn FnMut(Met<'_>) -> Result<Next>,
+    visit: &mut dyn FnMut(Reached<'_>) -> Result<Next>,
 ) -> Result<()> {
     let attributes = fs.getattr(start)?;
     let mut path = Vec::new();
-    let next = visit(Met::Entry(&Visit { path: &path, attributes: &attributes, depth: 0 }))?;
+    let next = visit(Reached::Entry(&Visit { path: &path, attributes: &attributes, depth: 0 }))?;
     if next != Next::Continue || attributes.kind != FileKind::Directory {
         return Ok(());
     }
@@ -216,7 +244,7 @@ fn walk_met(
                 continue;
             }
             Err(error) => {
-                if visit(Met::Damaged { path: &path, error })? == Next::Stop {
+                if visit(Reached::Damaged { path: &path, error })? == Next::Stop {
                     return Ok(());
                 }
                 stack.pop();
@@ -231,19 +259,19 @@ fn walk_met(
         let attributes = match lookup(fs, directory, &entry.name) {
             Ok(found) => found,
             Err(Error::NotFound) => continue,
-            Err(error) => match visit(Met::Damaged { path: &path, error })? {
+            Err(error) => match visit(Reached::Damaged { path: &path, error })? {
                 Next::Stop => return Ok(()),
                 _ => continue,
             },
         };
-        match visit(Met::Entry(&Visit { path: &path, attributes: &attributes, depth }))? {
+        match visit(Reached::Entry(&Visit { path: &path, attributes: &attributes, depth }))? {
             Next::Stop => return Ok(()),
             Next::Continue if attributes.kind == FileKind::Directory => {
                 let repeated = (!seen.insert(attributes.ino)).then_some(TreeError::Repeated(attributes.ino));
                 let wrong = repeated.or((depth >= max_depth).then_some(TreeError::TooDeep(max_depth)));
                 if let Some(wrong) = wrong {
                     let error = Error::Corrupt(Arc::new(wrong));
-                    if visit(Met::Damaged { path: &path, error })? == Next::Stop {
+                    if visit(Reached::Damaged { path: &path, error })? == Next::Stop {
                         return Ok(());
                     }
                     continue;
@@ -257,12 +285,13 @@ fn walk_met(
     Ok(())
 }
 
-/// A directory being read, a batch at a time: the visitor may change the tree, and huge directories need no huge memory.
+/// A directory that is being read in batches: the visitor may change the tree, and large
+/// directories need little memory.
 struct Level {
     directory: Ino,
     position: u64,
     batch: std::vec::IntoIter<DirEntry>,
-    /// Told at the end.
+    /// The first damage, which is returned after the last entry.
     damage: Option<Error>,
     path_len: usize,
 }
@@ -280,7 +309,7 @@ impl Level {
                 }
             }
             let (batch, met) = read_batch(fs, self.directory, self.position);
-            // A directory that vanished has no more entries.
+            // A directory that was removed has no more entries.
             let met = met.filter(|error| !matches!(error, Error::Stale | Error::NotFound));
             self.damage = self.damage.take().or(met);
             let Some(last) = batch.last() else { return self.damage.take().map_or(Ok(None), Err) };

@@ -1,11 +1,12 @@
-//! Who may change a volume, and when.
+//! Which calls may change a volume, and when.
 //!
-//! Every call that may change the volume has [`WriteAccess::get`] while it lasts. Whoever turns the volume read-only or back, or
-//! freezes it, has the access [alone](WriteAccess::alone): what began before is over, what comes after finds the new state. While
-//! the volume is frozen, calls that would change it wait until it is thawed; those that change nothing on a volume that cannot be
-//! written ([`WriteAccess::pass`]) go on.
+//! Every call that may change the volume holds [`WriteAccess::get`]. A remount or freeze holds
+//! [`WriteAccess::exclusive`]: all earlier calls have ended, and later calls see the new state.
+//! While the volume is frozen, calls that would change it wait until it is thawed. A call that
+//! changes nothing on a read-only volume ([`WriteAccess::pass`]) does not wait.
 //!
-//! Locking: [`Rank::VOLUME`], below every other lock of a volume; nothing is held while a call waits to be thawed.
+//! Locking: [`Rank::VOLUME`], below every other lock of a volume. A call that waits for the thaw
+//! holds nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,27 +14,27 @@ use cairn_base::ranked_lock::{Condvar, Mutex, Rank, RwLock, RwLockReadGuard, RwL
 
 use crate::error::{Error, Result};
 
-/// See the module.
+/// Write access to one volume.
 pub struct WriteAccess {
     lock: RwLock<()>,
-    frozen: Mutex<Option<Before>>,
+    frozen: Mutex<Option<PriorState>>,
     thawed: Condvar,
-    /// Frozen, and writable before. Changes only under the lock held alone.
+    /// The volume is frozen and was writable before. It changes only under the exclusive lock.
     waits: AtomicBool,
 }
 
-/// What a volume was before it was frozen.
+/// State of a volume before it was frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
-    /// It could be written, and can again when it is thawed.
+pub enum PriorState {
+    /// Writable; it is writable again when it is thawed.
     Writable,
-    /// Nothing is different: calls that change fail at once.
+    /// Read-only: changing calls fail at once, frozen or not.
     ReadOnly,
 }
 
-/// Nobody else may change the volume until this is dropped.
+/// Exclusive access: no other call changes the volume until this is dropped.
 #[must_use = "the others go on when this is dropped"]
-pub struct Alone<'a> {
+pub struct ExclusiveGuard<'a> {
     access: &'a WriteAccess,
     #[expect(dead_code, reason = "held, not read")]
     lock: RwLockWriteGuard<'a, ()>,
@@ -51,7 +52,7 @@ impl Default for WriteAccess {
 }
 
 impl WriteAccess {
-    /// For a call that may change the volume. Waits while it is frozen.
+    /// Access for a call that may change the volume. Waits while the volume is frozen.
     pub fn get(&self) -> RwLockReadGuard<'_, ()> {
         loop {
             let guard = self.lock.read();
@@ -66,17 +67,18 @@ impl WriteAccess {
         }
     }
 
-    /// For a call that changes only what can be written, and else nothing.
+    /// Access for a call that changes something only if the volume is writable. It does not wait
+    /// for a thaw.
     pub fn pass(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read()
     }
 
-    /// Waits until no call changes anything and lets none begin.
-    pub fn alone(&self) -> Alone<'_> {
-        Alone { access: self, lock: self.lock.write() }
+    /// Waits until no call changes the volume, and keeps new ones waiting.
+    pub fn exclusive(&self) -> ExclusiveGuard<'_> {
+        ExclusiveGuard { access: self, lock: self.lock.write() }
     }
 
-    /// Fails while the volume is frozen, whatever it was before.
+    /// Checks that the volume is not frozen.
     ///
     /// # Errors
     /// [`Error::Frozen`].
@@ -84,29 +86,29 @@ impl WriteAccess {
         self.frozen.lock().map_or(Ok(()), |_| Err(Error::Frozen))
     }
 
-    /// Do calls wait to be thawed?
+    /// True if changing calls wait for a thaw.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
 }
 
-impl Alone<'_> {
-    /// From here on calls wait. The volume has been brought to the disk and nothing writes to it any more.
-    pub fn freeze(&self, before: Before) {
-        *self.access.frozen.lock() = Some(before);
-        self.access.waits.store(before == Before::Writable, Ordering::Release);
+impl ExclusiveGuard<'_> {
+    /// Freezes the volume. Everything has been written to the disk before.
+    pub fn freeze(&self, prior: PriorState) {
+        *self.access.frozen.lock() = Some(prior);
+        self.access.waits.store(prior == PriorState::Writable, Ordering::Release);
     }
 
-    /// What a frozen volume is to be again.
+    /// The state before the volume was frozen.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is not frozen.
-    pub fn before(&self) -> Result<Before> {
+    pub fn prior_state(&self) -> Result<PriorState> {
         self.access.frozen.lock().ok_or(Error::Invalid("the volume is not frozen"))
     }
 
-    /// Lets the calls go on that waited.
+    /// Thaws the volume: waiting calls continue.
     pub fn thaw(&self) {
         let mut frozen = self.access.frozen.lock();
         *frozen = None;
@@ -121,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Writers contend with a thread that freezes and thaws: while frozen nothing changes, and nobody sleeps for ever.
+    /// While frozen nothing changes, and after the thaw every writer wakes.
     #[test]
     fn nothing_changes_while_frozen_and_everybody_wakes() {
         let (access, changes, passed, over) =
@@ -143,32 +145,32 @@ mod tests {
                 }
             });
             for round in 0..300 {
-                access.alone().freeze(Before::Writable);
+                access.exclusive().freeze(PriorState::Writable);
                 let (seen, went) = (changes.load(Ordering::SeqCst), passed.load(Ordering::SeqCst));
                 assert!(matches!(access.check(), Err(Error::Frozen)));
                 while passed.load(Ordering::SeqCst) == went {
                     std::thread::yield_now();
                 }
                 assert_eq!(changes.load(Ordering::SeqCst), seen, "round {round}");
-                assert_eq!(access.alone().before().unwrap(), Before::Writable);
-                access.alone().thaw();
+                assert_eq!(access.exclusive().prior_state().unwrap(), PriorState::Writable);
+                access.exclusive().thaw();
                 while changes.load(Ordering::SeqCst) == seen {
                     std::thread::yield_now();
                 }
             }
             over.store(true, Ordering::SeqCst);
         });
-        assert!(matches!(access.alone().before(), Err(Error::Invalid(_))));
+        assert!(matches!(access.exclusive().prior_state(), Err(Error::Invalid(_))));
     }
 
     #[test]
     fn a_volume_that_was_read_only_lets_calls_fail_at_once() {
         let access = WriteAccess::default();
-        access.alone().freeze(Before::ReadOnly);
+        access.exclusive().freeze(PriorState::ReadOnly);
         assert!(!access.is_frozen());
         drop(access.get());
         assert!(matches!(access.check(), Err(Error::Frozen)));
-        access.alone().thaw();
+        access.exclusive().thaw();
         assert!(access.check().is_ok());
     }
 }

@@ -94,7 +94,7 @@ fn volume_bytes(fs: &dyn FileSystem, path: &[u8]) -> u64 {
     let mut bytes = 0;
     if let Ok(found) = walk::resolve(fs, path, false) {
         let _ = walk::walk_past_damage(fs, found.ino, &mut |met| {
-            if let walk::Met::Entry(visit) = met
+            if let walk::Reached::Entry(visit) = met
                 && visit.attributes.kind == FileKind::Regular
             {
                 bytes += visit.attributes.size;
@@ -162,11 +162,11 @@ impl Copy<'_> {
         let mut failure = None;
         let walked = walk::walk_past_damage(self.fs, found.ino, &mut |met| {
             let done = match met {
-                walk::Met::Entry(visit) => safe(visit.path).and_then(|below| {
+                walk::Reached::Entry(visit) => safe(visit.path).and_then(|below| {
                     let host = if below.as_os_str().is_empty() { target.clone() } else { target.join(below) };
                     self.entry(host, &join(path, visit.path), visit.attributes)
                 }),
-                walk::Met::Damaged { path: below, error } => Err(failed_at(&join(path, below), &error)),
+                walk::Reached::Damaged { path: below, error } => Err(failed_at(&join(path, below), &error)),
             };
             Ok(match done.or_else(|failure| self.pass(failure)) {
                 Ok(()) => walk::Next::Continue,

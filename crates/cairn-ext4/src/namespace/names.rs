@@ -64,7 +64,7 @@ impl Namespace for Names<'_> {
         self.0.layout.inodes_count.into()
     }
 
-    fn moves(&self) -> &Mutex<()> {
+    fn rename_mutex(&self) -> &Mutex<()> {
         &self.0.moves
     }
 

@@ -68,7 +68,7 @@ impl Namespace for Volume {
         self.layout.max_nid().into()
     }
 
-    fn moves(&self) -> &Mutex<()> {
+    fn rename_mutex(&self) -> &Mutex<()> {
         &self.moves
     }
 

@@ -1,4 +1,4 @@
-//! New names: of a new inode (`create`), or one more of an inode that exists (`link`).
+//! Adds names: of a new inode (`create`), or a further one of an existing inode (`link`).
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::types::{FileKind, NewInode};
 
-/// Runs `make` with the names of `parent` locked, where `new` can be made under a name that is not there yet.
+/// Runs `make` with the names of `parent` locked, after checking that `name` can be created.
 ///
 /// # Errors
-/// The name exists or cannot be, `parent` takes none; those of `make`.
+/// The name exists or is invalid, `parent` accepts no new entry, or `make` failed.
 pub fn create<N: Namespace + ?Sized, R>(
     names: &N,
     parent: &Arc<N::Inode>,
@@ -27,10 +27,11 @@ pub fn create<N: Namespace + ?Sized, R>(
     make(name)
 }
 
-/// Runs `add` with the names of `parent` locked, where `inode` can have one more name.
+/// Runs `add` with the names of `parent` locked, after checking that `inode` can get this name.
 ///
 /// # Errors
-/// The name exists or cannot be, `parent` takes none, `inode` can have no other; those of `add`.
+/// The name exists or is invalid, `parent` accepts no new entry, `inode` can have no further name,
+/// or `add` failed.
 pub fn link<N: Namespace + ?Sized, R>(
     names: &N,
     inode: &Arc<N::Inode>,

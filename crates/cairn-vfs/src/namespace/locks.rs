@@ -1,7 +1,7 @@
-//! Locking several directories at once.
+//! Locks several directories at once.
 //!
-//! Which directories an operation concerns is only known after names were looked up, so the names are looked up again under
-//! the locks, and all is done anew if they changed meanwhile.
+//! An operation knows its directories only after it has looked names up. It looks them up again
+//! under the locks, and starts again if they have changed.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use cairn_base::ranked_lock::RwLockWriteGuard;
 use super::{NamedInode, Namespace};
 use crate::types::FileKind;
 
-/// Write locks on the names of every directory among `inodes`, each once, by inode number.
+/// Locks the names of every directory among `inodes` exclusively, each once, in order of inode
+/// number.
 #[must_use]
 pub fn lock_names<'a, I: NamedInode>(inodes: &[&'a Arc<I>]) -> Vec<RwLockWriteGuard<'a, ()>> {
     let mut directories: Vec<_> = inodes.iter().filter(|inode| inode.kind() == FileKind::Directory).collect();
@@ -19,10 +20,10 @@ pub fn lock_names<'a, I: NamedInode>(inodes: &[&'a Arc<I>]) -> Vec<RwLockWriteGu
     directories.into_iter().map(|inode| inode.names().write()).collect()
 }
 
-/// What a name stands for right now. Call it with no names locked.
+/// Looks a name up. The caller holds no lock of names.
 ///
 /// # Errors
-/// `parent` is no directory; those of the file system.
+/// `parent` is not a directory, or the filesystem failed.
 pub fn peek<N: Namespace + ?Sized>(
     names: &N,
     parent: &Arc<N::Inode>,
@@ -33,12 +34,13 @@ pub fn peek<N: Namespace + ?Sized>(
     names.locate(parent, name)?.map(|entry| names.inode(entry.into())).transpose()
 }
 
-/// The entry of `name`, if it still stands for `expected` (or is still missing): the outer `None` says that it does not. Call
-/// it with the names of `parent` locked.
+/// Looks a name up again. Returns its entry if the name has the inode `expected` (or is missing,
+/// for `None`); the outer `None` says that it has changed. The caller holds the lock of the names
+/// of `parent`.
 ///
 /// # Errors
-/// Those of the file system.
-pub fn still<N: Namespace + ?Sized>(
+/// The filesystem failed.
+pub fn relocate<N: Namespace + ?Sized>(
     names: &N,
     parent: &Arc<N::Inode>,
     name: &[u8],

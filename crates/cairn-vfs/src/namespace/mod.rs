@@ -1,11 +1,12 @@
-//! Operations on names, as far as all file systems do them alike: what is checked, in the order in which Linux answers,
-//! and which locks are held meanwhile. A file system says how it finds entries ([`Namespace`]) and makes the change itself.
+//! Operations on names, as Linux does them for all filesystems: the checks in Linux's order, and
+//! the locks. A filesystem finds entries ([`Namespace`]) and makes the changes.
 //!
-//! Everything that can be refused is refused before the change begins. An operation that removes a name gives the inode
-//! behind it: the file system deletes it, if that was its last, with no lock of names held.
+//! All checks come before the first change. An operation that removes a name returns its inode. If
+//! that was the last name, the filesystem deletes the inode, and holds no lock of names meanwhile.
 //!
-//! Locking: every directory has a lock of its names, shared to search and alone to change. Several are taken by inode
-//! number ([`locks`]); [`Namespace::moves`] comes before all of them.
+//! Locking: each directory has a lock of its names, held shared to search and exclusively to
+//! change. Several are locked in order of inode number ([`locks`]). [`Namespace::rename_mutex`] is
+//! locked before all of them.
 
 use std::sync::Arc;
 
@@ -27,33 +28,33 @@ pub use create::{create, link};
 pub use remove::{rmdir, unlink};
 pub use rename::rename;
 
-/// An inode in memory, as far as names concern it.
+/// What operations on names need of an inode in memory.
 pub trait NamedInode {
-    /// Its number.
+    /// The inode number.
     fn ino(&self) -> Ino;
 
-    /// Its kind, which never changes.
+    /// The kind, which never changes.
     fn kind(&self) -> FileKind;
 
     /// The lock of a directory's names, ordered by inode number.
     fn names(&self) -> &RwLock<()>;
 
-    /// Its names, and for directories what Linux counts besides; 0 once it has been removed.
+    /// The link count, with the links that Linux counts for directories; 0 after the removal.
     fn links(&self) -> u32;
 
-    /// Its `chattr` flags.
+    /// The `chattr` flags.
     fn flags(&self) -> InodeFlags;
 }
 
-/// How a file system finds and moves names. The names of the directories given are locked by the caller.
+/// How a filesystem finds and moves names. The caller holds the locks of the directories.
 pub trait Namespace {
     /// An inode in memory.
     type Inode: NamedInode;
-    /// What a search finds: at least the number that the name stands for.
+    /// Result of a search. It contains at least the inode number.
     type Entry: Copy + Into<Ino>;
-    /// The file system's error.
+    /// The filesystem's error.
     type Error: From<Error>;
-    /// Names that an inode other than a directory can have.
+    /// Most links of an inode that is not a directory.
     const LINK_MAX: u32;
 
     /// Finds a name.
@@ -62,32 +63,32 @@ pub trait Namespace {
     /// The directory is damaged, or the device failed.
     fn locate(&self, parent: &Arc<Self::Inode>, name: &[u8]) -> Result<Option<Self::Entry>, Self::Error>;
 
-    /// The inode of a number.
+    /// The inode with a number.
     ///
     /// # Errors
-    /// There is none, it is damaged, or the device failed.
+    /// There is no such inode, it is damaged, or the device failed.
     fn inode(&self, ino: Ino) -> Result<Arc<Self::Inode>, Self::Error>;
 
-    /// Does a directory hold nothing but `.` and `..`?
+    /// True if a directory contains only `.` and `..`.
     ///
     /// # Errors
     /// As [`Namespace::locate`].
     fn is_empty(&self, directory: &Arc<Self::Inode>) -> Result<bool, Self::Error>;
 
-    /// The root directory.
+    /// The root directory's inode number.
     fn root(&self) -> Ino;
 
-    /// No more inodes than these exist: the bound of a walk from a directory to the root.
+    /// Upper bound of the number of inodes. It limits the walk from a directory to the root.
     fn most_inodes(&self) -> u64;
 
-    /// Held while a name moves from one directory to another.
-    fn moves(&self) -> &Mutex<()>;
+    /// Held while a name moves between directories (Linux: `s_vfs_rename_mutex`).
+    fn rename_mutex(&self) -> &Mutex<()>;
 
-    /// Moves `inode` to another name, in the place of `target`, all at once; a whiteout of its caller takes the old place.
-    /// Everything but limits of the format is checked.
+    /// Moves `inode` to another name in one change. It replaces `target`, and a whiteout of its
+    /// caller gets the old name. Only limits of the format remain to be checked.
     ///
     /// # Errors
-    /// No space, too many links; the volume is damaged, or the device failed.
+    /// There is no space, an inode has too many links, the volume is damaged, or the device failed.
     fn replace(
         &self,
         from: &Side<'_, Self>,
@@ -97,7 +98,7 @@ pub trait Namespace {
         whiteout: Option<&Caller>,
     ) -> Result<(), Self::Error>;
 
-    /// Lets two names swap what they stand for, all at once. Everything but limits of the format is checked.
+    /// Swaps the inodes of two names in one change. Only limits of the format remain to be checked.
     ///
     /// # Errors
     /// As [`Namespace::replace`].
@@ -114,25 +115,25 @@ pub trait Namespace {
 pub struct Side<'a, N: Namespace + ?Sized> {
     /// The directory.
     pub parent: &'a Arc<N::Inode>,
-    /// The name in it.
+    /// The name in the directory.
     pub name: Name<'a>,
     /// Its entry, if there is one.
     pub entry: Option<N::Entry>,
 }
 
-/// Checks a name that is to be made or removed. Every system call has an answer of its own to `.` and `..`.
+/// Validates a name that is created or removed. `dots` is the caller's error for `.` and `..`.
 ///
 /// # Errors
-/// The name cannot be.
+/// The name is invalid.
 pub fn check_name(name: &[u8], dots: Error) -> Result<Name<'_>> {
     let name = Name::check(name)?;
     if name.is_dots() { Err(dots) } else { Ok(name) }
 }
 
-/// Fails if the directory's own flags or its removal forbid changing its names.
+/// Checks that the names of a directory may change. `removing`: an entry is removed or replaced.
 ///
 /// # Errors
-/// That, or it is no directory.
+/// It is not a directory, it was removed, or its flags forbid the change.
 pub fn check_parent(parent: &impl NamedInode, removing: bool) -> Result<()> {
     parent.kind().check_directory()?;
     if parent.links() == 0 {

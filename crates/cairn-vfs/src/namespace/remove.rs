@@ -1,4 +1,4 @@
-//! Names that go: `unlink` and `rmdir`.
+//! Removes names: `unlink` and `rmdir`.
 
 use std::sync::Arc;
 
@@ -6,11 +6,12 @@ use super::{NamedInode, Namespace, check_name, check_parent, locks};
 use crate::error::Error;
 use crate::types::FileKind;
 
-/// Runs `remove` with the names of `parent` locked, where a name that is no directory's can be removed. Gives the inode that
-/// lost the name.
+/// Runs `remove` with the names of `parent` locked, after checking that `name` can be removed and
+/// is not a directory's. Returns the inode that lost the name.
 ///
 /// # Errors
-/// There is no such name, or it stays for its own or its directory's sake; those of `remove`.
+/// There is no such name, the flags of its inode or directory forbid the removal, or `remove`
+/// failed.
 pub fn unlink<N: Namespace + ?Sized>(
     names: &N,
     parent: &Arc<N::Inode>,
@@ -31,11 +32,11 @@ pub fn unlink<N: Namespace + ?Sized>(
     Ok(inode)
 }
 
-/// Runs `remove` with the names of `parent` and of the directory locked, where an empty directory can be removed. Gives the
-/// directory.
+/// Runs `remove` with the names of `parent` and of the directory locked, after checking that the
+/// directory is empty and can be removed. Returns the directory.
 ///
 /// # Errors
-/// As [`unlink`]; or it is no directory, or not empty.
+/// As [`unlink`], or the inode is not a directory or is not empty.
 pub fn rmdir<N: Namespace + ?Sized>(
     names: &N,
     parent: &Arc<N::Inode>,
@@ -48,7 +49,7 @@ pub fn rmdir<N: Namespace + ?Sized>(
     loop {
         let inode = locks::peek(names, parent, name)?.ok_or(Error::NotFound)?;
         let locks = locks::lock_names(&[parent, &inode]);
-        let Some(Some(entry)) = locks::still(names, parent, name, Some(&inode))? else { continue };
+        let Some(Some(entry)) = locks::relocate(names, parent, name, Some(&inode))? else { continue };
         check_parent(&**parent, true)?;
         inode.kind().check_directory()?;
         inode.flags().check_links()?;

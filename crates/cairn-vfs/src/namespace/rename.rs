@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::locks::{lock_names, peek, still};
+use super::locks::{lock_names, peek, relocate};
 use super::{NamedInode, Namespace, Side, check_name, check_parent};
 use crate::error::Error;
 use crate::types::{FileKind, RenameMode};
 
-/// Renames; see [`RenameMode`]. Gives the inode that lost its name.
+/// Renames; see [`RenameMode`]. Returns the inode that lost its name.
 ///
 /// # Errors
-/// A name is missing, exists or cannot be; the move would make a loop; those of the file system.
+/// A name is missing, exists or is invalid; the move would make a loop; or the filesystem failed.
 pub fn rename<N: Namespace + ?Sized>(
     names: &N,
     (parent, name): (&Arc<N::Inode>, &[u8]),
@@ -21,23 +21,24 @@ pub fn rename<N: Namespace + ?Sized>(
     new_parent.kind().check_directory()?;
     let name = check_name(name, Error::Busy)?;
     let new_name = check_name(new_name, if mode == RenameMode::NoReplace { Error::Exists } else { Error::Busy })?;
-    // Only moves between directories can make a loop; they exclude each other while ancestors are walked.
-    let _moving = (parent.ino() != new_parent.ino()).then(|| names.moves().lock());
+    // Only a move between directories can make a loop. Such moves exclude each other during the
+    // walk of ancestors.
+    let _rename_mutex = (parent.ino() != new_parent.ino()).then(|| names.rename_mutex().lock());
     loop {
         let inode = peek(names, parent, &name)?.ok_or(Error::NotFound)?;
         let other = peek(names, new_parent, &new_name)?;
         let mut concerned = vec![parent, new_parent, &inode];
         concerned.extend(&other);
         let _locks = lock_names(&concerned);
-        let Some(entry) = still(names, parent, &name, Some(&inode))? else { continue };
+        let Some(entry) = relocate(names, parent, &name, Some(&inode))? else { continue };
         let from = Side { parent, name, entry };
-        let Some(entry) = still(names, new_parent, &new_name, other.as_ref())? else { continue };
+        let Some(entry) = relocate(names, new_parent, &new_name, other.as_ref())? else { continue };
         let to = Side { parent: new_parent, name: new_name, entry };
         return rename_locked(names, &from, &inode, &to, other.as_ref(), mode);
     }
 }
 
-/// The rename itself, with the names of all directories concerned locked.
+/// Renames. The caller holds the locks of all directories involved.
 fn rename_locked<N: Namespace + ?Sized>(
     names: &N,
     from: &Side<'_, N>,
@@ -49,12 +50,13 @@ fn rename_locked<N: Namespace + ?Sized>(
     match (mode, other) {
         (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists.into()),
         (RenameMode::Exchange, None) => return Err(Error::NotFound.into()),
-        // Two names of one inode: nothing to do, and so nothing that the directories could forbid.
+        // Both names have the same inode: there is no change that the directories' flags could
+        // forbid.
         (_, Some(other)) if other.ino() == inode.ino() => return Ok(None),
         _ => {}
     }
     check_parent(&**from.parent, true)?;
-    // A target goes from its directory as well.
+    // The target is removed from its directory.
     check_parent(&**to.parent, other.is_some())?;
     inode.flags().check_links()?;
     if from.parent.ino() != to.parent.ino() {
@@ -80,7 +82,7 @@ fn rename_locked<N: Namespace + ?Sized>(
     }
 }
 
-/// Fails if `inode` is `directory` or one of the directories above it.
+/// Fails if `inode` is `directory` or one of its ancestors.
 fn check_no_loop<N: Namespace + ?Sized>(
     names: &N,
     inode: &Arc<N::Inode>,
@@ -90,7 +92,7 @@ fn check_no_loop<N: Namespace + ?Sized>(
         return Ok(());
     }
     let mut at = directory.clone();
-    // A path is shorter than the number of inodes; a longer walk has met a loop that is already on disk.
+    // A path is shorter than the number of inodes. A longer walk is a loop on the disk.
     for _ in 0..names.most_inodes() {
         if at.ino() == inode.ino() {
             return Err(Error::Invalid("a directory cannot be moved into itself").into());

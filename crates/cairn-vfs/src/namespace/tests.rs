@@ -45,13 +45,13 @@ impl NamedInode for Node {
 
 struct Volume {
     nodes: Mutex<BTreeMap<Ino, Arc<Node>>>,
-    moves: Mutex<()>,
+    rename_mutex: Mutex<()>,
 }
 
 impl Volume {
     fn new() -> Self {
-        let moves = Mutex::new_ordered(Rank::NAMESPACE, 0, ());
-        let volume = Self { nodes: Mutex::new(Rank::LEAF, BTreeMap::new()), moves };
+        let rename_mutex = Mutex::new_ordered(Rank::NAMESPACE, 0, ());
+        let volume = Self { nodes: Mutex::new(Rank::LEAF, BTreeMap::new()), rename_mutex };
         volume.add(FileKind::Directory, InodeFlags::empty(), None);
         volume
     }
@@ -148,8 +148,8 @@ impl Namespace for Volume {
         self.nodes.lock().len() as u64
     }
 
-    fn moves(&self) -> &Mutex<()> {
-        &self.moves
+    fn rename_mutex(&self) -> &Mutex<()> {
+        &self.rename_mutex
     }
 
     fn replace(
