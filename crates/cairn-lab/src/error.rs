@@ -1,11 +1,11 @@
-//! What ends an experiment early.
+//! Errors that end an experiment early.
 
 use std::path::Path;
 
 /// Result of a measurement.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an experiment could not go on.
+/// Why an experiment ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,10 +15,10 @@ pub enum Error {
     /// A volume could not be opened.
     #[error("the volume could not be opened: {0}")]
     Open(#[from] cairn::Cause),
-    /// A volume could not be made.
+    /// An ext4 volume could not be created.
     #[error("the volume could not be made: {0}")]
     Make(#[from] cairn_ext4::Error),
-    /// An F2FS volume could not be made.
+    /// An F2FS volume could not be created.
     #[error("the volume could not be made: {0}")]
     MakeF2fs(#[from] cairn_f2fs::mkfs::Error),
     /// An F2FS volume could not be opened.
@@ -27,15 +27,15 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
-    /// A call on the host failed.
+    /// A system call failed.
     #[error("{what}: {source}")]
     Host {
         /// File or action.
         what: String,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Another program did not do what was asked.
+    /// Another program failed, or gave an unexpected result.
     #[error("{0}")]
     Program(String),
     /// A thread of the experiment panicked.
@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` of calls on the host.
+    /// Makes a function for `map_err` of a system call.
     pub(crate) fn host(what: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.as_ref().display().to_string();
         move |source| Self::Host { what, source }

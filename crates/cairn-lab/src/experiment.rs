@@ -1,4 +1,4 @@
-//! What an experiment is, and how one is run.
+//! The definition of an experiment, and how it is run.
 
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
@@ -11,31 +11,33 @@ use crate::record::{Record, SCHEMA};
 use crate::scale::Scale;
 use crate::section::Section;
 
-/// What an experiment works with.
+/// The environment of an experiment.
 #[derive(Debug)]
 pub struct Context {
-    /// How much work.
+    /// The amount of work.
     pub scale: Scale,
     /// Interleaved repetitions, at least 1.
     pub repetitions: usize,
-    /// An existing directory on a disk, for images and mount points. Everything is removed again.
+    /// An existing directory on a disk, for images and mount points. The experiment removes what it
+    /// creates there.
     pub scratch: PathBuf,
-    /// The `cairn` program, to measure through mounts; `None` leaves these measurements out.
+    /// The `cairn` program, for measurements through mounts. `None` leaves these measurements out.
     pub program: Option<PathBuf>,
-    /// The command that is noted in the result.
+    /// The command line, which the result contains.
     pub command: String,
-    /// Shows how far it is.
+    /// The progress bar.
     pub progress: Progress,
 }
 
 impl Context {
-    /// For repetitions × subjects: the order in which subjects are measured in this repetition. Nobody is always first.
+    /// The order in which the subjects are measured in this repetition. It rotates, so that no
+    /// subject is always first.
     pub(crate) fn order(&self, repetition: usize, subjects: usize) -> impl Iterator<Item = usize> + use<> {
         (0..subjects).map(move |position| (position + repetition) % subjects)
     }
 }
 
-/// What an experiment found.
+/// The results of an experiment.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Tables.
@@ -46,21 +48,21 @@ pub struct Findings {
     pub notes: Vec<String>,
 }
 
-/// One question with a way to answer it.
+/// A question, and a function that measures the answer.
 #[derive(Debug)]
 pub struct Experiment {
     /// Name on the command line.
     pub name: &'static str,
-    /// What it asks, in one sentence.
+    /// The question, in one sentence.
     pub question: &'static str,
-    /// Measures.
+    /// Measures the answer.
     pub run: fn(&Context) -> Result<Findings>,
 }
 
-/// Runs an experiment and notes what belongs to its result.
+/// Runs an experiment and adds the machine, the command and the time to its findings.
 ///
 /// # Errors
-/// Something failed that the experiment cannot do without.
+/// A call on a volume, a device, the system or another program failed.
 pub fn run(experiment: &Experiment, context: &Context) -> Result<Record> {
     std::fs::create_dir_all(&context.scratch).map_err(Error::host(&context.scratch))?;
     let (machine, started, clock) = (Machine::here(), machine::utc(SystemTime::now()), Instant::now());

@@ -1,5 +1,6 @@
-//! fs_mark's work in this process: threads that create small files in common directories, with its seven ways of making
-//! them durable. The unmodified program does the same through a mount ([`program`]).
+//! The work of fs_mark in this process: threads create small files in common directories, with its
+//! seven ways to make them durable. The unmodified program does the same through a mount
+//! ([`program`]).
 
 pub(crate) mod program;
 
@@ -16,17 +17,17 @@ use crate::error::{Error, Result};
 /// `-S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyncMethod {
-    /// 0: nothing.
+    /// 0: nothing is synced.
     Never = 0,
     /// 1: fsync before close.
     BeforeClose = 1,
     /// 2: sync, then one fsync.
     SyncThenOne = 2,
-    /// 3: when all are written, fsync in reverse order.
+    /// 3: after all writes, fsync in reverse order.
     Reverse = 3,
     /// 4: sync, then 3.
     SyncThenReverse = 4,
-    /// 5: when all are written, fsync in order.
+    /// 5: after all writes, fsync in order.
     InOrder = 5,
     /// 6: sync, then 5.
     SyncThenInOrder = 6,
@@ -45,7 +46,7 @@ impl SyncMethod {
     ];
 }
 
-/// What is done. All threads share the directories.
+/// The work. All threads share the directories.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// `-t`.
@@ -56,19 +57,19 @@ pub(crate) struct Load {
     pub(crate) size: usize,
     /// `-D`.
     pub(crate) directories: usize,
-    /// `-N`: so many files go into a directory, then it is the next one's turn.
+    /// `-N`: number of files in a directory before the next directory is used.
     pub(crate) per_directory: usize,
     /// `-S`.
     pub(crate) sync: SyncMethod,
 }
 
-/// What came of it.
+/// The figures of a run.
 pub(crate) struct Marks {
     pub(crate) files: u64,
     pub(crate) elapsed: Duration,
-    /// Creating and writing one file, in nanoseconds: what waits when the log is full.
+    /// Time to create and write one file in nanoseconds. It includes waits for log space.
     pub(crate) changes: Histogram<u64>,
-    /// Each fsync or sync, in nanoseconds.
+    /// Time of each fsync or sync in nanoseconds.
     pub(crate) syncs: Histogram<u64>,
 }
 
@@ -78,7 +79,7 @@ impl Marks {
     }
 
     fn new() -> Self {
-        // From a microsecond to an hour, to three digits.
+        // From a microsecond to an hour, with three digits.
         let histogram = || Histogram::new_with_bounds(1000, 3_600_000_000_000, 3).expect("bounds in order");
         Self { files: 0, elapsed: Duration::ZERO, changes: histogram(), syncs: histogram() }
     }
@@ -90,7 +91,7 @@ impl Marks {
     }
 }
 
-/// Does the work. The files stay (`-k`). `each` is called after every file of every thread.
+/// Does the work and keeps the files (`-k`). `each` is called after every file of every thread.
 pub(crate) fn run(volume: &dyn FileSystem, load: &Load, each: &(dyn Fn(u64) + Sync)) -> Result<Marks> {
     let directories = make_directories(volume, load.directories)?;
     let barrier = Barrier::new(load.threads + 1);
@@ -164,7 +165,7 @@ impl Worker<'_> {
         Ok(ino)
     }
 
-    /// What comes after all files are written.
+    /// Does the syncs that follow after all writes.
     fn make_durable(&mut self, files: &[Ino]) -> Result<()> {
         let volume = self.volume;
         match self.load.sync {

@@ -1,8 +1,8 @@
-//! Goals: a line that was promised, what was measured, and whether that meets it.
+//! Goals: a number that an improvement should reach, and the number that was measured.
 
 use serde::{Deserialize, Serialize};
 
-/// Which side of the target is good.
+/// Which side of the target meets the goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -18,31 +18,31 @@ pub enum Relation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The median meets the target.
+    /// The measured value meets the target.
     Met,
-    /// It does not.
+    /// It does not meet the target.
     NotMet,
     /// This run could not measure it; the notes say why.
     NotMeasured,
 }
 
-/// One line of what an experiment should show.
+/// One number that an experiment should reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
-    /// The line, in words.
+    /// What the number is.
     pub text: String,
-    /// Good side of `target`.
+    /// Which side of `target` meets the goal.
     pub relation: Relation,
-    /// The number promised.
+    /// The target.
     pub target: f64,
-    /// The number found (a median, or the worst of several).
+    /// The measured value: a median, or the worst of several.
     pub measured: Option<f64>,
-    /// What that means.
+    /// Whether the goal is met.
     pub verdict: Verdict,
 }
 
 impl Goal {
-    /// Judges `measured`; `None` is what could not be measured.
+    /// Judges `measured`; `None` means that it could not be measured.
     #[must_use]
     pub fn judge(text: impl Into<String>, relation: Relation, target: f64, measured: Option<f64>) -> Self {
         let measured = measured.filter(|value| value.is_finite());
@@ -76,7 +76,7 @@ impl Relation {
 }
 
 impl Verdict {
-    /// In words.
+    /// The relation in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -87,7 +87,8 @@ impl Verdict {
     }
 }
 
-/// The worse of two measurements for a goal with this relation, as a fold over `Option`s: one that is missing makes all missing.
+/// The worst of several measurements for a goal with this relation. `None` if any of them is
+/// missing.
 #[must_use]
 pub fn worst(relation: Relation, values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let mut worst: Option<f64> = None;

@@ -1,8 +1,10 @@
-//! [`Lanes`]: a fast device that takes the time of a phone's storage and divides it among classes of threads, strictly.
+//! [`Lanes`]: a fast device with the timing of a phone's storage, divided strictly among classes of
+//! threads.
 //!
-//! Each class has its lane: transfers of one lane are served in order, at the lane's share of the device, also while the other
-//! lanes are idle (as BFQ does with `strict_guarantees`). A flush takes the same time for all. The class is that of the
-//! submitting thread ([`in_class`]); threads that nobody gave one, daemons for example, share the first.
+//! Each class has a lane. A lane serves its transfers in order, at its share of the device even if
+//! the other lanes are idle, as BFQ does with `strict_guarantees`. A flush takes the same time for
+//! all classes. The class is that of the submitting thread ([`in_class`]); threads without a class,
+//! such as daemons, use the first lane.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,11 +29,11 @@ pub(crate) fn in_class<T>(class: usize, work: impl FnOnce() -> T) -> T {
 
 struct Lane {
     share: f64,
-    /// When everything submitted so far is served.
+    /// Time at which everything submitted so far is served.
     busy_until: Mutex<Instant>,
 }
 
-/// See the module.
+/// A device with a lane for each class.
 pub(crate) struct Lanes {
     inner: Arc<dyn BlockDevice>,
     pace: Pace,
@@ -39,7 +41,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Shares relative to each other, by class.
+    /// Creates the device. `weights` are the relative shares of the classes.
     pub(crate) fn new(inner: Arc<dyn BlockDevice>, pace: Pace, weights: &[u32]) -> Self {
         let all: u32 = weights.iter().sum();
         let lane = |weight: &u32| Lane {
@@ -49,7 +51,7 @@ impl Lanes {
         Self { inner, pace, lanes: weights.iter().map(lane).collect() }
     }
 
-    /// How long the transfers of this class would take, those submitted before included, and the flush after them.
+    /// Sleeps until the lane has served its earlier transfers, these ones and the flush.
     fn serve(&self, class: usize, moving: Duration, flush: Duration) {
         let lane = &self.lanes[class.min(self.lanes.len() - 1)];
         let served = {

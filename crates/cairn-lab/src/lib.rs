@@ -1,12 +1,15 @@
-//! The experiment runner behind `cairn lab`: one module an experiment, each an A/B comparison in one run.
+//! The experiments of `cairn lab`, with one module for each. An experiment compares the values of
+//! an option in one run.
 //!
-//! An [`Experiment`] measures [`Section`]s of rows × subjects and judges them by [`Goal`]s; [`run`] adds what makes a
-//! result repeatable (machine, command, version, date) and gives a [`Record`], which renders as JSON (the serialised
-//! record itself), as text ([`render::text`]) and as one self-contained HTML page ([`render::html`]).
+//! An [`Experiment`] measures [`Section`]s of rows and subjects, and judges them by [`Goal`]s.
+//! [`run`] adds what is needed to repeat it (machine, command, version, date). The result is a
+//! [`Record`], which is rendered as JSON (the serialised record), as text ([`render::text`]) and as
+//! a single HTML page ([`render::html`]).
 //!
-//! Rules: subjects of a row are measured next to each other, in rotating order, repetition after repetition, on the same
-//! device. A figure is a median with its spread; a ratio is the median of the ratios within the repetitions. What could not be
-//! measured (no FUSE, no root, a program is missing) is left out, and a note says so.
+//! Rules: the subjects of a row are measured one after the other on the same device, in rotating
+//! order, in every repetition. A figure is a median with its spread; a ratio is the median of the
+//! ratios of the repetitions. What cannot be measured (no FUSE, no root, a program is missing) is
+//! left out, and a note gives the reason.
 
 #![forbid(unsafe_code)]
 

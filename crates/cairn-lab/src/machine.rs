@@ -1,4 +1,4 @@
-//! Where a result comes from: what one must know to compare it with another.
+//! The machine of a result.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// Processor.
     pub cpu: String,
-    /// Threads that may run at once.
+    /// Number of hardware threads.
     pub cores: usize,
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Kernel release.
     pub kernel: String,
-    /// Load average of the last minute when the run started.
+    /// Load average of the last minute at the start of the run.
     pub load: f64,
 }
 
 impl Machine {
-    /// This one, now. What the system does not tell is `unknown` or 0.
+    /// This machine. A value that the system does not give is `unknown` or 0.
     #[must_use]
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Machine {
     }
 }
 
-/// The value of the first line `name : value`.
+/// The value of the first line of the form `name : value`.
 fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().filter_map(|line| line.split_once(':')).find(|(key, _)| key.trim() == name).map(|(_, v)| v.trim())
 }
@@ -44,7 +44,7 @@ fn kib(text: &str) -> Option<u64> {
     text.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// `2026-11-21T07:30:00Z`.
+/// Formats a time as `2026-11-21T07:30:00Z`.
 #[must_use]
 pub fn utc(at: SystemTime) -> String {
     let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -53,7 +53,8 @@ pub fn utc(at: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Year, month and day of a day counted from 1970 (Gregorian calendar, years that begin in March).
+/// Year, month and day of a day since 1970, in the Gregorian calendar. The calculation uses years
+/// that begin in March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -1,7 +1,7 @@
-//! Volumes as the system's programs see them: an image mounted by Cairn, by the kernel, or by fuse2fs.
+//! Images that are mounted for other programs by Cairn, by the kernel, or by fuse2fs.
 //!
-//! A [`Mounted`] takes its mount down when it is dropped; [`Mounted::unmount`] also says whether that worked, and returns
-//! only when the server has let go of the image.
+//! Dropping a [`Mounted`] unmounts it. [`Mounted::unmount`] also returns errors, and returns only
+//! when the server has closed the image.
 
 pub(crate) mod fio;
 
@@ -17,7 +17,7 @@ use crate::experiment::Context;
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Who mounts.
+/// The server of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     /// Cairn, with mount options.
@@ -26,23 +26,23 @@ pub(crate) enum Server {
     Kernel,
     /// fuse2fs of e2fsprogs.
     Fuse2fs,
-    /// A server that stores nothing and has these files, as NAME=SIZE; the image is left alone.
+    /// A server that stores nothing and has these files, as NAME=SIZE. It does not use the image.
     Nothing { program: PathBuf, files: Vec<String> },
 }
 
-/// What this machine lets us mount, and what is missing.
+/// The servers that this machine can run, and what is missing.
 #[derive(Debug, Default)]
 pub(crate) struct Available {
     /// Cairn's program, if it can mount.
     pub(crate) cairn: Option<PathBuf>,
     pub(crate) kernel: bool,
     pub(crate) fuse2fs: bool,
-    /// Why not, for the notes.
+    /// Reasons for the notes.
     pub(crate) missing: Vec<String>,
 }
 
 impl Available {
-    /// Looks for /dev/fuse, root and programs.
+    /// Checks for /dev/fuse, root and programs.
     pub(crate) fn here(context: &Context) -> Self {
         let mut found = Self::default();
         let Some(program) = &context.program else {
@@ -73,7 +73,7 @@ pub(crate) fn is_installed(name: &str) -> bool {
     std::env::split_paths(&path).chain(system).any(|directory| directory.join(name).is_file())
 }
 
-/// A command of the system's, with the directories of the superuser's programs.
+/// A command of the system, searched in the superuser's directories as well.
 pub(crate) fn command(name: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(name);
     let path = std::env::var("PATH").unwrap_or_default();
@@ -81,7 +81,7 @@ pub(crate) fn command(name: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Runs to the end; gives standard output.
+/// Runs a command to its end and returns its standard output.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();
     let output = command.output().map_err(Error::host(&name))?;
@@ -99,7 +99,7 @@ pub(crate) struct Mounted {
     server: Server,
     image: PathBuf,
     point: PathBuf,
-    /// The server, where it is our child.
+    /// The server, if it is a child process.
     child: Option<Child>,
     is_mounted: bool,
 }
@@ -129,12 +129,12 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Where.
+    /// The mount point.
     pub(crate) fn point(&self) -> &Path {
         &self.point
     }
 
-    /// Starts a server in the foreground, and waits until it has mounted.
+    /// Starts a server in the foreground and waits until it has mounted.
     fn serve(&mut self, command: &mut Command) -> Result<()> {
         let name = command.get_program().display().to_string();
         let failed = |what: String| Error::Program(format!("{name} for {}: {what}", self.image.display()));
@@ -179,7 +179,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // After a failure: what can be done is done, the failure itself is already told.
+        // This runs after a failure, which has been reported already.
         let _ = self.take_down();
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -188,7 +188,7 @@ impl Drop for Mounted {
     }
 }
 
-/// True if something is mounted exactly there.
+/// True if `path` is a mount point.
 fn is_mount_point(path: &Path) -> Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev()).map_err(Error::host(path));

@@ -1,7 +1,8 @@
-//! [`Nothing`]: a filesystem that stores nothing. Served through FUSE it is the yardstick: what requests themselves cost.
+//! [`Nothing`]: a filesystem that stores nothing. Served through FUSE, it shows the cost of
+//! requests alone.
 //!
-//! There is one directory. Files have a name and a size; what is written is dropped, what is read is zeros. One lock over
-//! names and sizes, held only to look something up.
+//! It has one directory. A file has a name and a size; writes are dropped, and reads return zeros.
+//! One lock guards names and sizes and is held for look-ups only.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ const BLOCK: u32 = 4096;
 #[derive(Debug)]
 struct Files {
     names: BTreeMap<Vec<u8>, Ino>,
-    /// Sizes of files, those without a name included.
+    /// Sizes of files, including those without a name.
     sizes: BTreeMap<Ino, u64>,
     next: Ino,
 }
@@ -32,7 +33,7 @@ pub struct Nothing {
 }
 
 impl Nothing {
-    /// With these files, by name and size.
+    /// Creates the files with these names and sizes.
     #[must_use]
     pub fn new<'f>(files: impl IntoIterator<Item = (&'f str, u64)>) -> Self {
         let mut all = Files { names: BTreeMap::new(), sizes: BTreeMap::new(), next: Ino(ROOT.0 + 1) };

@@ -1,8 +1,9 @@
-//! [`Paced`]: a fast device that takes the time of a solid-state disk.
+//! [`Paced`]: a fast device with the timing of a solid-state disk.
 //!
-//! One queue, served in order: each transfer has a fixed cost and a cost by length, a flush a fixed one. Background work therefore
-//! delays what comes behind it, as on a real device. The submitting thread sleeps until its own batch is served; the lock
-//! guards the clock alone and is not held meanwhile.
+//! One queue is served in order. A transfer has a fixed cost and a cost by length; a flush has a
+//! fixed cost. Background work therefore delays later transfers, as on a real device. The
+//! submitting thread sleeps until its batch is served. The lock guards only the clock and is not
+//! held meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant};
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::{Batch, BlockDevice, Completion, Geometry, Request};
 
-/// What things cost.
+/// The cost of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Each transfer.
+    /// Cost of each transfer.
     pub(crate) request: Duration,
     /// Bytes a second.
     pub(crate) bandwidth: u64,
-    /// A flush, a preflush, or forced unit access.
+    /// Cost of a flush, a preflush, or forced unit access.
     pub(crate) flush: Duration,
 }
 
@@ -27,13 +28,13 @@ impl Pace {
     pub(crate) const SSD: Self =
         Self { request: Duration::from_micros(10), bandwidth: 1 << 30, flush: Duration::from_micros(200) };
 
-    /// Its flushes alone.
+    /// Cost of the flushes of a batch.
     pub(crate) fn flushes(self, batch: &Batch) -> Duration {
         let changes = batch.requests.iter().any(|request| !matches!(request, Request::Read { .. }));
         self.flush * (u32::from(batch.durability.preflush) + u32::from(batch.durability.fua && changes))
     }
 
-    /// All of it.
+    /// Cost of a batch.
     pub(crate) fn of(self, batch: &Batch) -> Duration {
         let bytes: u64 = batch.requests.iter().map(length).sum();
         let transfers = u32::try_from(batch.requests.len()).unwrap_or(u32::MAX);
@@ -50,11 +51,11 @@ fn length(request: &Request) -> u64 {
     }
 }
 
-/// Delays what passes through.
+/// A device that delays its requests.
 pub(crate) struct Paced {
     inner: Arc<dyn BlockDevice>,
     pace: Pace,
-    /// When everything submitted so far is served.
+    /// Time at which everything submitted so far is served.
     busy_until: Mutex<Instant>,
     is_over: AtomicBool,
 }
@@ -64,7 +65,7 @@ impl Paced {
         Self { inner, pace, busy_until: Mutex::new(Rank::LEAF, Instant::now()), is_over: AtomicBool::new(false) }
     }
 
-    /// From now on it is as fast as what is inside: what follows is not measured.
+    /// Stops the delays, for work that is not measured.
     pub(crate) fn stop_pacing(&self) {
         self.is_over.store(true, Relaxed);
     }

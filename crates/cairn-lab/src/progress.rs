@@ -1,17 +1,17 @@
-//! A progress bar, if standard error is a terminal; else nothing.
+//! A progress bar, if standard error is a terminal.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Steps done of all steps of an experiment.
+/// The finished steps of an experiment.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// On a terminal only.
+    /// Creates a bar, which is visible on a terminal only.
     #[must_use]
     pub fn new() -> Self {
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
@@ -20,17 +20,17 @@ impl Progress {
         Self { bar }
     }
 
-    /// Announces more steps.
+    /// Adds steps to the total.
     pub fn expect(&self, steps: usize) {
         self.bar.inc_length(steps as u64);
     }
 
-    /// What is done now.
+    /// Shows the current work.
     pub fn show(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
 
-    /// One step is done.
+    /// Counts a finished step.
     pub fn step(&self) {
         self.bar.inc(1);
     }

@@ -1,5 +1,5 @@
-//! A result: figures, and what is needed to judge and repeat them. Its JSON form is stable: names are not changed, only
-//! added, and [`SCHEMA`] is raised if a meaning changes.
+//! A result: the figures, and what is needed to judge and repeat them. Its JSON form is stable:
+//! names are added and never changed. [`SCHEMA`] is raised if a meaning changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,23 +18,23 @@ pub struct Record {
     pub schema: u32,
     /// Name of the experiment.
     pub experiment: String,
-    /// What it asks.
+    /// Its question.
     pub question: String,
-    /// The command, to repeat it.
+    /// The command that repeats it.
     pub command: String,
     /// Version of Cairn.
     pub version: String,
-    /// `release`, or `debug` for a build with assertions, whose figures mean little.
+    /// `release`, or `debug` for a build with assertions, whose figures have little meaning.
     pub build: String,
     /// When it started, in UTC.
     pub started: String,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Scale.
+    /// The amount of work.
     pub scale: Scale,
     /// Interleaved repetitions.
     pub repetitions: usize,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// Tables.
     pub sections: Vec<Section>,

@@ -1,4 +1,4 @@
-//! Forms of a result for people: text for a terminal, a page for a browser.
+//! Renders a result as text for a terminal and as a page for a browser.
 
 mod chart;
 mod figure;

@@ -1,22 +1,22 @@
-//! How much work an experiment does.
+//! The amount of work of an experiment.
 
 use serde::{Deserialize, Serialize};
 
-/// How much work.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// Half a minute: does it work, roughly how fast.
+    /// Half a minute: a rough figure.
     Quick,
     /// Less than ten minutes on two cores: the published tables.
     #[default]
     Default,
-    /// As long as it takes: sizes near the proposals'.
+    /// No time limit: sizes near those of the proposals.
     Full,
 }
 
 impl Scale {
-    /// One of three, by scale.
+    /// Selects a value by scale.
     pub(crate) fn pick<T>(self, quick: T, default: T, full: T) -> T {
         match self {
             Self::Quick => quick,

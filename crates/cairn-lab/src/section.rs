@@ -1,4 +1,4 @@
-//! One table of a result: rows × subjects, each with figures over the repetitions.
+//! One table of a result: rows and subjects, each with figures over the repetitions.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::statistics::Spread;
 
-/// Which direction of a metric is good.
+/// Whether high or low values of a metric are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -23,38 +23,38 @@ pub struct Metric {
     pub name: String,
     /// Heading in tables, with the unit.
     pub heading: String,
-    /// Good direction.
+    /// Whether high or low values are good.
     pub better: Better,
 }
 
 impl Metric {
-    /// More is better.
+    /// A metric of which high values are good.
     #[must_use]
     pub fn higher(name: &str, heading: &str) -> Self {
         Self { name: name.into(), heading: heading.into(), better: Better::Higher }
     }
 
-    /// Less is better.
+    /// A metric of which low values are good.
     #[must_use]
     pub fn lower(name: &str, heading: &str) -> Self {
         Self { name: name.into(), heading: heading.into(), better: Better::Lower }
     }
 }
 
-/// What one subject did in one row.
+/// The figures of one subject in one row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The work.
     pub row: String,
-    /// Who did it: a mount option, a program.
+    /// The subject: a mount option or a program.
     pub subject: String,
     /// The section's primary metric relative to its baseline subject in the same row.
     pub ratio: Option<Spread>,
-    /// Figures by metric name; a metric that does not apply is absent.
+    /// Figures by the metric's name. A metric that does not apply is absent.
     pub values: BTreeMap<String, Spread>,
 }
 
-/// A table: everything in it was measured interleaved.
+/// A table, whose figures were measured interleaved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// Stable key.
@@ -69,7 +69,7 @@ pub struct Section {
     pub subjects: Vec<String>,
     /// The metrics, in the order of columns.
     pub metrics: Vec<Metric>,
-    /// Row by row, in each the subjects in order.
+    /// The rows, each with the subjects in order.
     pub rows: Vec<Row>,
 }
 
@@ -108,7 +108,7 @@ impl Section {
 
 type Samples = BTreeMap<String, Vec<f64>>;
 
-/// Collects samples and becomes a [`Section`].
+/// Collects the samples of a [`Section`].
 #[derive(Debug)]
 pub struct Builder {
     section: Section,
@@ -117,10 +117,10 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty table; the first metric is the primary one, the first subject the baseline.
+    /// Creates an empty table. The first metric is the primary one, the first subject the baseline.
     ///
     /// # Panics
-    /// Without subjects or metrics.
+    /// If there are no subjects or no metrics.
     #[must_use]
     pub fn new(id: &str, title: &str, subjects: &[&str], metrics: Vec<Metric>) -> Self {
         let section = Section {
@@ -135,7 +135,7 @@ impl Builder {
         Self { section, rows: Vec::new(), samples: BTreeMap::new() }
     }
 
-    /// One repetition of a subject in a row.
+    /// Adds one repetition of a subject in a row.
     ///
     /// # Panics
     /// If the subject or a metric was not declared.
@@ -153,7 +153,7 @@ impl Builder {
         }
     }
 
-    /// The table.
+    /// The finished table.
     #[must_use]
     pub fn finish(self) -> Section {
         let Self { mut section, rows, samples } = self;
@@ -191,7 +191,7 @@ mod tests {
         let mut builder = Builder::new("s", "S", &["off", "on"], metrics);
         for repetition in 1..=5 {
             let speed = f64::from(repetition);
-            // The order of measurement rotates; the order of the table does not.
+            // The order of measurement changes, and the order of the table does not.
             builder.add("a", "on", &[("speed", 3.0 * speed), ("calls", 1.0)]);
             builder.add("a", "off", &[("speed", speed)]);
             builder.add("b", "on", &[("speed", 1.0)]);

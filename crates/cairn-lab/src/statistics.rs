@@ -1,26 +1,26 @@
-//! Figures of repeated measurements: median, quartiles, extremes.
+//! Statistics of repeated measurements: median, quartiles, extremes.
 
 use serde::{Deserialize, Serialize};
 
-/// The distribution of one figure over the repetitions. In the unit of its metric.
+/// The distribution of one figure over the repetitions, in the unit of its metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Half of the samples are at most this.
+    /// The median.
     pub median: f64,
-    /// The least sample.
+    /// The smallest sample.
     pub min: f64,
-    /// The greatest sample.
+    /// The largest sample.
     pub max: f64,
     /// First quartile.
     pub q1: f64,
     /// Third quartile.
     pub q3: f64,
-    /// Every sample, in the order of the repetitions.
+    /// All samples, in the order of the repetitions.
     pub samples: Vec<f64>,
 }
 
 impl Spread {
-    /// Of these samples; those that are not finite are left out. `None` if nothing is left.
+    /// The distribution of the finite samples. `None` if there is none.
     #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         let samples: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
@@ -31,8 +31,8 @@ impl Spread {
         Some(Self { median: at(0.5), min, max, q1: at(0.25), q3: at(0.75), samples })
     }
 
-    /// This divided by `base`, repetition by repetition if both have all of them (drift of the machine cancels), else the
-    /// ratio of the medians.
+    /// Divides by `base` repetition by repetition, which cancels drift of the machine. If the
+    /// repetitions differ in number, the ratio of the medians.
     #[must_use]
     pub fn ratio_to(&self, base: &Self) -> Option<Self> {
         if self.samples.len() == base.samples.len() {
@@ -45,7 +45,8 @@ impl Spread {
     }
 }
 
-/// The quantile of sorted samples, linear between neighbours (the definition of R-7, NumPy and spreadsheets).
+/// The quantile of sorted samples, linear between neighbours (definition R-7, as NumPy and
+/// spreadsheets use).
 fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let place = fraction * last as f64;
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_repetitions() {
-        // The machine became twice as slow in the second half: the ratio does not notice.
+        // The machine became twice as slow in the second half, and the ratio stays the same.
         let own = Spread::of(&[20.0, 20.0, 10.0, 10.0]).unwrap();
         let base = Spread::of(&[10.0, 10.0, 5.0, 5.0]).unwrap();
         let ratio = own.ratio_to(&base).unwrap();

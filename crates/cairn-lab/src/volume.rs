@@ -1,4 +1,4 @@
-//! Volumes in this process: made, opened with options, filled, and counted.
+//! Volumes in this process: creating, opening and filling them, and their counters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use cairn_vfs::types::{Caller, IoFlags, NewInode, OpenMode, SetAttributes};
 
 use crate::error::{Error, Result};
 
-/// A device in memory, every page of it touched, as a ramdisk that has been used before.
+/// A device in memory whose pages were all touched, as a ramdisk in use.
 pub(crate) fn ramdisk(size: u64) -> Result<Arc<dyn BlockDevice>> {
     const PIECE: u64 = 1 << 20;
     let device = MemoryDevice::new(size);
@@ -25,7 +25,7 @@ pub(crate) fn ramdisk(size: u64) -> Result<Arc<dyn BlockDevice>> {
     Ok(Arc::new(device))
 }
 
-/// An image file, past the host's page cache if its filesystem can do that; the text says which.
+/// An image file, with direct I/O if its filesystem supports it. The text says whether it does.
 pub(crate) fn image_file(path: &Path, size: u64) -> Result<(Arc<dyn BlockDevice>, &'static str)> {
     let file = std::fs::File::create(path).map_err(Error::host(path))?;
     file.set_len(size).map_err(Error::host(path))?;
@@ -38,14 +38,14 @@ pub(crate) fn image_file(path: &Path, size: u64) -> Result<(Arc<dyn BlockDevice>
     }
 }
 
-/// Makes an ext4 volume of mke2fs's defaults; `journal` is the size of the journal in bytes.
+/// Creates an ext4 volume with mke2fs's defaults. `journal` is the size of the journal in bytes.
 pub(crate) fn make(device: &Arc<dyn BlockDevice>, journal: Option<u64>) -> Result<()> {
     let options = cairn_ext4::mkfs::MkfsOptions { journal_size: journal, block_size: Some(4096), ..Default::default() };
     cairn_ext4::mkfs::make(device.clone(), &options, &*Threads::new())?;
     Ok(())
 }
 
-/// Makes an F2FS volume of mkfs.f2fs's defaults.
+/// Creates an F2FS volume with mkfs.f2fs's defaults.
 pub(crate) fn make_f2fs(device: &Arc<dyn BlockDevice>) -> Result<()> {
     cairn_f2fs::mkfs::make(device.clone(), &cairn_f2fs::mkfs::MkfsOptions::default(), &*Threads::new())?;
     Ok(())
@@ -65,7 +65,7 @@ pub(crate) struct OpenFile<'v> {
 }
 
 impl<'v> OpenFile<'v> {
-    /// Makes `name` in the root directory.
+    /// Creates `name` in the root directory.
     pub(crate) fn create(volume: &'v dyn FileSystem, name: &str) -> Result<Self> {
         let made = volume.create(volume.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT)?;
         Self::of(volume, made.ino)
@@ -107,7 +107,7 @@ impl Drop for OpenFile<'_> {
     }
 }
 
-/// The sum of a counter, or of all counters below a section.
+/// The value of a counter, or the sum of all counters of a section.
 pub(crate) fn counter(report: &Report, path: &str) -> Option<f64> {
     use cairn_base::stats::Value;
     match report.get(path)? {
@@ -118,7 +118,7 @@ pub(crate) fn counter(report: &Report, path: &str) -> Option<f64> {
     }
 }
 
-/// How much a counter grew.
+/// The growth of a counter.
 pub(crate) fn growth(before: &Report, after: &Report, path: &str) -> Option<f64> {
     Some(counter(after, path)? - counter(before, path)?)
 }

@@ -1,8 +1,10 @@
-//! `async-checkpoint`: a daemon that keeps part of the journal free (`async_checkpoint`) against checkpointing when it is full
-//! (`noasync_checkpoint`).
+//! `async-checkpoint`: a daemon that keeps part of the journal free (`async_checkpoint`) against
+//! checkpoints when the journal is full (`noasync_checkpoint`).
 //!
-//! In process: fs_mark's work on memory that takes the time of a solid-state disk ([`crate::paced`]), with a journal of the least
-//! size, a small one, and one that never fills: the yardstick. Each run begins on a new volume. Through a mount: the unmodified fs_mark.
+//! In process: the work of fs_mark on memory with the timing of a solid-state disk
+//! ([`crate::paced`]), with the smallest possible journal, a small one, and one that never fills,
+//! which is the yardstick. Each run begins with a new volume. Through a mount: the unmodified
+//! fs_mark.
 
 mod goals;
 mod mounted;
@@ -23,7 +25,7 @@ use subjects::{JOURNALS, NEVER_FULL, OFF, ON, load, row, threads_row};
 
 const DEVICE: u64 = 2048 << 20;
 
-/// Registered in [`crate::experiments`].
+/// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "async-checkpoint",
     question: "Does a journal that is checkpointed ahead of need never make anybody wait?",
@@ -50,7 +52,7 @@ fn run(context: &Context) -> Result<Findings> {
     in_process(context, &mut findings)?;
     shared_commits(context, &mut findings)?;
     if let Err(error) = mounted::measure(context, &mut findings) {
-        // What was measured in process is not lost over it.
+        // A failure through mounts keeps the results in process.
         findings.notes.push(format!("Through a mount: ended early: {error}."));
     }
     findings.goals = goals::all(&findings.sections);
@@ -59,7 +61,7 @@ fn run(context: &Context) -> Result<Findings> {
 
 fn in_process(context: &Context, findings: &mut Findings) -> Result<()> {
     let mut builders = JOURNALS.map(|(id, title, _)| Builder::new(id, title, &[OFF, ON], metrics()));
-    // All pairs of a journal and an option.
+    // All combinations of a journal and an option.
     let pairs: Vec<(usize, &str)> = (0..JOURNALS.len()).flat_map(|journal| [(journal, OFF), (journal, ON)]).collect();
     context.progress.expect(context.repetitions * SyncMethod::ALL.len());
     for repetition in 0..context.repetitions {
@@ -82,7 +84,7 @@ fn in_process(context: &Context, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// How many files share a commit when many threads wait for theirs.
+/// Measures how many files share a commit when many threads fsync.
 fn shared_commits(context: &Context, findings: &mut Findings) -> Result<()> {
     let metrics = metrics().into_iter().filter(|metric| metric.name != "efficiency").collect();
     let title = "Shared commits: threads that fsync each file, a journal that never fills";
@@ -102,7 +104,7 @@ fn shared_commits(context: &Context, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// One run's marks, and the growth of counters over it.
+/// The marks of one run, and the growth of its counters.
 struct Run {
     marks: Marks,
     transactions: Option<f64>,

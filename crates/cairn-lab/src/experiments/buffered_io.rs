@@ -1,9 +1,10 @@
-//! `buffered-io`: the page cache over large mappings and folios (`buffered_iomap`) against the per-block path
-//! (`nobuffered_iomap`), in the rows of the kernel proposal.
+//! `buffered-io`: the page cache with large mappings and folios (`buffered_iomap`) against the
+//! per-block path (`nobuffered_iomap`), in the rows of the kernel proposal.
 //!
-//! In process: the same volume on the same device is opened with each option in turn. A row's figure is the throughput of sequential
-//! calls of one size; counters are differences over the timed parts alone. Memory that caches recycle is warm, as it is in
-//! a process that has run for a while.
+//! In process: the same volume on the same device is opened with each option in turn. A row's
+//! figure is the throughput of sequential calls of one size. Counters are differences over the
+//! timed parts. Memory that a cache recycles has been touched before, as in a process that has run
+//! for some time.
 
 mod copy;
 mod goals;
@@ -23,7 +24,7 @@ use measure::{Bench, Figures, Sizes};
 use rows::Line;
 use subjects::{LARGE, MEMCPY, PER_BLOCK};
 
-/// Registered in [`crate::experiments`].
+/// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "buffered-io",
     question: "How much faster is buffered I/O when mappings and folios are large instead of one block each?",
@@ -50,14 +51,14 @@ fn run(context: &Context) -> Result<Findings> {
     findings.sections.push(memory::measure(context, &bench)?);
     journal::measure(context, &bench, &mut findings)?;
     if let Err(error) = mounted::measure(context, &mut findings) {
-        // What was measured in process is not lost over it.
+        // A failure through mounts keeps the results in process.
         findings.notes.push(format!("Through mounts: ended early: {error}."));
     }
     findings.goals = goals::all(&findings.sections);
     Ok(findings)
 }
 
-/// The tables of rows, all interleaved with each other.
+/// Measures all rows of all tables, interleaved.
 fn in_process(context: &Context, bench: &Bench, findings: &mut Findings) -> Result<()> {
     let lines = rows::all();
     let mut builders: Vec<Builder> = rows::SECTIONS
@@ -86,7 +87,7 @@ fn one_row(
     mut copy: f64,
     builder: &mut Builder,
 ) -> Result<()> {
-    // Cached rows have the copy beside them as a subject of its own.
+    // A cached row also has the plain copy as a subject.
     let subjects: &[&str] = if line.is_cached_write() { &[PER_BLOCK, LARGE, MEMCPY] } else { &[PER_BLOCK, LARGE] };
     let mut found: Vec<(&str, Figures)> = Vec::new();
     for subject in context.order(repetition, subjects.len()).map(|index| subjects[index]) {

@@ -1,5 +1,6 @@
-//! `checkpoint-clean`: how finished transactions are found in the journal's checkpoint list: by their counters (`counted`), by a walk that
-//! stops at the first unfinished block (`bail_out`), or by walking everything at each commit (`scan`).
+//! `checkpoint-clean`: how checkpointed transactions are found in the journal's checkpoint list: by
+//! their counters (`counted`), by a walk to the first block that is not clean (`bail_out`), or by a
+//! walk over all blocks at each commit (`scan`).
 
 mod commit_cost;
 mod files;
@@ -9,7 +10,7 @@ mod subjects;
 use crate::error::Result;
 use crate::experiment::{Context, Experiment, Findings};
 
-/// Registered in [`crate::experiments`].
+/// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-clean",
     question: "Does a commit cost the same however many transactions wait to be checkpointed?",

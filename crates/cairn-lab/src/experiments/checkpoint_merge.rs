@@ -1,9 +1,10 @@
-//! `checkpoint-merge`: one daemon that writes one checkpoint for all who ask at the same time (`checkpoint_merge`) against each
-//! writing its own (`nocheckpoint_merge`).
+//! `checkpoint-merge`: a daemon that writes one checkpoint for all concurrent requests
+//! (`checkpoint_merge`) against a checkpoint for each request (`nocheckpoint_merge`).
 //!
-//! The proposal's three threads, on memory that takes the time of a phone's storage and divides it strictly by class
-//! ([`crate::lanes`]): A makes files and fsyncs their directory, B writes a stream, C does what A does in a class of little weight. Then
-//! closed loops of 1 to 64 clients, and some of them through a mount.
+//! The work is the proposal's three threads, on memory with the timing of a phone's storage that is
+//! divided strictly by class ([`crate::lanes`]). A creates files and fsyncs their directory, B
+//! writes a stream, C does the same as A in a class of little weight. Then 1 to 64 clients in
+//! closed loops, some of them also through a mount.
 
 mod clients;
 mod goals;
@@ -19,7 +20,7 @@ use load::PHONE;
 use subjects::SUBJECTS;
 use threads::{WITH_C, WITHOUT_C};
 
-/// Registered in [`crate::experiments`].
+/// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "checkpoint-merge",
     question: "Do those who need a checkpoint at the same time share one, and does none of them wait for a less important one?",
@@ -31,7 +32,7 @@ fn run(context: &Context) -> Result<Findings> {
     findings.sections.push(three_threads(context)?);
     findings.sections.push(clients::measure(context)?);
     if let Err(error) = mounted::measure(context, &mut findings) {
-        // What was measured in process is not lost over it.
+        // A failure through mounts keeps the results in process.
         findings.notes.push(format!("Through a mount: ended early: {error}."));
     }
     findings.goals = goals::all(&findings.sections);
@@ -46,7 +47,7 @@ fn three_threads(context: &Context) -> Result<crate::Section> {
         Metric::lower("max_ms", "fsync max ms"),
         Metric::lower("checkpoints", "checkpoints"),
         Metric::higher("merged", "requests/batch"),
-        Metric::lower("closed_p99_us", "gate closed p99 µs"),
+        Metric::lower("closed_p99_us", "op lock p99 µs"),
         Metric::lower("whole_p99_us", "checkpoint p99 µs"),
         Metric::higher("others", "C's fsyncs"),
         Metric::higher("stream_mib_s", "B's MiB/s"),

@@ -1,12 +1,16 @@
-//! `gc-victim`: which section is cleaned next (`gc_victim=greedy|data_first|adaptive`), and what it costs.
+//! `gc-victim`: which section is cleaned next (`gc_victim=greedy|data_first|adaptive`), and how
+//! much that writes.
 //!
-//! A file that fills an F2FS volume on a zoned device is laid out in order and then overwritten in blocks of 4 KiB. The volume is the
-//! proposal's (`mkfs -m -Z 8 -o 3.89` on conventional zones that hold exactly the metadata), by default at a sixteenth: zones of 2 MiB,
-//! the same part of the main area in use. The device is memory that keeps data blocks as tags and verifies each of them; its zones are
-//! enforced. At the end every block of every file is read back and compared.
+//! A file that fills an F2FS volume on a zoned device is written in order and then overwritten in
+//! blocks of 4 KiB. The volume is the proposal's: `mkfs -m -Z 8 -o 3.89` with conventional zones
+//! that hold exactly the metadata. By default it has a sixteenth of the size: zones of 2 MiB, and
+//! the same share of the main area in use. The device is memory that keeps data blocks as tags and
+//! verifies them; it enforces the rules of its zones. At the end every block of every file is read
+//! back and compared.
 //!
-//! How much is dirty in memory decides more than any policy, so it is held constant: the volume runs without daemons, and
-//! whenever more of the file is dirty than the row says, the next dirty pages in the order of the file are written back.
+//! The number of dirty pages in memory has more effect than any policy, so it is constant: the
+//! volume runs without daemons, and when more of the file is dirty than the row says, the next
+//! dirty pages in the order of the file are written back.
 
 mod goals;
 mod load;
@@ -27,7 +31,7 @@ use run::Figures;
 use setting::Setting;
 use subjects::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
 
-/// Registered in [`crate::experiments`].
+/// The entry in [`crate::experiments`].
 pub(super) const EXPERIMENT: Experiment =
     Experiment { name: "gc-victim", question: "Which sections should be cleaned so that the least is written?", run };
 
@@ -37,7 +41,8 @@ struct Job {
     row: &'static str,
     policy: &'static str,
     load: Load,
-    /// Part of the user's blocks that the files fill; everything, as in the proposal, if absent.
+    /// Share of the user's blocks that the files fill. Without it they fill the volume, as in the
+    /// proposal.
     fill: Option<f64>,
 }
 
@@ -60,7 +65,7 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// The proposal's work: 128 GiB on 31,187 MiB.
+/// The proposal's work: 128 GiB of overwrites on 31,187 MiB.
 const OVERWRITES: f64 = 4.2;
 
 fn loads(scale: Scale) -> Vec<(&'static str, &'static str, Load, Option<f64>)> {
@@ -90,7 +95,8 @@ fn loads(scale: Scale) -> Vec<(&'static str, &'static str, Load, Option<f64>)> {
     ]
 }
 
-/// Other work than the proposal's is measured on a sixteenth at most: at full size it would take hours.
+/// The scale of a row. Rows that the proposal does not have get at most a sixteenth; at full size
+/// they would take hours.
 fn scale_of(row: &str, scale: Scale) -> Scale {
     if row != BUFFERED && scale == Scale::Full { Scale::Default } else { scale }
 }
@@ -99,7 +105,7 @@ fn run(context: &Context) -> Result<Findings> {
     let setting = Setting::of(context.scale);
     let policies: Vec<&str> = POLICIES.into_iter().filter(|policy| setting::knows(policy)).collect();
     let mut jobs = Vec::new();
-    // The work is seeded and nothing runs beside it: a repetition would find the same.
+    // The work is seeded and has no concurrency, so a repetition would give the same figures.
     for (section, row, load, fill) in loads(context.scale) {
         jobs.extend(policies.iter().map(|policy| Job { section, row, policy, load, fill }));
     }
@@ -122,7 +128,8 @@ fn run(context: &Context) -> Result<Findings> {
     Ok(Findings { goals, sections, notes })
 }
 
-/// Runs two jobs at a time: each keeps one processor busy. The results are in the order of the jobs.
+/// Runs two jobs at a time; each keeps one processor busy. The results are in the order of the
+/// jobs.
 fn measure_all(context: &Context, jobs: Vec<Job>) -> Result<Vec<(Job, Figures)>> {
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get().min(2));
     let count = jobs.len();
@@ -138,7 +145,7 @@ fn measure_all(context: &Context, jobs: Vec<Job>) -> Result<Vec<(Job, Figures)>>
             found.lock().push((index, job, figures));
             context.progress.step();
             if failed {
-                // The others would be measured for nothing.
+                // After an error the other jobs are dropped.
                 queue.lock().by_ref().for_each(drop);
             }
         }

@@ -1,4 +1,4 @@
-//! The unmodified fs_mark on a directory.
+//! Runs the unmodified fs_mark on a directory.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use super::Load;
 use crate::error::{Error, Result};
 use crate::mounted::{command, run};
 
-/// Files a second, as the program reckons them.
+/// Files a second, as the program calculates them.
 pub(crate) fn files_per_s(mount: &Path, control: &Path, load: &Load) -> Result<f64> {
     let number = |value: usize| value.to_string();
     let mut program = command("fs_mark");
-    // It takes no long directory names.
+    // fs_mark does not accept long directory names.
     program.current_dir(mount).args(["-d", "mark", "-k", "-l"]).arg(control.join("fs_mark.log"));
     program.args(["-t", &number(load.threads), "-n", &number(load.files), "-s", &number(load.size)]);
     program.args(["-D", &number(load.directories), "-N", &number(load.per_directory)]);
@@ -19,7 +19,7 @@ pub(crate) fn files_per_s(mount: &Path, control: &Path, load: &Load) -> Result<f
     parse(&output).ok_or_else(|| Error::Program(format!("fs_mark: no figures in its output: {}", output.trim())))
 }
 
-/// The rate of the last line of figures: `FSUse% Count Size Files/sec Overhead`.
+/// The rate in the last line of figures: `FSUse% Count Size Files/sec Overhead`.
 fn parse(output: &str) -> Option<f64> {
     let figures = |line: &str| {
         let numbers: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! fio: rows as jobs of one run, one after the other.
+//! Runs fio: each row is a job, and the jobs of one run follow each other.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,21 +8,22 @@ use serde_json::Value;
 use super::{command, run};
 use crate::error::{Error, Result};
 
-/// What a job gave.
+/// The figures of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Throughput {
     pub(crate) mib_per_s: f64,
     pub(crate) iops: f64,
 }
 
-/// One job: its name, and the lines that are its own.
+/// A job: its name and its own lines.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) lines: Vec<String>,
 }
 
-/// Runs jobs on files of `directory`; the results are in the order of the jobs. `control` is where fio's own files go.
+/// Runs jobs on the files of `directory`. The results are in the order of the jobs. fio's own files
+/// go to `control`.
 pub(crate) fn jobs(directory: &Path, control: &Path, global: &[String], jobs: &[Job]) -> Result<Vec<Throughput>> {
     let mut text = format!(
         "[global]\nioengine=psync\nfallocate=none\nthread=1\nnorandommap=0\ndirectory={}\n",
@@ -40,7 +41,7 @@ pub(crate) fn jobs(directory: &Path, control: &Path, global: &[String], jobs: &[
 
 fn parse(output: &str, jobs: &[Job]) -> Result<Vec<Throughput>> {
     let wrong = |what: &str| Error::Program(format!("fio: {what} in its output"));
-    // Warnings may stand before the object.
+    // Warnings may precede the object.
     let json = output.find('{').map_or("", |start| &output[start..]);
     let json: Value = serde_json::from_str(json).map_err(|_| wrong("no JSON"))?;
     let found = json["jobs"].as_array().ok_or_else(|| wrong("no jobs"))?;

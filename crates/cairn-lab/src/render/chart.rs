@@ -1,4 +1,5 @@
-//! Bar charts as SVG: one group of bars a row, one bar a subject, the median as text, min to max as a whisker.
+//! Bar charts as SVG: a group of bars for each row, a bar for each subject, the median as text,
+//! minimum and maximum as a whisker.
 
 use std::fmt::Write;
 
@@ -10,13 +11,13 @@ use crate::statistics::Spread;
 const COLOURS: [&str; 6] = ["#9aa5b1", "#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626"];
 const WIDTH: f64 = 960.0;
 const LABELS: f64 = 230.0;
-/// Room for the text behind the longest bar.
+/// Width of the text behind the longest bar.
 const FIGURES: f64 = 90.0;
 const BAR: f64 = 13.0;
 const GAP: f64 = 9.0;
 const LEGEND: f64 = 26.0;
 
-/// The primary metric of a section.
+/// Draws the primary metric of a section.
 pub(super) fn svg(section: &Section) -> String {
     let groups = section.row_names();
     let of = |row: &str, subject: &str| section.get(row, subject)?.values.get(&section.primary);

@@ -1,4 +1,4 @@
-//! Numbers for people: three significant digits, thousands separated.
+//! Formats numbers with three significant digits and separated thousands.
 
 /// `0`, `0.123`, `12.3`, `1,234`.
 pub(super) fn figure(value: f64) -> String {

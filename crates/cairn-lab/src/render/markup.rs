@@ -1,6 +1,6 @@
-//! What HTML and SVG have in common.
+//! Markup for HTML and SVG.
 
-/// Text inside an element or attribute.
+/// Escapes text for an element or attribute.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

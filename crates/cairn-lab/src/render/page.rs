@@ -1,4 +1,4 @@
-//! The HTML form: one page without anything outside it, well-formed as XML too.
+//! The HTML form: a single page without external resources, well-formed as XML too.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: l
 svg { width: 100%; height: auto; } code { background: #f1f4f6; padding: 1px 4px; }
 ";
 
-/// A page for a browser.
+/// Renders a page for a browser.
 #[must_use]
 pub fn html(record: &Record) -> String {
     let name = escape(&record.experiment);
@@ -66,7 +66,7 @@ fn notes(page: &mut String, record: &Record) {
     page.push_str("</ul>\n");
 }
 
-/// A table; `attributes` are those of its body's rows.
+/// Renders rows of a table. `attributes` gives the attributes of a row.
 fn rows(page: &mut String, cells: &[Vec<String>], attributes: impl Fn(usize) -> String) {
     page.push_str("<table>\n");
     for (index, line) in cells.iter().enumerate() {

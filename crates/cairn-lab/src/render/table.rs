@@ -1,4 +1,4 @@
-//! The text form: a table a section, goals, notes.
+//! The text form: a table for each section, then goals and notes.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::goal::Goal;
 use crate::record::Record;
 use crate::section::{Row, Section};
 
-/// Everything, for a terminal or a file. Tables are Markdown too.
+/// Renders a result for a terminal or a file. The tables are valid Markdown.
 #[must_use]
 pub fn text(record: &Record) -> String {
     let mut text = format!("{}: {}\n{}\n", record.experiment, record.question, origin(record));
@@ -26,7 +26,7 @@ pub fn text(record: &Record) -> String {
     text
 }
 
-/// Machine, version, command.
+/// The machine, the version and the command.
 pub(super) fn origin(record: &Record) -> String {
     let machine = &record.machine;
     format!(
@@ -45,7 +45,7 @@ pub(super) fn origin(record: &Record) -> String {
     )
 }
 
-/// Headings, then one line for each row and subject.
+/// The headings, then a line for each row and subject.
 pub(super) fn cells(section: &Section) -> Vec<Vec<String>> {
     let primary = section.metrics.iter().position(|metric| metric.name == section.primary);
     let mut headings = vec!["work".to_owned(), "subject".to_owned()];
@@ -78,7 +78,7 @@ fn line(section: &Section, row: &Row, name: &str, primary: Option<usize>) -> Vec
     line
 }
 
-/// Verdict, goal, target, measured.
+/// The columns verdict, goal, target and measured.
 pub(super) fn goal_cells(goals: &[Goal]) -> Vec<Vec<String>> {
     let mut lines = vec![["goal", "target", "measured", "verdict"].map(str::to_owned).to_vec()];
     for goal in goals {
@@ -92,7 +92,7 @@ pub(super) fn goal_cells(goals: &[Goal]) -> Vec<Vec<String>> {
     lines
 }
 
-/// A Markdown table with aligned columns; the first line is the heading, numbers are flush right.
+/// A Markdown table with aligned columns. The first line is the heading; numbers are flush right.
 fn grid(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();

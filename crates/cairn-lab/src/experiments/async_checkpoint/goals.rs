@@ -1,4 +1,4 @@
-//! What was promised for checkpointing ahead of need, line by line.
+//! The goals of asynchronous checkpoints.
 
 use super::subjects::{JOURNALS, NEVER_FULL, OFF, ON, row, threads_row};
 use crate::fs_mark::SyncMethod;

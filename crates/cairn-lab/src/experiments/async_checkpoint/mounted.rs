@@ -1,4 +1,4 @@
-//! The unmodified fs_mark through mounts.
+//! Runs the unmodified fs_mark through mounts.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::volume;
 const JOURNAL: u64 = 16 << 20;
 const DEVICE: u64 = 1 << 30;
 
-/// Adds the table, or a note on why not.
+/// Adds the table, or a note with the reason why it is missing.
 pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> {
     let available = Available::here(context);
     let Some(cairn) = available.cairn else {
@@ -60,7 +60,7 @@ fn one(context: &Context, server: Server, cairn: &Path, load: &Load) -> Result<V
     Ok(figures)
 }
 
-/// From `cairn stats`.
+/// The number of transactions in `cairn stats`.
 fn transactions(cairn: &Path, point: &Path) -> Option<f64> {
     let json = run(command(cairn).args(["stats", "--json"]).arg(point)).ok()?;
     let json: Value = serde_json::from_str(&json).ok()?;

@@ -1,11 +1,11 @@
-//! The yardstick: copying into memory that has been touched before.
+//! The yardstick: a copy into memory that was touched before.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use super::measure::{MIB, Sizes};
 
-/// MiB/s of copying one block over and over into successive places of a file's worth of memory.
+/// MiB/s of copying one block repeatedly into successive parts of a memory of the file's size.
 pub(super) fn speed(block: usize, sizes: Sizes) -> f64 {
     let source = vec![0x11_u8; block];
     let mut memory = vec![0x22_u8; sizes.file as usize];

@@ -1,11 +1,11 @@
-//! What was promised for buffered I/O, line by line.
+//! The goals of buffered I/O.
 
 use super::subjects::{LARGE, MEMCPY, PER_BLOCK};
 use super::{journal, memory, mounted};
 use crate::goal::{Goal, Relation, worst};
 use crate::section::Section;
 
-/// All of them; what a section that is missing would tell is not measured.
+/// All goals. If a section is missing, its goals are not measured.
 pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     let found = Found { sections };
     let mut goals = per_block(&found);
@@ -36,7 +36,7 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     goals
 }
 
-/// The ratios of the proposal.
+/// The ratios that the proposal gives.
 fn per_block(found: &Found<'_>) -> Vec<Goal> {
     let mut rows = Vec::new();
     for kind in ["cached append", "cached overwrite"] {
@@ -65,12 +65,13 @@ impl Found<'_> {
         self.sections.iter().find(|section| section.id == id)
     }
 
-    /// Throughput of a subject divided by another's.
+    /// Throughput of `subject` divided by that of `base`.
     fn ratio(&self, section: &str, row: &str, subject: &str, base: &str) -> Option<f64> {
         self.section(section)?.ratio(row, "mib_per_s", subject, base)
     }
 
-    /// Of rows that write sequentially with calls of one size, and leave write-back the choice of its pieces.
+    /// Mapping calls for each MiB, in the rows that write sequentially with calls of `size` and let
+    /// write-back choose its pieces.
     fn map_calls(&self, size: &str) -> Option<f64> {
         let mut all = Vec::new();
         for (id, prefix) in [("writes-cached", "cached"), ("writes-ramdisk", "ramdisk"), ("writes-disk", "disk")] {

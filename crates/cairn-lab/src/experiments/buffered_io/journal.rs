@@ -1,4 +1,5 @@
-//! Blocks written to the journal for each MiB appended: Cairn in this process beside the kernel's jbd2.
+//! Blocks written to the journal for each MiB appended, for Cairn in this process and for the
+//! kernel's jbd2.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +18,7 @@ use crate::volume::{self, OpenFile, growth};
 pub(super) const ID: &str = "journal";
 /// Its metric.
 pub(super) const BLOCKS: &str = "journal_blocks_per_mib";
-/// Its rows: bytes a write, and whether each is made durable.
+/// Its rows: bytes of a write, and whether each write is made durable.
 pub(super) const ROWS: [(&str, usize, bool); 4] = [
     ("append write-back 64K", 64 << 10, false),
     ("append write-back 1M", MIB, false),
@@ -25,13 +26,13 @@ pub(super) const ROWS: [(&str, usize, bool); 4] = [
     ("append sync 1M", MIB, true),
 ];
 
-/// Counts are the same each time, but for timers: no repetitions beyond two.
+/// Measures at most two repetitions: only timers change the counts.
 pub(super) fn measure(context: &Context, bench: &Bench, findings: &mut Findings) -> Result<()> {
     let has_kernel = Available::here(context).kernel;
     let subjects: &[&str] = if has_kernel { &[mounted::KERNEL, PER_BLOCK, LARGE] } else { &[PER_BLOCK, LARGE] };
     let metrics = vec![Metric::lower(BLOCKS, "journal blocks/MiB")];
     let mut builder = Builder::new(ID, "Journal blocks for each MiB appended", subjects, metrics);
-    // A wait for each write: a quarter tells as much.
+    // A row that waits for each write gets a quarter of the work.
     let bytes_of = |sync: bool| if sync { bench.sizes().file / 4 } else { bench.sizes().file };
     context.progress.expect(ROWS.len());
     for (row, block, sync) in ROWS {
@@ -75,10 +76,11 @@ fn own(bench: &Bench, option: &str, block: usize, bytes: u64, sync: bool) -> Res
     blocks.ok_or_else(|| Error::Program("the volume has no journal".into()))
 }
 
-/// From jbd2's own statistics. They leave out the commit record of each transaction, which is added here; the mean is given in whole
-/// blocks, so the figure is up to one block a transaction too low.
+/// Reads jbd2's own statistics. They lack the commit block of each transaction, which is added
+/// here. They give the mean in whole blocks, so the figure is up to one block a transaction too
+/// low.
 fn kernel(context: &Context, bench: &Bench, block: usize, bytes: u64, sync: bool) -> Result<Option<f64>> {
-    // Counts are the same on any medium.
+    // The counts do not depend on the medium.
     let tmpfs = Path::new(mounted::TMPFS);
     let scratch = if tmpfs.is_dir() { tmpfs } else { &context.scratch };
     let directory = tempfile::tempdir_in(scratch).map_err(Error::host(scratch))?;
@@ -104,7 +106,7 @@ fn kernel(context: &Context, bench: &Bench, block: usize, bytes: u64, sync: bool
     Ok(blocks)
 }
 
-/// Blocks that the journal of the volume mounted there has logged.
+/// Number of blocks that the journal of the mounted volume has logged.
 fn jbd2(point: &Path) -> Option<f64> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     let point = point.canonicalize().ok()?;
@@ -119,7 +121,7 @@ fn jbd2(point: &Path) -> Option<f64> {
     logged(&std::fs::read_to_string(own?.join("info")).ok()?)
 }
 
-/// Transactions times logged blocks each, and a commit record.
+/// Transactions multiplied by the logged blocks of each and its commit block.
 fn logged(info: &str) -> Option<f64> {
     let number = |line: &str| line.trim().split(' ').next()?.parse::<f64>().ok();
     let transactions = number(info.lines().next()?)?;

@@ -1,4 +1,5 @@
-//! One row in process: a volume is opened with the option, warmed, worked on under a clock, and unmounted.
+//! Measures one row in process: opens a volume with the option, touches memory, does the work,
+//! unmounts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use crate::scale::Scale;
 use crate::volume::{self, OpenFile, counter, growth};
 
 pub(super) const MIB: usize = 1 << 20;
-/// Larger than any run reads: time ends it.
+/// Bytes of the sparse file. It is larger than any run reads; the time limit ends the run.
 const HOLE: u64 = 64 << 30;
 
-/// How much work.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     /// Bytes of a file that is written.
@@ -25,7 +26,7 @@ pub(super) struct Sizes {
     pub(super) data: u64,
     /// Bytes of a device.
     pub(super) device: u64,
-    /// Timed work in a repetition, at least.
+    /// Minimum of timed work in a repetition.
     pub(super) time: Duration,
 }
 
@@ -38,7 +39,7 @@ impl Sizes {
         Self { file: mib(file), data: mib(data), device: mib(device), time }
     }
 
-    /// A disk is slow: half as much says the same there.
+    /// A disk is slow, so it gets half of the work.
     fn on(self, medium: Medium) -> Self {
         match medium {
             Medium::Ramdisk => self,
@@ -47,7 +48,7 @@ impl Sizes {
     }
 }
 
-/// What a row gave in one repetition.
+/// The figures of a row in one repetition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
     mib_per_s: f64,
@@ -58,7 +59,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Under the names of the metrics; `copy` is the speed of memory in MiB/s.
+    /// The figures by the names of the metrics. `copy` is the speed of memory in MiB/s.
     pub(super) fn list(&self, copy: f64) -> Vec<(&'static str, f64)> {
         let mut list = vec![("mib_per_s", self.mib_per_s), ("iops", self.iops)];
         list.push(("memcpy_fraction", self.mib_per_s / copy));
@@ -72,7 +73,7 @@ impl Figures {
     }
 }
 
-/// A volume in memory and one on a disk, with the files that rows need.
+/// A volume in memory and one on a disk, with the files of the rows.
 pub(super) struct Bench {
     ramdisk: Arc<dyn BlockDevice>,
     disk: Arc<dyn BlockDevice>,
@@ -105,13 +106,14 @@ impl Bench {
         self.disk_kind
     }
 
-    /// One repetition of a row with a mount option.
+    /// Measures one repetition of a row with a mount option.
     pub(super) fn measure(&self, line: &Line, option: &str) -> Result<Figures> {
         let device = match line.medium {
             Medium::Ramdisk => &self.ramdisk,
             Medium::Disk => &self.disk,
         };
-        // So large that write-back does not begin by itself, and that the recycler keeps a whole file.
+        // The cache is large enough that write-back does not begin by itself, and that a whole
+        // file's memory is recycled.
         let cache = 16 * self.sizes.file.max(self.sizes.data / 2);
         let volume = volume::open(device, &format!("{option},cache={cache}"))?;
         let figures = self.work(&*volume, line);
@@ -137,7 +139,7 @@ impl Bench {
             }
             Work::Overwrite(durable) => {
                 let file = OpenFile::open(volume, "old")?;
-                // In the cache, as a file that was just written.
+                // The file is in the cache, because it was just written.
                 write_all(&file, sizes.file)?;
                 file.fsync()?;
                 meter.cached = sizes.file;
@@ -155,7 +157,7 @@ fn append(volume: &dyn FileSystem, meter: &mut Meter<'_>, sizes: Sizes, durable:
     while meter.go_on() {
         if meter.bytes > 0 {
             file.set_size(0)?;
-            // Its blocks can be used again after a commit; that is not part of the work.
+            // The blocks are free after a commit, which is not part of the measured work.
             if durable != Durable::Never {
                 volume.sync()?;
             }
@@ -167,7 +169,7 @@ fn append(volume: &dyn FileSystem, meter: &mut Meter<'_>, sizes: Sizes, durable:
     Ok(())
 }
 
-/// Memory for this many bytes becomes the recycler's: first touches are not what is compared.
+/// Lets the cache recycle this many bytes, so that first touches are not measured.
 fn warm(volume: &dyn FileSystem, bytes: u64) -> Result<()> {
     let file = OpenFile::create(volume, "warm")?;
     write_all(&file, bytes)?;
@@ -181,7 +183,7 @@ fn write_all(file: &OpenFile<'_>, bytes: u64) -> Result<()> {
     (0..bytes / MIB as u64).try_for_each(|index| file.write(index * MIB as u64, &piece))
 }
 
-/// The files of rows: `data` and `hole` to be read, `old` to be overwritten.
+/// Creates the files of the rows: `data` and `hole` are read, `old` is overwritten.
 pub(super) fn fill(device: &Arc<dyn BlockDevice>, sizes: Sizes) -> Result<()> {
     let volume = volume::open(device, "")?;
     {
@@ -193,7 +195,7 @@ pub(super) fn fill(device: &Arc<dyn BlockDevice>, sizes: Sizes) -> Result<()> {
     Ok(())
 }
 
-/// Sums up the timed passes of one repetition.
+/// Adds up the timed passes of one repetition.
 struct Meter<'v> {
     volume: &'v dyn FileSystem,
     buf: Vec<u8>,
@@ -228,10 +230,10 @@ impl<'v> Meter<'v> {
         self.time < self.enough
     }
 
-    /// Sequential reads up to `size`, as long as there is time.
+    /// Reads sequentially up to `size` or until the time is over.
     fn read(&mut self, file: &OpenFile<'_>, size: u64) -> Result<()> {
         let mut buf = std::mem::take(&mut self.buf);
-        // Looking at the clock costs as much as a small read: not each time.
+        // The clock costs as much as a small read, so it is not read each time.
         let patience = (MIB / buf.len()).min(16) as u64;
         let done = self.pass(size, |clock, call, position| {
             let read = file.read(position, &mut buf)? as u64;
@@ -241,7 +243,7 @@ impl<'v> Meter<'v> {
         done
     }
 
-    /// Sequential writes up to `size`; those with an fsync each only as long as there is time.
+    /// Writes sequentially up to `size`. With an fsync after each write, the time limit applies.
     fn write(&mut self, file: &OpenFile<'_>, size: u64, durable: Durable) -> Result<()> {
         let buf = std::mem::take(&mut self.buf);
         let len = buf.len() as u64;
@@ -261,7 +263,8 @@ impl<'v> Meter<'v> {
         done
     }
 
-    /// Calls `step(clock, number of the call, position)` until `size`; it gives the bytes done, and whether to go on.
+    /// Calls `step(clock, number of the call, position)` until `size`. The step returns the bytes
+    /// done, and whether to continue.
     fn pass(&mut self, size: u64, mut step: impl FnMut(&Clock, u64, u64) -> Result<(u64, bool)>) -> Result<()> {
         let before = self.volume.report();
         let clock = Clock { start: Instant::now(), left: self.enough.saturating_sub(self.time) };
@@ -281,7 +284,7 @@ impl<'v> Meter<'v> {
         let add = |sum: Option<f64>, path| Some(sum? + growth(&before, &after, path)?);
         self.map_calls = add(self.map_calls, "cache.map_calls");
         self.journal_blocks = add(self.journal_blocks, "journal.log_blocks");
-        // Only what this file has: the rest of the volume is not cached here.
+        // The volume caches no other file here.
         self.cached = self.cached.max(position);
         self.folios = counter(&after, "cache.folios_by_order");
         Ok(())
@@ -303,7 +306,7 @@ impl<'v> Meter<'v> {
 /// The time of a pass.
 struct Clock {
     start: Instant,
-    /// What the repetition's earlier passes have left.
+    /// The time that the earlier passes of the repetition have left.
     left: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Does memory stay inside the budget while a file ten times its size is written?
+//! Measures whether memory stays within the budget while a file of ten times its size is written.
 
 use super::measure::{Bench, MIB};
 use super::subjects::{LARGE, PER_BLOCK};
@@ -14,7 +14,7 @@ pub(super) const ROW: &str = "write 10 × the budget";
 /// Its primary metric.
 pub(super) const PEAK: &str = "peak_of_budget";
 
-/// Both paths, with the most that was in use at any time.
+/// Measures both paths. The figure is the most memory in use at any time.
 pub(super) fn measure(context: &Context, bench: &Bench) -> Result<Section> {
     let budget = bench.sizes().file / 2;
     let metrics = vec![Metric::lower(PEAK, "peak/budget"), Metric::higher("mib_per_s", "MiB/s")];

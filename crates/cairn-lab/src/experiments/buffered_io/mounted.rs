@@ -1,4 +1,5 @@
-//! The rows as fio does them, through mounts: Cairn beside the kernel's ext4 and fuse2fs, all on the same image in turn.
+//! The rows as fio jobs through mounts: Cairn, the kernel's ext4 and fuse2fs, on the same image in
+//! turn.
 
 use std::path::Path;
 
@@ -19,9 +20,9 @@ pub(super) const CAIRN: &str = "cairn";
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const FUSE2FS: &str = "fuse2fs";
 pub(super) const NOTHING: &str = "nothing";
-/// The row beyond the proposal's.
+/// A row that the proposal does not have.
 pub(super) const RANDOM: &str = "cached random overwrite 4K";
-/// Where images of the ramdisk rows are.
+/// Directory of the images of the ramdisk rows.
 pub(super) const TMPFS: &str = "/dev/shm";
 
 /// Adds the table, and notes on what is missing.
@@ -45,7 +46,7 @@ pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> 
     for repetition in 0..context.repetitions {
         for part in &parts {
             for (name, server) in context.order(repetition, servers.len()).map(|index| &servers[index]) {
-                // It has no medium: once is enough.
+                // This server has no medium, so it is measured once.
                 if *name == NOTHING && part.medium == Medium::Disk {
                     continue;
                 }
@@ -81,7 +82,7 @@ fn servers(available: &Available, sizes: Sizes) -> Vec<(&'static str, Server)> {
     servers
 }
 
-/// Milliseconds of a job at most.
+/// Time limit of a job in milliseconds.
 fn runtime(scale: Scale) -> u32 {
     scale.pick(60, 200, 5000)
 }
@@ -94,7 +95,7 @@ struct Part {
     jobs: Vec<Job>,
 }
 
-/// One for each medium that this machine has.
+/// A part for each medium of this machine.
 fn parts(context: &Context, sizes: Sizes) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     for (medium, scratch) in [(Medium::Ramdisk, Path::new(TMPFS)), (Medium::Disk, &context.scratch)] {
@@ -140,7 +141,7 @@ fn job(line: &Line, sizes: Sizes) -> Job {
             Durable::Never
         }
         Work::ReadData => {
-            // A part of the file for each size of calls: none has been read before.
+            // Each size of calls reads another part of the file, which was not read before.
             let third = sizes.data / 3 / MIB as u64 * MIB as u64;
             let part = [4 << 10, 64 << 10, MIB].iter().position(|block| *block == line.block).unwrap_or(0);
             say("rw=read\nfilename=data");

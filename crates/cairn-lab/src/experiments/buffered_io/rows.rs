@@ -18,7 +18,7 @@ pub(super) enum Durable {
     EachWrite,
 }
 
-/// What is done.
+/// The work of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     ReadHole,
@@ -35,7 +35,7 @@ pub(super) struct Line {
     pub(super) name: String,
     pub(super) medium: Medium,
     pub(super) work: Work,
-    /// Bytes a call.
+    /// Bytes of a call.
     pub(super) block: usize,
 }
 

@@ -1,8 +1,8 @@
-//! What is compared in this process: two values of an option, and what no page cache can exceed.
+//! The subjects in this process: two values of an option, and the upper limit of a page cache.
 
-/// The baseline: 4 KiB page objects, a mapping call a block.
+/// The baseline: folios of 4 KiB, and a mapping call for each block.
 pub(super) const PER_BLOCK: &str = "nobuffered_iomap";
-/// The improvement.
+/// The option under test.
 pub(super) const LARGE: &str = "buffered_iomap";
-/// Copying into memory that is there already: what no page cache can exceed.
+/// Copying into memory that was touched before. No page cache is faster.
 pub(super) const MEMCPY: &str = "memcpy";

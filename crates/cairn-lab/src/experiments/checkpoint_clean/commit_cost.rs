@@ -1,4 +1,4 @@
-//! The cost of one commit against the number of listed transactions.
+//! The cost of one commit by the number of listed transactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub(super) const NS: &str = "commit_ns";
 pub(super) const LOOKS: &str = "looks_per_commit";
 
 const BLOCK: u32 = 1024;
-/// Bursts of a repetition.
+/// Bursts of one repetition.
 const BURSTS: u32 = 5;
-/// A descriptor, a block, a commit record.
+/// Log blocks of a transaction: descriptor, metadata block, commit block.
 const LOG_BLOCKS: u32 = 3;
 
-/// Lengths of the list.
+/// Lengths of the checkpoint list.
 pub(super) fn lengths(context: &Context) -> &'static [u32] {
     context.scale.pick(
         &[10, 1000, 10_000],
@@ -39,7 +39,7 @@ pub(super) fn lengths(context: &Context) -> &'static [u32] {
     )
 }
 
-/// Row of a length.
+/// The name of a length's row.
 pub(super) fn row(listed: u32) -> String {
     format!("{listed} listed")
 }
@@ -60,8 +60,8 @@ pub(super) fn measure(context: &Context) -> Result<Section> {
     for repetition in 0..context.repetitions {
         let order: Vec<&str> = context.order(repetition, MODES.len()).map(|index| MODES[index]).collect();
         let mut best = BTreeMap::new();
-        // Lengths are compared, too: all take turns in short bursts, and of each the quickest counts, since what else the machine
-        // does can only add to it.
+        // The lengths are compared as well, so they take turns in short bursts. The quickest burst
+        // of each counts, because other work of the machine only adds to it.
         for _ in 0..BURSTS {
             for (listed, bench) in lengths.iter().zip(&benches) {
                 context.progress.show(&row(*listed));
@@ -82,17 +82,17 @@ pub(super) fn measure(context: &Context) -> Result<Section> {
     Ok(builder.finish())
 }
 
-/// A journal with listed transactions.
+/// A journal with a long checkpoint list.
 struct Bench {
     buffers: Arc<BufferCache>,
     journal: Arc<Journal>,
-    /// The block that is committed over and over.
+    /// The block that each commit changes.
     hot: u64,
 }
 
 impl Bench {
     fn new(listed: u32, more: u32) -> Result<Self> {
-        // Never so full that anything is checkpointed.
+        // The log never fills, so nothing is checkpointed.
         let log_blocks = (listed + more) * LOG_BLOCKS + 4096;
         let hot = u64::from(log_blocks);
         let size = (hot + 1 + u64::from(listed)) * u64::from(BLOCK);
@@ -122,7 +122,7 @@ impl Bench {
         let mode = CheckpointClean::named(name).ok_or_else(|| Error::Program(format!("no mode {name}")))?;
         self.journal.set_checkpoint_clean(mode);
         let counts = || (self.journal.stats().clean_steps.get(), self.journal.stats().freed.get());
-        // The first commit of a mode may have to catch up.
+        // The first commit of a mode may have more to clean.
         self.commit(self.hot)?;
         let before = counts();
         let mut times = Vec::with_capacity(commits as usize);
@@ -132,7 +132,7 @@ impl Bench {
             times.push(start.elapsed().as_nanos() as f64);
         }
         let after = counts();
-        // The median: a commit during which the machine did something else is not what is asked for.
+        // The median ignores commits during which the machine did other work.
         let time = Spread::of(&times).map_or(f64::NAN, |times| times.median);
         let each = |total: f64| total / f64::from(commits);
         Ok([

@@ -1,4 +1,5 @@
-//! fs_mark's work with one thread: a list that grows, and the workload that once lost its bail-out.
+//! The work of fs_mark with one thread: a growing checkpoint list, and the workload of the
+//! regression of 2023, in which the walk did not stop.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -22,10 +23,11 @@ pub(super) const VISITS_ROW: &str = "-s 1024 -n 10000 -D 100 -N 100";
 /// Metrics.
 pub(super) const LONG_RATE: &str = "files_per_s_long";
 pub(super) const EXCESS: &str = "looks_beyond_freed_per_cleaning";
-/// A long list.
+/// The number of transactions of a long list.
 pub(super) const LONG: u64 = 3000;
 
-/// Files of the growing list. Every sixteenth leaves a transaction behind, and some more do.
+/// Number of files of the growing list. At least every sixteenth file leaves a transaction on the
+/// list.
 pub(super) fn count(scale: Scale) -> usize {
     scale.pick(2000, 56_000, 400_000)
 }
@@ -42,14 +44,14 @@ fn metrics(first: &[Metric]) -> Vec<Metric> {
     metrics
 }
 
-/// The reported workload: the list grows with every sixteenth file.
+/// The reported workload: the list grows by a transaction for every sixteenth file.
 pub(super) fn growing_list(context: &Context) -> Result<Section> {
     let rates = [Metric::higher("files_per_s", "files/s"), Metric::higher(LONG_RATE, "files/s, long list")];
     let mut builder = Builder::new(GROWING, "One thread, fsync after each file", &MODES, metrics(&rates));
     let files = count(context.scale);
     let load =
         Load { threads: 1, files, size: 4096, directories: 2, per_directory: 2560, sync: SyncMethod::BeforeClose };
-    // About ten log blocks a file, and room.
+    // About ten log blocks for each file, and some more.
     let journal = (files as u64 * 14 * 4096).next_power_of_two().max(64 << 20);
     context.progress.expect(context.repetitions);
     context.progress.show(GROWING_ROW);
@@ -62,7 +64,8 @@ pub(super) fn growing_list(context: &Context) -> Result<Section> {
     Ok(builder.finish())
 }
 
-/// The workload of the regression of 2023: looks must not exceed what is freed and the transactions.
+/// The workload of the regression of 2023. The blocks looked at must not exceed the freed blocks
+/// and the transactions.
 pub(super) fn visits(context: &Context) -> Result<Section> {
     let rates = [Metric::higher("files_per_s", "files/s")];
     let mut builder = Builder::new(VISITS, "The regression of 2023", &MODES, metrics(&rates));
@@ -83,13 +86,13 @@ pub(super) fn visits(context: &Context) -> Result<Section> {
 }
 
 fn one(load: &Load, journal: u64, mode: &str) -> Result<Vec<(&'static str, f64)>> {
-    // A journal may take half of the volume.
+    // A journal takes at most half of the volume.
     let size = 2 * journal + load.files as u64 * 16384 + (256 << 20);
     let device: std::sync::Arc<dyn cairn_block::BlockDevice> = std::sync::Arc::new(MemoryDevice::new(size));
     volume::make(&device, Some(journal))?;
     let volume = volume::open(&device, &format!("{mode},noasync_checkpoint,cache=2G"))?;
     let before = volume.report();
-    // When the list became long: the time, and the files until then.
+    // The time when the list became long, and the number of files until then.
     let long_since = Mutex::new(None);
     let watch = |files: u64| {
         if files.is_multiple_of(256) {
@@ -116,7 +119,7 @@ fn one(load: &Load, journal: u64, mode: &str) -> Result<Vec<(&'static str, f64)>
 fn counts(before: &Report, after: &Report) -> Vec<(&'static str, f64)> {
     let grown = |name: &str| growth(before, after, &format!("journal.{name}"));
     let (transactions, looks, freed) = (grown("transactions"), grown("clean_steps"), grown("freed"));
-    // A commit cleans once; what makes room cleans, too.
+    // A commit cleans once. A handle that needs log space cleans as well.
     let excess = || Some((looks? - freed?) / grown("clean_calls")?);
     let all = [
         ("transactions", transactions),

@@ -1,4 +1,4 @@
-//! What was promised for cleaning without scans, line by line.
+//! The goals of cleaning without scans.
 
 use super::subjects::{BAIL_OUT, COUNTED, SCAN};
 use super::{commit_cost, files};
@@ -39,7 +39,7 @@ pub(super) fn all(sections: &[Section]) -> Vec<Goal> {
     goals
 }
 
-/// The highest cost relative to that of the shortest list in the same repetition.
+/// The highest cost, relative to that of the shortest list in the same repetition.
 fn growth(section: &Section, mode: &str) -> Option<f64> {
     let rows = section.row_names();
     let cost = |row: &str| section.get(row, mode)?.values.get(commit_cost::NS);

@@ -1,4 +1,4 @@
-//! What is compared: the values of `checkpoint_clean`.
+//! The subjects: the values of `checkpoint_clean`.
 
 pub(super) const COUNTED: &str = "checkpoint_clean=counted";
 pub(super) const BAIL_OUT: &str = "checkpoint_clean=bail_out";

@@ -1,4 +1,4 @@
-//! Closed loops of clients: how many share a checkpoint.
+//! Clients in closed loops: how many of them share a checkpoint.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::section::{Builder, Metric, Section};
 /// Numbers of clients.
 pub(super) const CLIENTS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Name of a row.
+/// The name of a row.
 pub(super) fn row(clients: u32) -> String {
     if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
 }
@@ -34,7 +34,8 @@ pub(super) fn measure(context: &Context) -> Result<Section> {
     for repetition in 0..context.repetitions {
         for clients in CLIENTS {
             context.progress.show(&row(clients));
-            // As many checkpoints each, about, so that the start weighs the same.
+            // About the same number of checkpoints in each row, so that the start has the same
+            // weight.
             let rounds = (context.scale.pick(200, 1000, 4000) / clients).clamp(20, context.scale.pick(60, 250, 1000));
             for option in context.order(repetition, 2).map(|index| SUBJECTS[index]) {
                 builder.add(&row(clients), option, &one(option, clients, rounds)?);

@@ -1,4 +1,4 @@
-//! What was promised for merged checkpoints, line by line.
+//! The goals of merged checkpoints.
 
 use super::clients::{CLIENTS, row};
 use super::subjects::{OFF, ON};

@@ -1,4 +1,4 @@
-//! A client's work, the volume that it is done on, and what is counted of it.
+//! The work of a client, its volume, and its counters.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(super) const DEVICE: u64 = 1 << 30;
 pub(super) const PHONE: Pace =
     Pace { request: Duration::from_micros(80), bandwidth: 400 << 20, flush: Duration::from_micros(1500) };
 
-/// A new volume on memory with a phone's pace, divided by these weights.
+/// Creates a volume on memory with the timing of a phone's storage, divided by these weights.
 pub(super) fn volume(option: &str, weights: &[u32]) -> Result<Arc<dyn FileSystem>> {
     let memory: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(DEVICE));
     volume::make_f2fs(&memory)?;
@@ -31,12 +31,12 @@ pub(super) fn volume(option: &str, weights: &[u32]) -> Result<Arc<dyn FileSystem
     volume::open(&lanes, option)
 }
 
-/// Makes a directory in the root.
+/// Creates a directory in the root.
 pub(super) fn directory(volume: &dyn FileSystem, name: &str) -> Result<Ino> {
     Ok(volume.create(volume.root(), name.as_bytes(), NewInode::Directory, 0o755, &Caller::ROOT)?.ino)
 }
 
-/// `touch` of a new file and `fsync` of its directory; the fsync's time goes to `times`, in nanoseconds.
+/// Creates a file and fsyncs its directory. The time of the fsync goes to `times`, in nanoseconds.
 pub(super) fn touch_and_fsync(
     volume: &dyn FileSystem,
     directory: Ino,
@@ -51,12 +51,12 @@ pub(super) fn touch_and_fsync(
     Ok(())
 }
 
-/// Times from a microsecond to a minute.
+/// A histogram for times from a microsecond to a minute.
 pub(super) fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1_000, 60_000_000_000, 3).expect("the bounds are in order")
 }
 
-/// What the daemon and the checkpoints did meanwhile.
+/// The counters of the daemon and of checkpoints over the run.
 pub(super) fn counters(before: &Report, after: &Report) -> Vec<(&'static str, f64)> {
     let mut figures = Vec::new();
     let grown = |path: &str| growth(before, after, path);

@@ -1,4 +1,4 @@
-//! Clients through a mount: the system's own calls.
+//! Clients through a mount, by system calls.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::volume;
 /// Numbers of clients.
 const CLIENTS: [u32; 3] = [1, 4, 16];
 
-/// Adds the table, or a note on why not.
+/// Adds the table, or a note with the reason why it is missing.
 pub(super) fn measure(context: &Context, findings: &mut Findings) -> Result<()> {
     let available = Available::here(context);
     let Some(cairn) = available.cairn else {
@@ -99,7 +99,7 @@ struct Counters {
     issued: f64,
 }
 
-/// From `cairn stats`.
+/// The counters in `cairn stats`.
 fn counters(cairn: &Path, point: &Path) -> Result<Counters> {
     let json = run(command(cairn).args(["stats", "--json"]).arg(point))?;
     let json: Value = serde_json::from_str(&json)

@@ -1,4 +1,4 @@
-//! The proposal's threads: A, B and C.
+//! The three threads of the proposal: A, B and C.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -16,12 +16,12 @@ use crate::volume::counter;
 pub(super) const WITH_C: &str = "A, B and C";
 pub(super) const WITHOUT_C: &str = "A and B";
 
-/// A with the daemons, B, C.
+/// Weights of A with the daemons, of B and of C.
 const WEIGHTS: [u32; 3] = [50, 50, 20];
 const STREAM: u64 = 192 << 20;
 const PIECE: usize = 128 << 10;
 
-/// One run on a new volume.
+/// Measures one run on a new volume.
 pub(super) fn measure(option: &str, rounds: u32, with_c: bool) -> Result<Vec<(&'static str, f64)>> {
     let volume = volume(option, &WEIGHTS)?;
     let volume = &*volume;
@@ -70,7 +70,8 @@ pub(super) fn measure(option: &str, rounds: u32, with_c: bool) -> Result<Vec<(&'
     Ok(figures)
 }
 
-/// Writes pieces to one file, over and over, past the cache: in the caller's class.
+/// Writes pieces to one file repeatedly with direct I/O, so that the transfers have the caller's
+/// class.
 fn stream(volume: &dyn FileSystem, stop: &AtomicBool, streamed: &AtomicU64) -> Result<()> {
     let file = volume.create(volume.root(), b"stream", NewInode::Regular, 0o644, &Caller::ROOT)?.ino;
     let data = vec![0x5a; PIECE];

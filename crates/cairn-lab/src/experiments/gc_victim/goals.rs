@@ -1,4 +1,4 @@
-//! What was promised for the choice of victims, line by line.
+//! The goals of the choice of victims.
 
 use super::subjects::{BUFFERED, DIRECT, OTHERS, POLICIES, PROPOSAL};
 use crate::goal::{Goal, Relation, worst};

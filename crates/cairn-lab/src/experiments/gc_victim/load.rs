@@ -1,6 +1,7 @@
-//! The work: overwrites of one file in some pattern, or many small files that come and go.
+//! The work: overwrites of one file in some pattern, or many small files that are created and
+//! deleted.
 //!
-//! Every block says which file, which block and which version it is ([`Tag`]).
+//! Every block contains its file, its number and its version ([`Tag`]).
 
 use std::collections::VecDeque;
 
@@ -13,11 +14,11 @@ use cairn_vfs::types::{Caller, IoFlags, NewInode, OpenMode};
 use super::zipf::{Rng, Zipf};
 use crate::error::{Error, Result};
 
-/// Blocks that are laid out, and read back, at once.
+/// Blocks that are written or read in one call.
 const PIECE: u64 = 256;
-/// Blocks written back at once, at most, as Linux does it.
+/// Most blocks written back at once, as in Linux.
 const FLUSH: u64 = 1024;
-/// Blocks of small files: 1 to this many.
+/// Largest number of blocks of a small file.
 const SMALL: u64 = 16;
 /// Small files in a directory.
 const PER_DIRECTORY: u64 = 512;
@@ -30,25 +31,26 @@ pub(super) enum Pattern {
     Sequential,
 }
 
-/// What is done. `times` counts blocks written in multiples of the files' blocks; `dirty` is the part of them that may be dirty.
+/// The work. `times` is the number of blocks written as a multiple of the files' blocks; `dirty` is
+/// the share of these that may be dirty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Load {
     Overwrite { pattern: Pattern, times: f64, dirty: f64, fsync_every: Option<u64> },
     SmallFiles { times: f64, dirty: f64 },
 }
 
-/// What was done.
+/// What the work did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
-    /// Blocks that the program wrote.
+    /// Blocks that the work wrote.
     pub(super) written: u64,
-    /// Sum of the dirty blocks after each of them.
+    /// Sum of the number of dirty blocks after each of these writes.
     dirty_sum: u64,
     files: u64,
 }
 
 impl Done {
-    /// Mean part of the files' blocks that was dirty, in percent.
+    /// Mean share of the files' blocks that was dirty, in percent.
     pub(super) fn dirty_percent(&self) -> f64 {
         100.0 * self.dirty_sum as f64 / self.written.max(1) as f64 / self.files.max(1) as f64
     }
@@ -61,7 +63,7 @@ pub(super) enum Prepared {
 }
 
 impl Prepared {
-    /// Lays the files out.
+    /// Creates the files.
     pub(super) fn new(volume: &F2fs, load: Load, blocks: u64) -> Result<Self> {
         let prepared = match load {
             Load::Overwrite { .. } => Self::File(File::lay_out(volume, blocks)?),
@@ -82,7 +84,7 @@ impl Prepared {
         }
     }
 
-    /// Reads everything back.
+    /// Reads all files and compares their blocks.
     pub(super) fn verify(&self, volume: &F2fs) -> Result<()> {
         match self {
             Self::File(file) => file.verify(volume),
@@ -115,7 +117,7 @@ fn write(volume: &F2fs, ino: Ino, block: u64, data: &[u8], flags: IoFlags) -> Re
     if written == data.len() { Ok(()) } else { Err(cairn_vfs::Error::NoSpace.into()) }
 }
 
-/// Blocks `start..start + versions.len()` of a file, in one piece.
+/// The bytes of blocks `start..start + versions.len()` of a file.
 fn filled(file: u32, start: u64, versions: &[u32]) -> Vec<u8> {
     let mut data = vec![0; versions.len() * BLOCK];
     for ((index, version), block) in (start as u32..).zip(versions).zip(data.chunks_exact_mut(BLOCK)) {
@@ -148,7 +150,7 @@ fn check(volume: &F2fs, ino: Ino, file: u32, versions: &[u32]) -> Result<()> {
 struct Dirty {
     bits: Vec<u64>,
     count: u64,
-    /// Where the next write-back begins.
+    /// Block at which the next write-back begins.
     cursor: u64,
     limit: u64,
 }
@@ -165,7 +167,8 @@ impl Dirty {
         *word |= bit;
     }
 
-    /// Takes the next dirty blocks in the order of the file, going round: the range that has `most` of them.
+    /// Takes the next dirty blocks in the order of the file, cyclically: a range with at most
+    /// `most` of them.
     fn take(&mut self, most: u64) -> std::ops::Range<u64> {
         let words = self.bits.len() as u64;
         let (start, mut word, mut taken) = (self.cursor, self.cursor, 0);
@@ -257,7 +260,7 @@ impl File {
     }
 }
 
-/// One of many.
+/// A small file.
 struct Small {
     file: u32,
     ino: Ino,
@@ -272,14 +275,14 @@ pub(super) struct SmallFiles {
     next: u32,
     blocks: u64,
     rng: Rng,
-    /// Files not written back yet, with their blocks.
+    /// Files that are not written back, with their blocks.
     dirty: VecDeque<(Ino, u64)>,
     dirty_blocks: u64,
 }
 
 impl SmallFiles {
     fn lay_out(volume: &F2fs, blocks: u64) -> Result<Self> {
-        // A file of the mean size needs an inode, and a little room for its name.
+        // A file of the mean size needs an inode, and some room for its name.
         let count = blocks / (SMALL / 2 + 2);
         let mut directories = Vec::new();
         for number in 0..count.div_ceil(PER_DIRECTORY).max(1) {
@@ -325,7 +328,7 @@ impl SmallFiles {
         Ok(())
     }
 
-    /// The oldest ones first, until no more than `limit` blocks are dirty.
+    /// Writes the oldest files back until at most `limit` blocks are dirty.
     fn write_back(&mut self, volume: &F2fs, limit: u64) -> Result<()> {
         while self.dirty_blocks > limit {
             let Some((ino, blocks)) = self.dirty.pop_front() else { break };

@@ -1,4 +1,4 @@
-//! One measurement: a new volume, its files, the work, and what came of every block.
+//! One measurement: a new volume, its files, the work, and the counts of written blocks.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,11 +12,11 @@ use super::load::{Load, Prepared};
 use super::setting::Setting;
 use crate::error::{Error, Result};
 
-/// What one measurement found.
+/// The figures of one measurement.
 pub(super) struct Figures {
     blocks: u64,
     dirty_percent: f64,
-    /// Written to the device, as the device counts it.
+    /// Blocks written to the device, by the device's count.
     device: u64,
     by_class: Written,
     nodes_moved: u64,
@@ -26,7 +26,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// By the names of the metrics.
+    /// The figures by the names of the metrics.
     pub(super) fn values(&self) -> Vec<(&'static str, f64)> {
         let per_block = |count: u64| count as f64 / self.blocks.max(1) as f64;
         let classes = &self.by_class;
@@ -75,7 +75,7 @@ impl Counts {
     }
 }
 
-/// Makes a volume, fills it, and measures the work.
+/// Creates and fills a volume, and measures the work.
 pub(super) fn measure(setting: &Setting, policy: &str, load: Load, fill: Option<f64>) -> Result<Figures> {
     let (volume, device): (Arc<F2fs>, Arc<Stats>) = setting.make(policy)?;
     let mut files = Prepared::new(&volume, load, setting.file_blocks(fill))?;
@@ -101,7 +101,7 @@ pub(super) fn measure(setting: &Setting, policy: &str, load: Load, fill: Option<
             / ((after.victims - before.victims).max(1) * section) as f64,
         seconds,
     };
-    // The classes are the volume's own account; the device has seen every block.
+    // The volume counts blocks by class, the device counts all of them: the sums must agree.
     let (own, seen) = (figures.by_class.total(), figures.device);
     if own.abs_diff(seen) * 100 > seen {
         return Err(Error::Program(format!("the volume counts {own} blocks written, the device {seen}")));
@@ -127,7 +127,8 @@ mod tests {
     use super::super::load::Pattern;
     use super::*;
 
-    /// What no speed changes: the work is seeded, and nothing runs beside it.
+    /// These relations do not depend on the machine's speed: the work is seeded and has no
+    /// concurrency.
     #[test]
     fn policies_differ_in_what_they_write() {
         let load = Load::Overwrite { pattern: Pattern::Uniform, times: 0.3, dirty: 0.005, fsync_every: None };

@@ -1,4 +1,4 @@
-//! The volume: the proposal's geometry, at full size or scaled so that the same part of it is in use.
+//! The volume: the proposal's geometry, at full size or scaled to the same share in use.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::scale::Scale;
 
 const MIB: u64 = 1 << 20;
 const SEGMENT: u64 = 2 * MIB;
-/// Pointers of a direct node; and what the inode of a file holds itself.
+/// Pointers of a direct node.
 const NODE_POINTERS: u64 = 1018;
-/// Blocks left free besides the file's: the root, and what the first checkpoint needs.
+/// Blocks left free beside the file's: the root, and those of the first checkpoint.
 const MARGIN: u64 = 32;
 const OVERPROVISION: f64 = 3.89;
 const RESERVED_SECTIONS: u32 = 8;
-/// Open sections.
+/// Number of open sections.
 const LOGS: u32 = 6;
 
 /// Sizes of one scale.
@@ -31,7 +31,7 @@ pub(super) struct Setting {
     zones: u32,
     /// Memory for caches of a volume, in bytes.
     cache: u64,
-    /// Blocks of the file, where the volume is full.
+    /// Blocks of the file that fills the volume.
     file: u64,
 }
 
@@ -40,7 +40,7 @@ impl Setting {
         let (zone, zones) = scale.pick((SEGMENT, 254), (SEGMENT, 1017), (4 * SEGMENT, 4068));
         let setting = Self { zone, zones, cache: scale.pick(64, 128, 1024) * MIB, file: 0 };
         let whole = setting.largest_file(setting.user_blocks());
-        // The file of the proposal; in a smaller volume one that fills as much of what is not reserved.
+        // The proposal's file, or one that fills the same share of a smaller volume.
         let file = match scale {
             Scale::Full => 31_187 * MIB / 4096,
             Scale::Quick | Scale::Default => {
@@ -51,14 +51,14 @@ impl Setting {
         Self { file, ..setting }
     }
 
-    /// A volume small enough for a test.
+    /// A volume that is small enough for a test.
     #[cfg(test)]
     pub(super) fn smallest() -> Self {
         let setting = Self { zone: SEGMENT, zones: 96, cache: 32 * MIB, file: 0 };
         Self { file: setting.largest_file(setting.user_blocks()), ..setting }
     }
 
-    /// Blocks that users can have, as mkfs reckons them.
+    /// Number of blocks for users, by the formula of mkfs.
     fn user_blocks(&self) -> u64 {
         let per_section = self.zone / SEGMENT;
         let (main, reserved) = (u64::from(self.zones) * per_section, u64::from(RESERVED_SECTIONS) * per_section);
@@ -66,23 +66,24 @@ impl Setting {
         (main - overprovision) * (SEGMENT / 4096)
     }
 
-    /// Blocks of the largest file that fits with its nodes.
+    /// Blocks of the largest file that fits together with its nodes.
     fn largest_file(&self, blocks: u64) -> u64 {
         let left = blocks.saturating_sub(MARGIN);
         left - left.div_ceil(NODE_POINTERS) - left.div_ceil(NODE_POINTERS * NODE_POINTERS) - 1
     }
 
-    /// Blocks of files, where they fill this part of the volume; all of it if absent.
+    /// Blocks of the files if they fill this share of the volume. Without it they fill the volume.
     pub(super) fn file_blocks(&self, fill: Option<f64>) -> u64 {
         fill.map_or(self.file, |part| self.largest_file((self.user_blocks() as f64 * part) as u64))
     }
 
-    /// Blocks of the sections that are neither reserved nor taken by the logs: a small volume has as many of these as a large one.
+    /// Blocks of the sections that are neither reserved nor open: a small volume has the same share
+    /// of them as a large one.
     fn room(&self) -> u64 {
         u64::from(self.zones - RESERVED_SECTIONS - LOGS) * self.zone / 4096
     }
 
-    /// Part of that which the data of the full volume's file takes.
+    /// The share of [`Setting::room`] that the file of the full volume takes.
     pub(super) fn utilisation(&self) -> f64 {
         self.file as f64 / self.room() as f64
     }
@@ -97,7 +98,7 @@ impl Setting {
         )
     }
 
-    /// A new volume with this policy, on memory of its own.
+    /// Creates a volume with this policy on new memory.
     pub(super) fn make(&self, policy: &str) -> Result<(Arc<F2fs>, Arc<Stats>)> {
         let layout = ZoneLayout::new(self.zone, 0, self.zones);
         let zoned: Arc<dyn BlockDevice> = Arc::new(Emulated::new(Arc::new(TaggedMemory::new(layout.size())), layout)?);
@@ -110,7 +111,8 @@ impl Setting {
         Ok((volume, stats))
     }
 
-    /// On the smallest conventional device that has room for the metadata: the main area is the zones, all of them.
+    /// Formats the volume with the smallest conventional device that has room for the metadata, so
+    /// that the main area consists of all zones.
     fn format(&self, zoned: &Arc<dyn BlockDevice>, runtime: &dyn Runtime) -> Result<Arc<dyn BlockDevice>> {
         let options = MkfsOptions {
             zoned: true,
@@ -131,7 +133,7 @@ impl Setting {
                     let parts = vec![(conventional, size), (zoned.clone(), zoned.geometry().size)];
                     return Ok(Arc::new(Concat::new(parts)?));
                 }
-                // Not enough room for the metadata.
+                // The metadata needs more room.
                 Err(mkfs::Error::Option(_)) if size < 1 << 30 => size += SEGMENT,
                 Err(error) => return Err(error.into()),
             }
@@ -139,13 +141,13 @@ impl Setting {
     }
 }
 
-/// Is this a policy that volumes can be opened with?
+/// True if a volume can be opened with this policy.
 pub(super) fn knows(policy: &str) -> bool {
     MountOptions::parse(&format!("gc_victim={policy}")).is_ok()
 }
 
-/// Blocks that greedy writes for each of uniform random overwrites, the data's alone, where `dirty` of the file is in memory:
-/// victims' valid part r solves u = (1 - r) / -ln r.
+/// Data blocks that greedy writes for each block of uniform random overwrites, if the share `dirty`
+/// of the file is in memory. The valid share r of victims solves u = (1 - r) / -ln r.
 pub(super) fn floor(utilisation: f64, dirty: f64) -> f64 {
     let used = utilisation * (1.0 - dirty);
     let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
@@ -160,7 +162,7 @@ pub(super) fn floor(utilisation: f64, dirty: f64) -> f64 {
     (1.0 - dirty) / (1.0 - low)
 }
 
-/// Threads without daemons: nothing is written but what the program asks for.
+/// A runtime with threads but without daemons: nothing is written that the work does not ask for.
 struct NoDaemons(Arc<Threads>);
 
 impl Runtime for NoDaemons {

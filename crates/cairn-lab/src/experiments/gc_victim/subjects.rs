@@ -1,6 +1,6 @@
-//! What is compared: the values of `gc_victim`, and the names of the work that compares them.
+//! The subjects: the values of `gc_victim`, and the names of the rows.
 
-/// Values of `gc_victim`, the baseline first. What a build does not know is left out.
+/// Values of `gc_victim`, the baseline first. Values that the build does not have are left out.
 pub(super) const POLICIES: [&str; 3] = ["greedy", "data_first", "adaptive"];
 /// Ids of the tables.
 pub(super) const PROPOSAL: &str = "proposal";

@@ -1,4 +1,5 @@
-//! Random numbers: uniform, and Zipf's distribution with the popular blocks scattered over the file.
+//! Random numbers: uniform, and Zipf's distribution with the popular blocks scattered over the
+//! file.
 
 /// A small generator (splitmix64): the same seed gives the same work for every policy.
 pub(super) struct Rng(u64);
@@ -16,20 +17,21 @@ impl Rng {
         mixed ^ mixed >> 31
     }
 
-    /// Below `bound`.
+    /// A number below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// Zipf's distribution: the n-th most popular of the blocks is asked for n to the power of `-s` times as often as the first.
+/// Zipf's distribution: the probability of the n-th most popular block is n to the power of `-s`
+/// times that of the first.
 pub(super) struct Zipf {
-    /// Sums of weights up to each rank.
+    /// Sums of the weights up to each rank.
     sums: Vec<f64>,
     /// The block of each rank.
     blocks: Vec<u32>,
@@ -70,7 +72,7 @@ mod tests {
         let mut counts = vec![0_u32; 1000];
         (0..100_000).for_each(|_| counts[zipf.next(&mut rng) as usize] += 1);
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        // The first has 1 of 7.485 harmonic parts.
+        // The first block has a share of 1 / 7.485.
         assert!((12_900..13_800).contains(&counts[0]) && (6_300..7_100).contains(&counts[1]), "{:?}", &counts[..3]);
     }
 
