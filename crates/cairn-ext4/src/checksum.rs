@@ -3,7 +3,7 @@
 use cairn_base::Ino;
 use cairn_base::checksum::crc32c;
 
-/// The volume's metadata checksum, if it has any.
+/// The checksum of a volume's metadata.
 ///
 /// The seed is `s_checksum_seed` (metadata_csum_seed) or crc32c of the UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct MetadataChecksum {
 }
 
 impl MetadataChecksum {
-    /// A volume without metadata_csum: nothing is checked, stored checksums stay zero.
+    /// A volume without metadata_csum: no checksum is verified, and stored checksums are zero.
     pub const NONE: Self = Self { seed: None };
 
     /// A volume with metadata_csum and this seed.
@@ -27,7 +27,8 @@ impl MetadataChecksum {
         self.seed
     }
 
-    /// The seed of everything that belongs to one inode (its record, directory blocks, extent blocks).
+    /// The seed for everything that belongs to one inode: its record, directory blocks, extent
+    /// blocks.
     #[must_use]
     pub fn for_inode(self, ino: Ino, generation: u32) -> InodeSeed {
         InodeSeed(self.seed.map(|seed| {
@@ -38,6 +39,6 @@ impl MetadataChecksum {
     }
 }
 
-/// Seed of one inode's metadata; `None` without metadata_csum.
+/// Seed of one inode's metadata. `None` without metadata_csum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeSeed(pub Option<u32>);

@@ -1,4 +1,4 @@
-//! What can be wrong on disk: facts with place and values, shared by mount, walks and tests.
+//! [`Corrupt`]: a defect of the bytes on disk, with its place and values.
 
 use cairn_base::{FileBlock, Ino, Pba};
 
@@ -13,7 +13,7 @@ pub enum Corrupt {
         field: &'static str,
         /// Stored value.
         value: u64,
-        /// What would be right, in words.
+        /// Description of valid values.
         expected: &'static str,
     },
     /// A checksum does not match.
@@ -25,10 +25,10 @@ pub enum Corrupt {
         place: u64,
         /// Value on disk.
         stored: u32,
-        /// Value over the bytes found.
+        /// Checksum of the bytes.
         computed: u32,
     },
-    /// A group descriptor is impossible.
+    /// A group descriptor is invalid.
     #[error("group {group}: {field} is {value}, {expected}")]
     Group {
         /// Group number.
@@ -37,10 +37,10 @@ pub enum Corrupt {
         field: &'static str,
         /// Stored value.
         value: u64,
-        /// What would be right.
+        /// Description of valid values.
         expected: &'static str,
     },
-    /// An inode is impossible.
+    /// An inode is invalid.
     #[error("inode {ino}: {field} is {value}, {expected}")]
     Inode {
         /// Inode.
@@ -49,24 +49,24 @@ pub enum Corrupt {
         field: &'static str,
         /// Stored value.
         value: u64,
-        /// What would be right.
+        /// Description of valid values.
         expected: &'static str,
     },
-    /// An extent or indirect block is impossible.
+    /// An extent or indirect block is invalid.
     #[error("inode {ino}: mapping at file block {at} (block {pba}): {what}, value {value}")]
     Mapping {
         /// Inode.
         ino: Ino,
-        /// File block the walk was looking for or the entry names.
+        /// File block that the walk looks for, or that the entry names.
         at: FileBlock,
-        /// Block that holds the bad entry (0: the inode itself).
+        /// Block with the invalid entry; 0 is the inode.
         pba: Pba,
-        /// What is wrong.
+        /// Description of the defect.
         what: &'static str,
-        /// The offending value.
+        /// The invalid value.
         value: u64,
     },
-    /// A directory block is impossible.
+    /// A directory block is invalid.
     #[error("directory {ino}, block {block}, offset {offset}: {what}, value {value}")]
     Directory {
         /// Directory inode.
@@ -75,24 +75,24 @@ pub enum Corrupt {
         block: FileBlock,
         /// Byte offset in the block.
         offset: u32,
-        /// What is wrong.
+        /// Description of the defect.
         what: &'static str,
-        /// The offending value.
+        /// The invalid value.
         value: u64,
     },
-    /// An extended attribute is impossible.
+    /// An extended attribute is invalid.
     #[error("inode {ino}: extended attributes in {place}: {what}, value {value}")]
     Xattr {
         /// Inode.
         ino: Ino,
         /// "inode", or the block.
         place: &'static str,
-        /// What is wrong.
+        /// Description of the defect.
         what: &'static str,
-        /// The offending value.
+        /// The invalid value.
         value: u64,
     },
-    /// A block or inode bitmap contradicts what is being done.
+    /// A block or inode bitmap contradicts an operation.
     #[error("{what} bitmap of group {group}: bit {bit} {state}")]
     Bitmap {
         /// "block" or "inode".
@@ -104,18 +104,18 @@ pub enum Corrupt {
         /// What was found ("already free", "already in use"…).
         state: &'static str,
     },
-    /// The orphan list or orphan file is impossible.
+    /// The orphan list or orphan file is invalid.
     #[error("orphans: {what}, value {value}")]
     Orphan {
-        /// What is wrong.
+        /// Description of the defect.
         what: &'static str,
-        /// The offending value.
+        /// The invalid value.
         value: u64,
     },
 }
 
 impl Corrupt {
-    /// True if the group descriptors are at fault, of which there are backups.
+    /// True if the defect is in the group descriptors, which have backups.
     #[must_use]
     pub fn is_of_descriptors(&self) -> bool {
         matches!(self, Self::Group { .. } | Self::Checksum { what: "group descriptor", .. })

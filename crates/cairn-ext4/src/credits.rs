@@ -1,15 +1,17 @@
-//! How many metadata blocks each kind of operation may change: the journal space it asks for.
+//! Journal credits: how many metadata blocks each kind of operation may change.
 
 use crate::format::layout::Layout;
 
 /// Upper bounds, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Credits {
-    /// One inode record (and the orphan list's link beside it).
+    /// One inode record, and the orphan list's link in it.
     pub attributes: u32,
-    /// Adding or removing an orphan record: superblock or orphan block, and a neighbour.
+    /// Adding or removing an orphan record: superblock or orphan block, and a neighbour in the
+    /// list.
     pub orphan: u32,
-    /// Mapping one allocated extent: bitmaps and descriptors of its blocks, the map's blocks and their splits, the inode.
+    /// Mapping one allocated extent: bitmaps and descriptors of its blocks, blocks of the map with
+    /// their splits, the inode.
     pub map_extent: u32,
     /// One step of freeing blocks.
     pub remove_step: u32,
@@ -19,9 +21,9 @@ pub struct Credits {
     pub link: u32,
     /// Removing a name.
     pub unlink: u32,
-    /// Two names and two directories.
+    /// Changing two names in two directories.
     pub rename: u32,
-    /// Freeing an inode number with its attribute block.
+    /// Freeing an inode number and its attribute block.
     pub free_inode: u32,
     /// Setting one extended attribute.
     pub xattr: u32,
@@ -30,14 +32,17 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// For a volume; bounds hold for all map depths, and stay small enough that several operations fit in the smallest journal.
+    /// The credits of a volume. They hold for all depths of maps, and are small enough that several
+    /// operations fit the smallest journal.
     #[must_use]
     pub const fn for_layout(_layout: &Layout) -> Self {
-        // A block taken or freed: its bitmap and its group's descriptor.
+        // To allocate or free a block changes its bitmap and its group's descriptor.
         let block = 2;
-        // An extent tree of depth 5 that splits at each level: the node, its new half, and what the new block costs.
+        // An extent tree of depth 5 that splits at each level: the node, its new half, and the
+        // allocation of that.
         let tree = 5 * (2 + block) + 3;
-        // What one insertion changes or appends (see `dir::ADD_BLOCKS`), with the bitmaps of the appended blocks.
+        // The blocks that one insertion changes or appends (see `dir::ADD_BLOCKS`), and the
+        // allocation of the appended ones.
         let directory = crate::dir::ADD_BLOCKS + crate::dir::ADD_APPENDS * block;
         let attributes = 1;
         let orphan = 2;

@@ -1,8 +1,8 @@
-//! Damage that somebody came across while the volume goes on (`errors=continue`): the superblock remembers it until the next
-//! e2fsck, as Linux has it.
+//! Records damage in the superblock until the next e2fsck, as Linux does with `errors=continue`.
 //!
-//! What is found is put into the superblock a little later, by a thread that holds no lock: whoever finds damage may hold some, or
-//! may be reading. One such job is under way at a time; what is found meanwhile goes with it or with the next.
+//! A thread without locks writes the superblock a little later, because the caller that found the
+//! damage may hold locks. There is at most one such job; it also writes damage that is found
+//! meanwhile.
 
 use cairn_vfs::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::format::superblock::FoundError;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Remembers what was found.
+    /// Records damage.
     pub(crate) fn note_damage(&self, error: &Error) {
         tracing::error!(%error, "the volume is damaged: run e2fsck on it");
         let (ino, block) = if let Error::Corrupt(what) = error { what.place() } else { (0, 0) };
@@ -22,12 +22,12 @@ impl Volume {
         let Some(volume) = self.me.upgrade().filter(|_| first) else { return };
         self.runtime.defer(Box::new(move || {
             if let Err(error) = volume.store_damage() {
-                tracing::warn!(%error, "the superblock could not be told of the damage");
+                tracing::warn!(%error, "the damage could not be recorded in the superblock");
             }
         }));
     }
 
-    /// Puts what was found into the superblock.
+    /// Writes the waiting records to the superblock.
     fn store_damage(&self) -> Result<()> {
         let found = self.damage.take();
         if found.is_empty() || self.is_read_only() {
@@ -42,7 +42,7 @@ impl Volume {
 }
 
 impl Corrupt {
-    /// The inode and the block that are damaged; 0 where that is not known.
+    /// The damaged inode and block; 0 if unknown.
     fn place(&self) -> (u32, u64) {
         let number = |ino: cairn_base::Ino| u32::try_from(ino.get()).unwrap_or(0);
         match self {

@@ -1,12 +1,13 @@
-//! Damage that waits to be written into the superblock: see [`mod@crate::damage`].
+//! [`DamageLog`]: records of damage that wait to be written to the superblock; see
+//! [`mod@crate::damage`].
 //!
-//! Locking: a leaf lock, held briefly.
+//! Locking: rank LEAF, held for a push or a take only.
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 
 use crate::format::superblock::FoundError;
 
-/// Errors found, oldest first.
+/// The waiting records, oldest first.
 pub(crate) struct DamageLog(Mutex<Vec<FoundError>>);
 
 impl Default for DamageLog {
@@ -15,11 +16,11 @@ impl Default for DamageLog {
     }
 }
 
-/// Beyond this many that wait, only the last one and how many there were matters.
+/// Most waiting records. Further ones only replace the last record and are counted.
 const MOST_WAITING: usize = 64;
 
 impl DamageLog {
-    /// Adds an error. True if it is the first that waits: then the caller has the superblock written.
+    /// Adds a record. True if it is the first: the caller then has the superblock written.
     pub(crate) fn push(&self, found: FoundError) -> bool {
         let mut waiting = self.0.lock();
         if waiting.len() < MOST_WAITING {
@@ -28,7 +29,7 @@ impl DamageLog {
         waiting.len() == 1
     }
 
-    /// Takes all that wait.
+    /// Takes all waiting records.
     pub(crate) fn take(&self) -> Vec<FoundError> {
         std::mem::take(&mut *self.0.lock())
     }

@@ -1,4 +1,4 @@
-//! The crate's error, and what each becomes for a caller of the filesystem trait.
+//! The errors of the crate, and their conversion to those of [`cairn_vfs::FileSystem`].
 
 use std::sync::Arc;
 
@@ -14,41 +14,41 @@ use crate::corrupt::Corrupt;
 /// Result of ext4 internals.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong inside an ext4 volume.
+/// Errors of an ext4 volume.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An answer every filesystem gives (not found, exists, no space…).
+    /// An error that every filesystem has: not found, exists, no space.
     #[error(transparent)]
     Vfs(#[from] cairn_vfs::Error),
     /// The bytes on disk are wrong.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// The device failed; it says in what.
+    /// The device failed. The source names the operation.
     #[error(transparent)]
     Device(#[from] cairn_block::Error),
-    /// The device did not take what is to be in a file.
+    /// The device failed to write file data.
     #[error(transparent)]
     Data(cairn_block::Error),
-    /// The journal failed or has stopped.
+    /// The journal failed or was aborted.
     #[error(transparent)]
     Journal(#[from] cairn_jbd2::Error),
     /// Not an ext2, ext3 or ext4 volume.
     #[error("no ext2, ext3 or ext4 filesystem here (superblock magic is {found:#06x}, not 0xef53)")]
     NotExt4 {
-        /// What stands where the magic should.
+        /// The number at the place of the magic number.
         found: u16,
     },
-    /// A mount or mkfs option that is unknown, malformed, or does not fit the volume.
+    /// A mount or mkfs option is unknown, malformed or unsuitable for the volume.
     #[error("{0}")]
     Option(String),
-    /// A feature Cairn does not know or does not maintain.
+    /// A feature that Cairn does not know or does not maintain.
     #[error("{0}")]
     Feature(String),
 }
 
 impl Error {
-    /// Whom it concerns besides the caller.
+    /// Whom the error concerns besides the caller.
     #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
@@ -110,7 +110,7 @@ impl From<MapError> for Error {
         match error {
             MapError::NoSpace => Self::Vfs(cairn_vfs::Error::NoSpace),
             MapError::TooLarge => Self::Vfs(cairn_vfs::Error::TooLarge),
-            // The mapper was this crate's: its own error comes back whole.
+            // The mapper belongs to this crate, so its error is unwrapped.
             MapError::Other(source) => match source.downcast_ref::<Self>() {
                 Some(error) => error.clone(),
                 None => Self::Vfs(cairn_vfs::Error::Io(source)),

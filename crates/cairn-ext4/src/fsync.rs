@@ -1,4 +1,4 @@
-//! `fsync` and `fdatasync`: making one file durable.
+//! `fsync` and `fdatasync`: makes one file durable.
 
 use std::sync::Arc;
 
@@ -10,7 +10,11 @@ use crate::inode::writeback::{write_file, write_inode_if_dirty};
 use crate::txn::Txn;
 use crate::volume::Volume;
 
-/// `fsync` and `fdatasync` of one inode: data first, then the record, then the commit that makes both findable.
+/// Makes one inode durable: writes its data, updates its record, and commits the transaction that
+/// refers to them.
+///
+/// # Errors
+/// Data or metadata could not be written, or the journal was aborted.
 pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     if volume.is_read_only() {
         return volume.check_readable();
@@ -22,8 +26,8 @@ pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Resul
     commit(volume, inode, if data_only { Part::Data } else { Part::Attributes })
 }
 
-/// Brings onto the medium what the ledger says is not there yet: the transaction in which `part` last changed, and the data. As a
-/// rule the commit's flush covers the data, too.
+/// Makes durable what is not durable by the ledger: the transaction in which `part` last changed,
+/// and the data. Usually the commit's flush covers the data.
 fn commit(volume: &Volume, inode: &Inode, part: Part) -> Result<()> {
     match &volume.txn() {
         Txn::Journaled(journal) => {

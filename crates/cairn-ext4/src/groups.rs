@@ -1,10 +1,11 @@
-//! The group table: every group's descriptor in memory, and changes to bitmaps and descriptors through handles.
+//! The group table: all descriptors in memory, and changes of bitmaps and descriptors in handles.
 //!
-//! Invariants: descriptors were verified when the table was opened; what is in memory is what the newest version of
-//! the descriptor's buffer says. An uninitialised bitmap is written out by the first change to it.
+//! Invariants: descriptors are verified when the table is opened. A descriptor in memory equals the
+//! newest version of its buffer. The first change of an uninitialised bitmap writes it.
 //!
-//! Locking: one lock a group (rank ALLOCATOR, ordered by number); allocators hold one at a time. Totals and hints are
-//! atomics that may be read without it. Buffers are locked below a group's lock, one at a time.
+//! Locking: each group has a lock of rank ALLOCATOR, ordered by number; allocators hold one at a
+//! time. Totals and hints are atomics that may be read without it. Buffers are locked below a
+//! group's lock, one at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -26,18 +27,19 @@ pub mod zones;
 
 use zones::Zones;
 
-/// What a group's lock protects.
+/// The state that a group's lock guards.
 #[derive(Debug)]
 pub struct GroupState {
     /// The descriptor.
     pub desc: GroupDesc,
-    /// Free blocks that may be given out; built from the bitmap when first needed.
+    /// The free blocks that may be allocated. It is built from the bitmap at its first use.
     pub(crate) map: Option<FreeMap>,
-    /// The block bitmap cannot be trusted: nothing is allocated here.
+    /// The block bitmap is invalid: no block of the group is allocated.
     pub(crate) damaged: bool,
-    /// The device was told of all that is free here, since when nothing has become free.
+    /// All free blocks were discarded, and none was freed since.
     pub(crate) trimmed: bool,
-    /// Inodes freed by a transaction that is not durable yet, which are not given out: a bitmap, empty if there are none.
+    /// A bitmap of inodes that were freed in transactions that are not durable; they are not
+    /// allocated. It is empty if there are none.
     pub(crate) pending_inodes: Vec<u8>,
 }
 
@@ -47,7 +49,7 @@ pub struct Group {
     inode_table: Pba,
     /// Upper bound of the longest run of free blocks.
     pub(crate) longest: AtomicU32,
-    /// Free blocks that may be given out.
+    /// Free blocks that may be allocated.
     pub(crate) free_blocks: AtomicU32,
     /// Free inodes.
     pub(crate) free_inodes: AtomicU32,
@@ -76,13 +78,13 @@ impl Group {
         self.state.lock()
     }
 
-    /// Locks the group unless somebody else is in it.
+    /// Locks the group unless it is locked.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, GroupState>> {
         self.state.try_lock()
     }
 }
 
-/// About what a descriptor and what is made of it take.
+/// Estimated memory of a descriptor and its group.
 const BYTES_PER_GROUP: u64 = 500;
 
 /// All groups of a volume.
@@ -96,10 +98,11 @@ pub struct GroupTable {
     free_inodes: AtomicU64,
 }
 
-/// Where an inode's record lies on a volume whose table is not open yet: its group's descriptor is read and verified alone.
+/// The place of an inode's record on a volume whose table is not open. It reads only the descriptor
+/// of the inode's group.
 ///
 /// # Errors
-/// The device failed, the descriptor is damaged, or the volume has no such inode.
+/// The device failed, the descriptor is invalid, or the volume has no such inode.
 pub fn locate_unopened(buffers: &BufferCache, layout: &Layout, ino: Ino) -> Result<InodeLocation> {
     let (group, index) = layout.inode_group(ino).ok_or(cairn_vfs::Error::Stale)?;
     let image = buffers.get(layout.descriptor_block(group))?.image();
@@ -108,10 +111,10 @@ pub fn locate_unopened(buffers: &BufferCache, layout: &Layout, ino: Ino) -> Resu
 }
 
 impl GroupTable {
-    /// Reads and verifies all descriptors. `journal` says where the journal's blocks are.
+    /// Reads and verifies all descriptors. `journal` are the blocks of the journal.
     ///
     /// # Errors
-    /// The device failed, or a descriptor is damaged or places metadata over other metadata.
+    /// The device failed, or a descriptor is invalid or places metadata over other metadata.
     pub fn open(buffers: &Arc<BufferCache>, layout: &Arc<Layout>, journal: &[(FileBlock, Pba, u64)]) -> Result<Self> {
         expect_room("the group descriptors", u64::from(layout.groups).saturating_mul(BYTES_PER_GROUP))?;
         let mut descriptors = Vec::new();
@@ -152,11 +155,11 @@ impl GroupTable {
     /// Number of groups.
     #[must_use]
     pub const fn len(&self) -> u32 {
-        // Bounded by the layout's own limit on groups.
+        // The layout bounds the number of groups.
         self.groups.len() as u32
     }
 
-    /// Never true: a volume has at least one group.
+    /// Always false: a volume has at least one group.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.groups.is_empty()
@@ -180,14 +183,15 @@ impl GroupTable {
         self.group(group).inode_table
     }
 
-    /// Where an inode's record lies; `None` for a number the volume does not have.
+    /// The place of an inode's record. `None` if the volume has no such inode.
     #[must_use]
     pub fn inode_location(&self, ino: Ino) -> Option<InodeLocation> {
         let (group, index) = self.layout.inode_group(ino)?;
         Some(self.layout.inode_location(index, self.inode_table(group)))
     }
 
-    /// Blocks that hold structures of the volume and never files: superblocks, descriptors, bitmaps, inode tables.
+    /// Number of blocks with structures of the volume: superblocks, descriptors, bitmaps, inode
+    /// tables.
     #[must_use]
     pub fn overhead(&self) -> u64 {
         let layout = &self.layout;
@@ -195,7 +199,7 @@ impl GroupTable {
         layout.first_data_block + (0..layout.groups).map(each).sum::<u64>()
     }
 
-    /// Blocks the descriptors call free: what the superblock and statfs say.
+    /// Free blocks by the descriptors, for the superblock and statfs.
     #[must_use]
     pub fn free_blocks_total(&self) -> u64 {
         self.free_blocks.load(Ordering::Relaxed)
@@ -213,19 +217,22 @@ impl GroupTable {
         self.groups.iter().map(|group| u64::from(group.used_dirs.load(Ordering::Relaxed))).sum()
     }
 
-    /// True if the range touches superblocks, descriptors, bitmaps, inode tables or the journal: no file may own such blocks.
+    /// True if the range contains superblocks, descriptors, bitmaps, inode tables or the journal,
+    /// which no file may have.
     #[must_use]
     pub fn is_metadata(&self, start: Pba, count: u64) -> bool {
         self.zones.all().overlap(start, count)
     }
 
-    /// The blocks that this inode cannot have: all of the volume's own, but for the journal, which has its own ones.
+    /// The blocks that this inode must not map: those of all structures. The journal's inode may
+    /// map the journal.
     #[must_use]
     pub fn system_blocks(&self, ino: Ino) -> SystemBlocks<'_> {
         if ino == self.layout.journal_ino { self.zones.structures() } else { self.zones.all() }
     }
 
-    /// The group's block bitmap as it is (or, uninitialised, as it would be). Bits beyond the group's end are set.
+    /// The group's block bitmap. If it is not initialised, the bitmap it would have. Bits beyond
+    /// the group's end are set.
     ///
     /// # Errors
     /// The device failed or the checksum is wrong.
@@ -267,7 +274,7 @@ impl GroupTable {
     /// True if the inode's bit is set.
     ///
     /// # Errors
-    /// The bitmap cannot be read, or there is no such inode.
+    /// The bitmap cannot be read, or the volume has no such inode.
     pub fn inode_in_use(&self, ino: Ino) -> Result<bool> {
         let missing = Corrupt::Inode { ino, field: "number", value: ino.get(), expected: "no inode of the volume" };
         let (number, index) = self.layout.inode_group(ino).ok_or(missing)?;
@@ -276,7 +283,8 @@ impl GroupTable {
         Ok(bitmap::test(&image, index as usize))
     }
 
-    /// The free map of a locked group, built if this is its first use. `None`: the group is damaged.
+    /// The free map of a locked group, which is built at its first use. `None` if the group is
+    /// damaged.
     pub(crate) fn load_map<'s>(&self, number: u32, state: &'s mut GroupState) -> Result<Option<&'s mut FreeMap>> {
         if state.damaged {
             return Ok(None);
@@ -295,7 +303,7 @@ impl GroupTable {
         Ok(state.map.as_mut())
     }
 
-    /// Sets (`used`) or clears bits of the block bitmap as part of `handle`, all of which must change.
+    /// Sets (`used`) or clears bits of the block bitmap in `handle`. All bits must change.
     pub(crate) fn change_blocks(
         &self,
         handle: &Handle,
@@ -340,7 +348,7 @@ impl GroupTable {
         self.store(handle, number, desc)
     }
 
-    /// Sets or clears one bit of the inode bitmap as part of `handle`, with the counters that follow from it.
+    /// Sets or clears one bit of the inode bitmap in `handle`, and updates the counters.
     pub(crate) fn change_inode(
         &self,
         handle: &Handle,
@@ -375,7 +383,7 @@ impl GroupTable {
             desc.inode_bitmap_csum = GroupDesc::inode_bitmap_checksum(&bits, &self.layout).unwrap_or(0);
         }
         if used {
-            // Counters come from the disk: they saturate where the bitmap disagrees with them.
+            // The counters come from the disk. They saturate where the bitmap contradicts them.
             desc.free_inodes = desc.free_inodes.saturating_sub(1);
             desc.used_dirs += u32::from(directory);
             self.free_inodes.fetch_sub(1, Ordering::Relaxed);
@@ -389,7 +397,8 @@ impl GroupTable {
         self.store(handle, number, desc)
     }
 
-    /// Makes the records of the inodes up to `index` usable: table blocks never touched before are zeroed.
+    /// Makes the records of inodes up to `index` usable: zeroes blocks of the table that were never
+    /// used.
     pub(crate) fn open_inode_table(
         &self,
         handle: &Handle,
@@ -431,7 +440,7 @@ fn descriptor_bytes<'i>(image: &'i Image, number: u32, layout: &Layout) -> &'i [
     image.get(offset..offset + layout.desc_size as usize).unwrap_or_default()
 }
 
-/// Compares a bitmap's checksum; the stored one may have lost its upper half.
+/// Verifies a bitmap's checksum. The stored checksum may lack its upper half.
 fn verify(what: &'static str, number: u32, stored: u32, computed: Option<u32>) -> Result<()> {
     match computed {
         Some(computed) if computed != stored => {

@@ -1,14 +1,14 @@
-//! What `cairn info` shows of a volume, read from its superblock alone.
+//! [`Info`]: what `cairn info` shows of a volume's superblock.
 
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
 use crate::probe::Probe;
 
-/// [`Info::access`] of a volume that nothing keeps from being written.
+/// [`Info::access`] of a volume that can be written.
 const READ_WRITE: &str = "read-write";
 
-/// Facts of a superblock.
+/// The contents of a superblock.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Info {
     /// "ext2", "ext3" or "ext4".
@@ -17,38 +17,39 @@ pub struct Info {
     pub label: String,
     /// UUID.
     pub uuid: String,
-    /// Bytes a block.
+    /// Bytes of a block.
     pub block_size: u32,
-    /// Blocks in all.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Free blocks as the superblock says.
+    /// Free blocks, by the superblock.
     pub free_blocks: u64,
     /// Blocks reserved for root.
     pub reserved_blocks: u64,
-    /// Inodes in all.
+    /// Number of inodes.
     pub inodes: u32,
-    /// Free inodes as the superblock says.
+    /// Free inodes, by the superblock.
     pub free_inodes: u32,
-    /// Bytes an inode record.
+    /// Bytes of an inode record.
     pub inode_size: u16,
     /// Feature names.
     pub features: Vec<String>,
-    /// "clean", "needs recovery", "not clean", "has errors", "truncated" (the image is shorter than the volume).
+    /// "clean", "needs recovery", "not clean", "has errors" or "truncated" (the image is shorter
+    /// than the volume).
     pub state: &'static str,
-    /// How cairn opens it: "read-write", or the reason why not.
+    /// How Cairn opens the volume: "read-write", or why it does not.
     pub access: String,
-    /// Seconds since 1970 of its making.
+    /// Creation time, in seconds since 1970.
     pub created: u64,
-    /// Seconds since 1970 of the last mount.
+    /// Time of the last mount, in seconds since 1970.
     pub last_mounted: u64,
-    /// Seconds since 1970 of the last write.
+    /// Time of the last write, in seconds since 1970.
     pub last_written: u64,
     /// Mounts since the last check.
     pub mount_count: u16,
 }
 
 impl Info {
-    /// From what a first look found on a device of so many bytes.
+    /// The information of a probe, on a device of `size` bytes.
     #[must_use]
     pub fn of_probe(probe: &Probe, size: u64) -> Self {
         let info = Self::of(&probe.superblock, size);
@@ -58,7 +59,7 @@ impl Info {
         }
     }
 
-    /// From a superblock on a device of so many bytes.
+    /// The information of a superblock, on a device of `size` bytes.
     #[must_use]
     pub fn of(superblock: &Superblock, size: u64) -> Self {
         let raw = &superblock.raw;
@@ -94,11 +95,11 @@ impl Info {
     }
 }
 
-/// Why a volume whose journal is elsewhere is not opened.
+/// Why a volume with an external journal is not opened.
 pub(crate) const EXTERNAL_JOURNAL: &str = "the journal is on another device, which cairn does not open: move it into the volume first \
      (tune2fs -O ^has_journal, then tune2fs -j)";
 
-/// Is its journal on another device?
+/// True if the journal is on another device.
 pub(crate) fn has_external_journal(superblock: &Superblock) -> bool {
     superblock.features().compat(Compat::HAS_JOURNAL) && superblock.raw.s_journal_inum.get() == 0
 }

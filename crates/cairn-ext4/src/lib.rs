@@ -1,8 +1,9 @@
-//! The ext4 format: reading, writing, making.
+//! The ext4 format: reading, writing and creating volumes.
 //!
-//! Layers inside the crate, downward only: [`volume`] and the `vfs` front wire the parts; `inode`, `dir`, `xattr`,
-//! `extent`, `indirect` and `alloc` each know one structure and get only the parts below them; `format` decodes and
-//! encodes and does no I/O. Every metadata change goes through a [`txn::Handle`].
+//! Layers inside the crate, downward only: [`volume`] and `vfs` connect the parts. `inode`, `dir`,
+//! `xattr`, `extent`, `indirect` and `alloc` each know one structure and use only the layers below.
+//! `format` decodes and encodes without I/O. Every change of metadata goes through a
+//! [`txn::Handle`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -61,7 +62,7 @@ pub use info::Info;
 pub use options::MountOptions;
 pub use probe::{Probe, probe, probe_at, probe_backups};
 
-/// The root directory.
+/// The inode number of the root directory.
 pub use format::layout::inodes::ROOT as ROOT_INO;
 
 /// A mounted ext2, ext3 or ext4 volume: a [`cairn_vfs::FileSystem`].
@@ -71,24 +72,25 @@ pub struct Ext4 {
 }
 
 impl Ext4 {
-    /// Opens a volume, after replaying its journal if it was not closed properly. With `ro`, where a feature or the device
-    /// forbids writing, or where a backup takes the place of a damaged superblock, nothing is written; [`Ext4::read_only_reason`]
-    /// says why.
+    /// Opens a volume, and replays its journal if it was not unmounted cleanly. Nothing is written
+    /// with `ro`, if a feature or the device forbids it, or if a backup replaces a damaged
+    /// superblock; [`Ext4::read_only_reason`] gives the reason.
     ///
     /// # Errors
-    /// There is no such filesystem, it is damaged, it has features that cannot be read, or the device failed.
+    /// The device has no such filesystem, it is damaged, it has unknown features, an option is
+    /// unsuitable, or the device failed.
     pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Self>> {
         let volume = mount::open(device, runtime, options)?;
         Ok(Arc::new(Self { volume, next_handle: AtomicU64::new(1) }))
     }
 
-    /// Why nothing can be written, if that is so.
+    /// Why the volume cannot be written; `None` if it can.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         self.volume.read_only_reason()
     }
 
-    /// The mounted volume's parts, for statistics and tests.
+    /// The parts of the volume, for statistics and tests.
     #[must_use]
     pub fn volume(&self) -> &Arc<volume::Volume> {
         &self.volume

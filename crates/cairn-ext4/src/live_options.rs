@@ -1,9 +1,9 @@
-//! The options of a mounted volume: they may change while operations run.
+//! The options of a mounted volume, which may change while operations run.
 //!
-//! Those that are asked for on every operation stand in atomics of their own; a change becomes visible to each operation
-//! at some moment while `remount` runs.
+//! Options that every operation reads are atomics. Each operation sees a change at some time during
+//! `remount`.
 //!
-//! Locking: `changing` comes before every other lock of the volume; `current` is a leaf.
+//! Locking: `changing` precedes every other lock of the volume; `current` has rank LEAF.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,14 +13,14 @@ use cairn_vfs::OnDamage;
 
 use crate::options::MountOptions;
 
-/// See the module.
+/// The options of a mounted volume.
 pub struct LiveOptions {
-    /// Held by whoever changes options, from reading the old ones to applying the new.
+    /// Held by a call that changes options, from reading the old ones to applying the new ones.
     pub(crate) changing: Mutex<()>,
     current: Mutex<Arc<MountOptions>>,
     access_times: AtomicBool,
     group_of_parent: AtomicBool,
-    /// Of the superblock, for when the options do not say.
+    /// The superblock's setting, used if no option sets another.
     pub(crate) on_damage: OnceLock<OnDamage>,
 }
 
@@ -35,30 +35,30 @@ impl LiveOptions {
         }
     }
 
-    /// All of them, as they are now.
+    /// A copy of the present options.
     pub fn get(&self) -> Arc<MountOptions> {
         self.current.lock().clone()
     }
 
-    /// Replaces all of them.
+    /// Replaces the options.
     pub(crate) fn set(&self, options: MountOptions) {
         self.access_times.store(options.access_times, Ordering::Relaxed);
         self.group_of_parent.store(options.group_of_parent, Ordering::Relaxed);
         *self.current.lock() = Arc::new(options);
     }
 
-    /// Access times are kept.
+    /// True if access times are kept.
     pub fn access_times(&self) -> bool {
         self.access_times.load(Ordering::Relaxed)
     }
 
-    /// What damage that somebody comes across means: `errors=`, or what the superblock wishes.
+    /// What to do about damage: by `errors=`, or by the superblock.
     pub fn on_damage(&self) -> OnDamage {
         let asked = self.current.lock().on_damage;
         asked.unwrap_or_else(|| self.on_damage.get().copied().unwrap_or_default())
     }
 
-    /// New files take the group of their directory.
+    /// True if new files get the group of their directory.
     pub fn group_of_parent(&self) -> bool {
         self.group_of_parent.load(Ordering::Relaxed)
     }

@@ -1,10 +1,11 @@
 //! The block map of one file: an extent tree, or the block pointers of ext2 and ext3.
 //!
-//! All functions work on the inode's `i_block` bytes, which the caller holds locked (its MAPPING rank) and stores in the
-//! inode table afterwards, in the same handle; the signed counts they return are blocks added to the file (its data and
-//! its map's own blocks), for `i_blocks`. After an error nothing has been allocated or freed, unless the device or the
-//! journal failed: then the volume stops anyway. Locking: allocator and buffer locks are taken below, none is held on
-//! return.
+//! All functions change the inode's `i_block` bytes. The caller holds the inode's MAPPING lock and
+//! writes the bytes to the inode table in the same handle. The signed results are blocks added to
+//! the file, both of data and of the map, for `i_blocks`. After an error nothing has been allocated
+//! or freed, unless the device or the journal failed; the volume then stops.
+//!
+//! Locking: allocator and buffer locks are taken, and none is held on return.
 
 use cairn_base::{FileBlock, Pba};
 use cairn_cache::mapper::Run;
@@ -30,13 +31,17 @@ pub struct BlockMap<'a> {
 }
 
 impl<'a> BlockMap<'a> {
-    /// The map of a file; `extents` is the inode's EXTENTS flag.
+    /// Creates the map of a file. `extents` is the inode's EXTENTS flag.
     #[must_use]
     pub const fn new(context: MapContext<'a>, extents: bool) -> Self {
         Self { context, extents }
     }
 
-    /// What is at `block`: the extent that holds it, or the hole around it as far as one look shows.
+    /// The extent that holds `block`, or the hole around it as far as one leaf or pointer block
+    /// shows.
+    ///
+    /// # Errors
+    /// A block of the map cannot be read, or is invalid.
     pub fn lookup(&self, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Extent> {
         if self.extents {
             crate::extent::lookup(&self.context, i_block, block)
@@ -45,7 +50,7 @@ impl<'a> BlockMap<'a> {
         }
     }
 
-    /// Maps a hole to blocks that are already marked in use.
+    /// Maps a hole to blocks that are marked in use.
     pub fn insert(
         &self,
         handle: &Handle,
@@ -63,7 +68,8 @@ impl<'a> BlockMap<'a> {
         crate::indirect::insert(&self.context, handle, i_block, run, pba)
     }
 
-    /// Unwritten blocks of the run become written; holes stay holes. Changes at most about `budget` metadata blocks.
+    /// Makes unwritten blocks of the run written. Holes stay holes. Changes about `budget` metadata
+    /// blocks.
     pub fn convert_written(
         &self,
         handle: &Handle,
@@ -78,8 +84,8 @@ impl<'a> BlockMap<'a> {
         }
     }
 
-    /// Written blocks of the run become unwritten, that is zeros; holes stay holes. Changes at most about `budget` metadata
-    /// blocks.
+    /// Makes written blocks of the run unwritten, so that they read as zeros. Holes stay holes.
+    /// Changes about `budget` metadata blocks.
     pub fn mark_unwritten(
         &self,
         handle: &Handle,
@@ -94,7 +100,7 @@ impl<'a> BlockMap<'a> {
         }
     }
 
-    /// Frees the run's blocks, last first, changing at most about `budget` metadata blocks.
+    /// Frees blocks of the run from its end backwards. Changes about `budget` metadata blocks.
     pub fn remove(
         &self,
         handle: &Handle,
@@ -109,12 +115,12 @@ impl<'a> BlockMap<'a> {
         }
     }
 
-    /// Begins to move everything from `from` on by `by` blocks: down onto a hole, or up.
+    /// Prepares to move all blocks from `from` on by `by` blocks: down into a hole, or up.
     pub fn begin_shift(&self, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Shift> {
         if self.extents { Shift::new(&self.context, i_block, from, by) } else { Err(no_extents()) }
     }
 
-    /// Goes on with a move, changing at most about `budget` metadata blocks.
+    /// Continues a move. Changes about `budget` metadata blocks.
     pub fn shift(
         &self,
         handle: &Handle,
@@ -125,18 +131,21 @@ impl<'a> BlockMap<'a> {
         shift.step(&self.context, handle, i_block, budget)
     }
 
-    /// Metadata blocks that inserting (or converting) `extents` runs may change, without the inode and the data's own
-    /// bitmaps.
+    /// Most metadata blocks that inserting or converting `extents` runs changes, without the inode
+    /// and the bitmaps of the data.
+    ///
+    /// # Errors
+    /// The root is invalid.
     pub fn credits_for_insert(&self, i_block: &[u8; ROOT_BYTES], extents: u32) -> Result<u32> {
         if self.extents {
             Ok(extents.saturating_mul(crate::extent::insert_credits(crate::extent::depth(&self.context, i_block)?)))
         } else {
-            // Three levels at either end of a run, each with its bitmap and descriptor.
+            // Three levels at both ends of a run, each block with its bitmap and descriptor.
             Ok(extents.saturating_mul(18))
         }
     }
 
-    /// Blocks a file with this map can have.
+    /// Most blocks of a file with this map.
     #[must_use]
     pub fn max_file_block(&self) -> u64 {
         max_file_blocks(self.extents, self.context.layout.block_size)
@@ -147,14 +156,15 @@ fn no_extents() -> crate::Error {
     cairn_vfs::Error::Unsupported("the file has no extents").into()
 }
 
-/// Blocks a file can have with either kind of map.
+/// Most blocks of a file with this kind of map.
 #[must_use]
 pub fn max_file_blocks(extents: bool, block_size: u32) -> u64 {
     if extents { MAX_FILE_BLOCKS } else { indirect::max_blocks(block_size).min(MAX_FILE_BLOCKS) }
 }
 
-/// Blocks that are mapped in one handle at most: an extent's, or so many that the indirect blocks of a run, which may begin anywhere,
-/// fit the credits (three of the lowest level, the two above them and the one above these).
+/// Most blocks that are mapped in one handle: those of an extent, or as many as need six pointer
+/// blocks for a run that begins anywhere (three of the lowest level, two above them and one above
+/// these).
 #[must_use]
 pub fn max_run(extents: bool, block_size: u32) -> u32 {
     if extents { crate::extent::MAX_WRITTEN_LEN } else { 2 * (block_size / 4) }

@@ -1,8 +1,9 @@
-//! Making a volume, as mke2fs does with today's defaults.
+//! Creates a volume with the present defaults of mke2fs.
 //!
-//! Everything is decided first (`plan`): features, sizes, the place of every structure. Then it is written: zeros for
-//! inode tables and journal, files, bitmaps, descriptors, and the primary superblock last, so that an interrupted run
-//! leaves no filesystem. Nothing is left to initialise lazily.
+//! First `plan` decides features, sizes and the place of every structure. Then everything is
+//! written: zeros for inode tables and journal, files, bitmaps, descriptors, and the primary
+//! superblock last, so that an interrupted run leaves no filesystem. Nothing is left for lazy
+//! initialisation.
 
 use std::sync::Arc;
 
@@ -31,22 +32,22 @@ pub use options::MkfsOptions;
 pub struct CreatedVolume {
     /// UUID.
     pub uuid: Uuid,
-    /// Bytes a block.
+    /// Bytes of a block.
     pub block_size: u32,
     /// Blocks.
     pub blocks: u64,
     /// Inodes.
     pub inodes: u32,
-    /// Blocks of the journal; 0: none.
+    /// Blocks of the journal; 0 if there is none.
     pub journal_blocks: u64,
     /// Feature names.
     pub features: Vec<String>,
 }
 
-/// Makes an ext4 volume on `device`, replacing what is there.
+/// Creates an ext4 volume on `device` and replaces its contents.
 ///
 /// # Errors
-/// Options that do not fit each other or the device, or a device error.
+/// [`Error::Option`] if options contradict each other or do not fit the device; the device failed.
 pub fn make(device: Arc<dyn BlockDevice>, options: &MkfsOptions, runtime: &dyn Runtime) -> Result<CreatedVolume> {
     let identity = Identity::new(options, runtime);
     let mut plan = plan::Plan::new(options, device.geometry().size, &identity)?;

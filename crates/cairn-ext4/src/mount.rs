@@ -1,9 +1,9 @@
-//! Mounting a volume: what is checked, what is recovered, and in which order things reach the disk.
+//! Mounts a volume: checks, recovery, and the order of writes.
 //!
-//! Opening for writing: superblock → features → replay of the journal and its fast commits → descriptors → "mounted" mark
-//! → journal → orphans.
-//! Opening read-only writes nothing: an unclean journal's blocks are laid over the device in memory, and so are those of a backup
-//! that takes the place of a damaged superblock or damaged descriptors ([`mod@crate::probe`]).
+//! For writing: superblock, features, replay of the journal and its fast commits, descriptors, the
+//! mark "mounted", journal, orphans. Read-only mounts write nothing: in memory, the blocks of an
+//! unclean journal replace those of the device, and so do the blocks of a backup if the superblock
+//! or descriptors are damaged ([`mod@crate::probe`]).
 
 use std::sync::{Arc, Weak};
 
@@ -63,7 +63,7 @@ pub(crate) fn open(
     start(found, runtime, options)
 }
 
-/// By which superblock the volume is opened.
+/// Finds the superblock by which the volume is opened.
 fn choose(device: &dyn BlockDevice, options: &MountOptions) -> Result<Probe> {
     if let Some(kib) = options.superblock {
         return probe::probe_at(device, kib);
@@ -75,7 +75,7 @@ fn choose(device: &dyn BlockDevice, options: &MountOptions) -> Result<Probe> {
     found.ok_or_else(|| Error::NotExt4 { found: probe::found_magic(device) })
 }
 
-/// A volume's structures, read and checked, the journal replayed; nothing else has been written.
+/// A volume's structures after the replay. Nothing else has been written.
 struct Structures {
     store: Store,
     budget: Arc<Budget>,
@@ -91,7 +91,8 @@ fn read_structures(
 ) -> Result<Structures> {
     let flushes = Flushes::new(device);
     let device: Arc<dyn BlockDevice> = flushes.clone();
-    // Of what is no volume (an external journal, say) the rest of the superblock means nothing.
+    // The other fields of a device that is not a filesystem, such as an external journal, are
+    // undefined.
     if let Access::Refuse(reason) = probe.superblock.features().access() {
         return Err(Error::Feature(reason));
     }
@@ -106,7 +107,7 @@ fn read_structures(
     let short = journal.as_ref().and_then(short_journal).map(|reason| unwritable(reason.into()));
     let stopped = short.or(stopped);
     let writable = stopped.is_none();
-    // Recovery may change everything that was read so far, the superblock included.
+    // Recovery may change everything that was read before, including the superblock.
     let target = ReplayTarget { device: &device, budget: &budget, runtime, images: &images };
     let Replayed { buffers, layout, refused } = match &journal {
         Some(area) if !options.no_load => recovery::replay(area, &target, buffers, layout, writable)?,
@@ -152,7 +153,8 @@ fn start(found: Structures, runtime: Arc<dyn Runtime>, options: &MountOptions) -
     Ok(volume)
 }
 
-/// A journal that was stopped by an error says so; opening it forgets that. The volume remembers until the next fsck.
+/// The journal superblock records an error that aborted the journal, and opening the journal clears
+/// it. This copies it to the volume's superblock for the next fsck.
 pub(crate) fn keep_journal_error(store: &Store, area: Option<&JournalArea>) -> Result<()> {
     let Some(area) = area else { return Ok(()) };
     let errno = cairn_jbd2::read_superblock(area)?.errno;
@@ -166,7 +168,7 @@ pub(crate) fn keep_journal_error(store: &Store, area: Option<&JournalArea>) -> R
     })
 }
 
-/// Why the volume cannot be written, if it cannot. Fails if it cannot even be read.
+/// Why the volume cannot be written; `None` if it can. Fails if it cannot be read.
 pub(crate) fn read_only_reason(
     layout: &Layout,
     device: &dyn BlockDevice,
@@ -190,9 +192,10 @@ pub(crate) fn read_only_reason(
     }
 }
 
-/// Why nothing can be written through this journal, if it is too short for the largest operations: Linux does not take it at all.
+/// Why nothing can be written if the journal is too short for the largest operations. Linux does
+/// not mount such a volume.
 pub(crate) fn short_journal(area: &JournalArea) -> Option<String> {
-    // What is wrong with the superblock otherwise is found when the journal is replayed.
+    // The replay reports other defects of the superblock.
     let superblock = cairn_jbd2::read_superblock(area).ok()?;
     let blocks = superblock.blocks.saturating_add(1).saturating_sub(superblock.first);
     (blocks < cairn_jbd2::MIN_JOURNAL_BLOCKS).then(|| {
@@ -204,7 +207,7 @@ pub(crate) fn short_journal(area: &JournalArea) -> Option<String> {
     })
 }
 
-/// Where changes will go: into the journal, opened here, or straight to the buffers.
+/// The destination of changes: the journal, which is opened here, or the buffers.
 pub(crate) fn open_txn(store: &Store, area: Option<JournalArea>, options: &MountOptions) -> Result<Txn> {
     let Some(area) = area else { return Ok(Txn::Direct(store.buffers.clone())) };
     let options = journal_options(options, &store.layout);
@@ -227,7 +230,7 @@ fn cache_options(options: &MountOptions, layout: &Layout) -> PageCacheOptions {
     PageCacheOptions { mode, max_folio, dirty_expire, ..PageCacheOptions::new(layout.block_size) }
 }
 
-/// Where the journal's blocks are, read straight from its inode.
+/// The blocks of the journal, read from its inode.
 pub(crate) fn journal_area(
     superblock: &Superblock,
     layout: &Layout,

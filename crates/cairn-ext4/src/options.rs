@@ -1,4 +1,4 @@
-//! Mount options, with the kernel's names.
+//! Mount options of ext4, with the kernel's names.
 
 use std::time::Duration;
 
@@ -14,38 +14,41 @@ use crate::error::{Error, Result};
 
 mod linux;
 
-/// How a volume is opened.
+/// The mount options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// No write reaches the device; an unclean journal is replayed in memory.
     pub read_only: bool,
-    /// Do not look at the journal at all (`noload`); read-only volumes only.
+    /// The journal is not replayed (`noload`); for read-only volumes only.
     pub no_load: bool,
-    /// The superblock by which the volume is opened, in KiB from its start (`sb=N`); `None`: the first, or a backup where that is damaged.
-    /// By a backup it is only read.
+    /// Offset in KiB of the superblock by which the volume is opened (`sb=N`). `None` is the first
+    /// one, or a backup if that is damaged. With a backup the volume is read-only.
     pub superblock: Option<u64>,
-    /// Longest time until a change that was made here is on the disk (`commit=SECONDS`): then metadata is committed and file data written.
+    /// Longest time until a change is on the disk (`commit=SECONDS`): metadata is then committed
+    /// and file data written.
     pub commit_interval: Duration,
-    /// Keep access times as `relatime` does; `noatime` switches them off.
+    /// Access times are kept as `relatime` does; `noatime` turns them off.
     pub access_times: bool,
     /// Free blocks are discarded when their transaction commits (`discard`).
     pub discard: bool,
     /// Memory for folios and metadata buffers, in bytes (`cache=SIZE`).
     pub cache_bytes: usize,
-    /// New files and directories take the group of their directory (`grpid`, `bsdgroups`).
+    /// New files and directories get the group of their directory (`grpid`, `bsdgroups`).
     pub group_of_parent: bool,
-    /// `statfs` counts the blocks of metadata, too (`minixdf`), or only what files can have (`bsddf`).
+    /// `statfs` counts the blocks of metadata (`minixdf`), or only those for files (`bsddf`).
     pub minix_df: bool,
-    /// Buffered I/O over large mappings and folios (`buffered_iomap`), or block by block (`nobuffered_iomap`).
+    /// Buffered I/O with large mappings and folios (`buffered_iomap`), or by block
+    /// (`nobuffered_iomap`).
     pub buffered: BufferedMode,
     /// Largest folio in bytes (`max_folio=SIZE`).
     pub max_folio: usize,
-    /// Percentage of the journal that a daemon keeps free (`async_checkpoint[=PERCENT]`); `None`: it is checkpointed when it is full
-    /// (`noasync_checkpoint`).
+    /// Percentage of the journal that a daemon keeps free (`async_checkpoint[=PERCENT]`). With
+    /// `None` the journal is checkpointed when it is full (`noasync_checkpoint`).
     pub async_checkpoint: Option<u8>,
-    /// What damage that somebody comes across means (`errors=continue|remount-ro|panic`); `None`: what the superblock says.
+    /// What to do about damage (`errors=continue|remount-ro|panic`); `None`: the superblock's
+    /// setting.
     pub on_damage: Option<OnDamage>,
-    /// How transactions that need no checkpoint any more are found (`checkpoint_clean=counted|bail_out|scan`).
+    /// How checkpointed transactions are found (`checkpoint_clean=counted|bail_out|scan`).
     pub checkpoint_clean: CheckpointClean,
 }
 
@@ -71,7 +74,7 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Parses a comma-separated list as in mount(8). Later options win.
+    /// Parses a list separated by commas, as in mount(8). Later options override earlier ones.
     ///
     /// # Errors
     /// [`Error::Option`] names the option that is unknown or malformed.
@@ -79,7 +82,7 @@ impl MountOptions {
         Self::default().changed(list)
     }
 
-    /// These options, changed by a list: what it does not name stays.
+    /// These options with the changes of a list. Options that it does not name stay.
     ///
     /// # Errors
     /// As [`MountOptions::parse`].
@@ -92,7 +95,7 @@ impl MountOptions {
                 "noload leaves an unclean journal unplayed and is only safe read-only: add ro".to_owned(),
             ));
         }
-        // One that was set before, on a volume that turns read-only, waits until it is writable again.
+        // An option that was set before waits until the volume is writable again.
         let named = list.split(',').any(|word| word.starts_with("async_checkpoint"));
         if options.read_only && named && options.async_checkpoint.is_some() {
             return Err(Error::Option(
@@ -102,7 +105,8 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// Refuses what needs a journal that is written: `journal` tells if there is one, `read_only` why nothing is written.
+    /// Checks options that need a writable journal. `journal`: the volume has one; `read_only`: why
+    /// nothing is written.
     pub(crate) fn check_journal(&self, journal: bool, read_only: Option<&str>) -> Result<()> {
         let why_not = match (journal, read_only) {
             _ if self.async_checkpoint.is_none() => return Ok(()),
@@ -113,13 +117,13 @@ impl MountOptions {
         Err(Error::Option(format!("async_checkpoint needs a journal that is written: {why_not}")))
     }
 
-    /// A line for each word of a list that has no effect, with the reason.
+    /// A line with the reason for each word of a list that has no effect.
     #[must_use]
     pub fn notes(list: &str) -> Vec<String> {
         options::notes(linux::WORDS, list, |word| Self::default().apply(word, false).is_ok())
     }
 
-    /// The options in force, by the names under which they are given.
+    /// The present options by name.
     #[must_use]
     pub fn report(&self) -> Report {
         Report::new()
@@ -138,12 +142,12 @@ impl MountOptions {
             .with("checkpoint_clean", self.checkpoint_clean.name())
     }
 
-    /// Every setting as it is written, by all its names; words of Linux that change nothing are none.
+    /// Every setting under all its names. Words of Linux without an effect are not settings.
     pub fn settings() -> impl Iterator<Item = String> {
         options::written(SETTINGS)
     }
 
-    /// Words of Linux that Cairn has no setting for, and what becomes of them.
+    /// Words of Linux that Cairn has no setting for, and how it treats them.
     #[must_use]
     pub fn words_of_linux() -> &'static Vocabulary {
         linux::WORDS
@@ -164,7 +168,7 @@ impl MountOptions {
     }
 }
 
-/// Every one has a case in `tests/options.rs`.
+/// Each setting has a case in `tests/options.rs`.
 const SETTINGS: &[Setting<MountOptions, Error>] = &[
     (&["ro"], Flag(|options| options.read_only = true)),
     (&["rw"], Flag(|options| options.read_only = false)),
@@ -223,14 +227,14 @@ fn parse_superblock(value: &str) -> Result<u64> {
 
 fn parse_commit(value: &str) -> Result<Duration> {
     match value.parse::<u64>() {
-        // As in ext4, 0 asks for the default.
+        // As in ext4, 0 means the default.
         Ok(0) => Ok(MountOptions::default().commit_interval),
         Ok(seconds) if seconds <= 900 => Ok(Duration::from_secs(seconds)),
         _ => Err(Error::Option(format!("commit={value}: give whole seconds, 1 to 900 (0: the default of 5)"))),
     }
 }
 
-/// A percentage from 1 to 99; a trailing `%` may stand there.
+/// A percentage from 1 to 99, with an optional `%`.
 fn parse_percent(value: &str) -> Result<u8> {
     let digits = value.strip_suffix('%').unwrap_or(value);
     let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u8>().ok()).flatten();

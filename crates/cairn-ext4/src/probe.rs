@@ -1,9 +1,11 @@
-//! The first look at a device: which superblock a volume is opened by, the first one or a copy in another group.
+//! Finds the superblock of a volume: the first one, or a backup.
 //!
-//! A copy is used where the first superblock is damaged, where the first descriptors are, or where the option `sb=` says so. Such a
-//! volume is only read: copies are as old as the volume's making or its last change of size, what they say of free space is not true,
-//! and the first superblock is for e2fsck to mend. (Linux writes through `sb=`, with bitmaps that the copy's descriptors do not fit.)
-//! The copy is laid over the place of the first one in memory: everything above reads the volume as ever.
+//! A backup is used if the first superblock or the first descriptors are damaged, or by the option
+//! `sb=`. The volume is then read-only: a backup is as old as the volume or its last change of
+//! size, its counts of free space are wrong, and e2fsck must repair the first superblock. (Linux
+//! writes with `sb=`, although the backup's descriptors do not fit the bitmaps.) In memory the
+//! backup replaces the first superblock and descriptors, so that all other code reads the volume as
+//! usual.
 
 use std::collections::HashMap;
 
@@ -18,16 +20,16 @@ use crate::format::group_desc::GroupDesc;
 use crate::format::layout::Layout;
 use crate::format::superblock::{self as format, Superblock};
 
-/// What a first look at a device tells.
+/// The superblock of a device.
 #[derive(Clone)]
 pub struct Probe {
     /// The superblock.
     pub superblock: Superblock,
-    /// Set if it, or what lies beside it, is not what stands at the first place.
+    /// The backup, if the superblock or the descriptors come from one.
     pub backup: Option<Backup>,
 }
 
-/// A copy of superblock and descriptors.
+/// A backup of superblock and descriptors.
 #[derive(Clone)]
 pub struct Backup {
     place: BackupLocation,
@@ -37,27 +39,27 @@ pub struct Backup {
 }
 
 impl Probe {
-    /// Warns if this is a copy: once, by whoever opens the volume or shows it.
+    /// Warns that a backup is used. The caller opens or shows the volume.
     pub fn warn(&self) {
         if let Some(backup) = &self.backup {
             tracing::warn!("{}", backup.reason());
         }
     }
 
-    /// Why a volume that is opened by it is read-only, if it is.
+    /// Why the volume is read-only, if a backup is used.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<String> {
         self.backup.as_ref().map(Backup::reason)
     }
 
-    /// Blocks that take the device's place.
+    /// Blocks that replace those of the device.
     pub(crate) fn images(&self) -> Images {
         self.backup.as_ref().map(|backup| backup.images.clone()).unwrap_or_default()
     }
 }
 
 impl Backup {
-    /// What is used, why, and what mends the volume.
+    /// Names the backup, why it is used, and what repairs the volume.
     fn reason(&self) -> String {
         let (BackupLocation { block_size, group, block }, why) = (self.place, &self.why);
         format!(
@@ -67,10 +69,11 @@ impl Backup {
     }
 }
 
-/// Looks for a volume; `None` if the magic number is not there. If the first superblock is damaged, a backup takes its place.
+/// Looks for a volume. `None` if the magic number is missing. If the first superblock is damaged,
+/// uses a backup.
 ///
 /// # Errors
-/// The device cannot be read, or the superblock is damaged and no backup is there.
+/// The device cannot be read, or the superblock is damaged and there is no backup.
 pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
     let first = first_bytes(device)?;
     if format::magic_of(&first) != Some(format::MAGIC) {
@@ -89,8 +92,8 @@ pub fn probe(device: &dyn BlockDevice) -> Result<Option<Probe>> {
     Ok(Some(Probe { superblock: decoded?, backup: None }))
 }
 
-/// Looks for a volume of whose first superblock nothing is left, by its backups. For devices that hold nothing else that is known: a
-/// volume that another one replaced can have left backups, too.
+/// Looks for the backups of a volume whose first superblock is lost. Use it for devices without
+/// another known format, because a volume that was replaced can leave backups.
 ///
 /// # Errors
 /// The device cannot be read.
@@ -99,10 +102,10 @@ pub fn probe_backups(device: &dyn BlockDevice) -> Result<Option<Probe>> {
     search(device, &first, None, "the first superblock is damaged (its magic number is not there)")
 }
 
-/// What the option `sb=` says: the superblock at this KiB of the volume, and the descriptors beside it.
+/// Looks for the superblock at `kib` KiB, by the option `sb=`, and the descriptors beside it.
 ///
 /// # Errors
-/// The device cannot be read, or no superblock is there that says that it belongs there.
+/// [`Error::Option`] if there is no valid superblock for that place; the device cannot be read.
 pub fn probe_at(device: &dyn BlockDevice, kib: u64) -> Result<Probe> {
     let none = |why: String| {
         Error::Option(format!("sb={kib}: {why}: give the place of a backup in KiB, or leave sb= out to have one found"))
@@ -121,7 +124,7 @@ pub fn probe_at(device: &dyn BlockDevice, kib: u64) -> Result<Probe> {
     Ok(Probe { superblock, backup: Some(backup) })
 }
 
-/// For a volume whose first superblock is in order and whose descriptors are not: the same with a backup's descriptors.
+/// Replaces damaged descriptors by those of a backup. The first superblock is valid.
 ///
 /// # Errors
 /// The device cannot be read.
@@ -134,7 +137,7 @@ pub(crate) fn with_other_descriptors(
     search(device, &superblock.encode(), Some(superblock), &why)
 }
 
-/// The magic number's place, and what stands there.
+/// The number at the place of the magic number.
 pub(crate) fn found_magic(device: &dyn BlockDevice) -> u16 {
     first_bytes(device).ok().and_then(|bytes| format::magic_of(&bytes)).unwrap_or(0)
 }
@@ -143,12 +146,12 @@ fn damaged(wrong: &Corrupt) -> String {
     format!("the first superblock is damaged ({wrong})")
 }
 
-/// The first backup whose superblock and descriptors are in order. With a superblock given, only its own volume's count, and its
-/// superblock stays in force.
+/// The first backup with valid superblock and descriptors. With `superblock`, only backups of that
+/// volume count, and that superblock is used.
 fn search(device: &dyn BlockDevice, first: &[u8], superblock: Option<&Superblock>, why: &str) -> Result<Option<Probe>> {
     let size = device.geometry().size;
     for place in format_backup::locations(first, size) {
-        // What cannot be read is no backup, and the next one may be.
+        // After an unreadable place the next one is tried.
         let Ok(Some(bytes)) = read_bytes(device, place.offset(), format::SIZE) else { continue };
         let Ok((copy, layout)) = place.decode(&bytes, size) else { continue };
         if superblock.is_some_and(|known| known.uuid() != copy.uuid()) {
@@ -166,8 +169,8 @@ fn search(device: &dyn BlockDevice, first: &[u8], superblock: Option<&Superblock
     Ok(None)
 }
 
-/// Blocks of a backup, by the places of those that they stand for: the descriptors, all of which must be in order, and (`whole`) the
-/// superblock.
+/// Blocks of a backup by the places of the primary ones: the descriptors, all of which must be
+/// valid, and the superblock if `whole`.
 fn images(
     device: &dyn BlockDevice,
     place: BackupLocation,
@@ -207,12 +210,13 @@ fn images(
     Ok(images)
 }
 
-/// The bytes at the first superblock's place; none if the device is too small.
+/// The bytes at the place of the first superblock. Empty if the device is too small.
 fn first_bytes(device: &dyn BlockDevice) -> Result<Vec<u8>> {
     Ok(read_bytes(device, format::OFFSET, format::SIZE)?.unwrap_or_default())
 }
 
-/// Bytes anywhere; `None` if they lie beyond the end. Block devices take no less than 4 KiB.
+/// Reads bytes at any offset. `None` if they are beyond the end. It reads units of 4 KiB, which
+/// block devices require.
 fn read_bytes(device: &dyn BlockDevice, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
     const UNIT: u64 = 4096;
     let size = device.geometry().size;

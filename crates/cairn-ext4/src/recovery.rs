@@ -1,4 +1,4 @@
-//! After a crash: the journal's replay.
+//! Replays the journal after a crash.
 
 use std::sync::Arc;
 
@@ -11,20 +11,22 @@ use crate::fast_commit::{self, ReplayTarget};
 use crate::format::layout::Layout;
 use crate::store::LiveSuperblock;
 
-/// What a replay leaves.
+/// Result of a replay.
 pub(crate) struct Replayed {
-    /// Buffers that show it.
+    /// Buffers with the replayed contents.
     pub buffers: Arc<BufferCache>,
-    /// The layout, which may have changed.
+    /// The layout, which the replay may change.
     pub layout: Layout,
-    /// Why the volume must not be written although it could be.
+    /// Why a writable volume must not be written.
     pub refused: Option<Arc<str>>,
 }
 
-/// Replays an unclean journal, fast commits included: to the device if the volume is writable, else over the device in
-/// memory. What was read before may be stale afterwards, so buffers and layout are made anew.
+/// Replays an unclean journal with its fast commits: to the device if the volume is writable,
+/// otherwise in memory. Everything that was read before may be stale, so buffers and layout are
+/// new.
 ///
-/// A log with a damaged transaction is not replayed: the volume shows what comes before, read-only, until e2fsck has run.
+/// If a transaction of the log is damaged, the log is not replayed: the volume shows the state
+/// before that transaction and is read-only until e2fsck has run.
 pub(crate) fn replay(
     area: &JournalArea,
     target: &ReplayTarget<'_>,
@@ -47,7 +49,7 @@ fn salvage(area: &JournalArea, target: &ReplayTarget<'_>, writable: bool, damage
     let buffers = BufferCache::with_overlay(target.device.clone(), area.block_size, target.budget.clone(), overlay);
     let layout = layout_of(&buffers, target)?;
     let reason = format!(
-        "a committed transaction of the journal is damaged ({damage}); what comes before it is shown: run e2fsck"
+        "a committed transaction of the journal is damaged ({damage}); the volume shows the state before it: run e2fsck"
     );
     Ok(Replayed { buffers, layout, refused: Some(reason.into()) })
 }
@@ -77,7 +79,8 @@ fn replay_whole(
     Ok(Replayed { buffers: fresh, layout, refused: None })
 }
 
-/// The log's last state with the fast commits after it. If they do not fit, the volume stays as the log has it, read-only.
+/// The last state of the log with its fast commits. If those do not fit, the volume shows the state
+/// without them and is read-only.
 fn replay_fast_commits(
     area: &JournalArea,
     target: &ReplayTarget<'_>,
@@ -108,13 +111,13 @@ fn replay_fast_commits(
     }
 }
 
-/// Buffers that show the replayed log over the device.
+/// Buffers in which the replayed log replaces blocks of the device.
 fn overlaid(area: &JournalArea, target: &ReplayTarget<'_>, block_size: u32) -> Result<Arc<BufferCache>> {
     let overlay = over(target, cairn_jbd2::replay_in_memory(area)?);
     Ok(BufferCache::with_overlay(target.device.clone(), block_size, target.budget.clone(), overlay))
 }
 
-/// What the log has over what a backup has: a block that was committed is newer.
+/// The blocks of the log together with those of a backup. A committed block is newer.
 fn over(target: &ReplayTarget<'_>, log: Images) -> Images {
     let mut images = target.images.clone();
     images.extend(log);

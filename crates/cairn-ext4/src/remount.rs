@@ -1,14 +1,16 @@
-//! Changing options of a mounted volume: [`cairn_vfs::FileSystem::remount`].
+//! Changes the options of a mounted volume ([`cairn_vfs::FileSystem::remount`]).
 //!
-//! Everything is parsed and checked before anything is applied, so that a refused list changes nothing. Turning
-//! read-only or writable can fail on the device; it comes before the settings, which cannot fail.
+//! All options are parsed and checked before the first is applied, so that a refused list changes
+//! nothing. Turning read-only or writable can fail on the device. It precedes the settings, which
+//! cannot fail.
 //!
-//! **Read-only and back.** Calls that may change the volume have [write access](cairn_vfs::write_access). The one that turns it has
-//! the access alone: what began before is over, what comes after finds the new state. Turned read-only, the volume is on the disk
-//! as after an unmount (inodes that are unlinked but open stay recorded as orphans). Turned writable, it gets a new journal object
-//! over the same, empty log; transaction numbers go on.
+//! **Read-only and back.** Calls that may change the volume hold [write
+//! access](cairn_vfs::write_access), and the remount holds it exclusively: earlier calls have
+//! ended, and later calls see the new state. A volume that turns read-only is on the disk as after
+//! an unmount (inodes that are unlinked but open stay recorded as orphans). A volume that turns
+//! writable gets a new journal object over the same empty log; transaction numbers continue.
 //!
-//! **Frozen**, a volume is turned read-only in the same way, and calls that would change it wait.
+//! **Freezing** turns a volume read-only in the same way, and calls that would change it wait.
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ use crate::sync;
 use crate::txn::Txn;
 use crate::volume::Volume;
 
-/// Takes a list of options as for mounting; what it does not name stays.
+/// Applies a list of options as for mounting. Options that it does not name stay.
 pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     let _changing = volume.options.changing.lock();
     let old = volume.options.get();
@@ -54,7 +56,7 @@ pub(crate) fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
     Ok(())
 }
 
-/// What [`remount`] would refuse.
+/// Checks a list as [`remount`] does.
 pub(crate) fn check_list(volume: &Volume, list: &str) -> Result<()> {
     let old = volume.options.get();
     volume.access.check()?;
@@ -62,7 +64,7 @@ pub(crate) fn check_list(volume: &Volume, list: &str) -> Result<()> {
     check(volume, &old, &old.changed(list)?)
 }
 
-/// Whoever asks for `rw` is not to be told that a volume is writable which an error has stopped.
+/// Fails if `rw` is requested after an error has stopped the volume.
 fn check_stopped(volume: &Volume, old: &MountOptions, list: &str) -> Result<()> {
     let asks = !old.read_only && list.split(',').any(|word| word == "rw");
     match volume.read_only_reason().filter(|_| asks) {
@@ -93,7 +95,7 @@ fn has_journal(volume: &Volume) -> bool {
     volume.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL)
 }
 
-/// Fails unless a volume that is read-only on request may be written.
+/// Fails unless the volume is read-only on request and may be written.
 fn check_may_write(volume: &Volume) -> Result<()> {
     let refused = |why: &str| Err(Error::Option(format!("rw is not possible: {why}: unmount and mount again")));
     if volume.stop_cause() != Some(StopCause::Asked) {
@@ -117,16 +119,16 @@ fn journal_area(volume: &Volume) -> Result<Option<JournalArea>> {
 
 fn make_read_only(volume: &Arc<Volume>) -> Result<()> {
     if volume.stop_cause().is_some() {
-        // An error, the device or a feature has done it already.
+        // The volume is read-only already, by an error, the device or a feature.
         return Ok(());
     }
-    // Most of the writing, while others still work.
+    // Most of the writing is done while other calls continue.
     sync::sync(volume)?;
     let _exclusive = volume.access.exclusive();
     quiesce(volume, "remounted with ro")
 }
 
-/// Brings everything to the disk and ends writing, with the access held alone.
+/// Writes everything and stops writing. The caller holds exclusive access.
 fn quiesce(volume: &Arc<Volume>, reason: &str) -> Result<()> {
     volume.runtime.drain_deferred();
     sync::sync(volume)?;
@@ -145,7 +147,7 @@ pub(crate) fn freeze(volume: &Arc<Volume>) -> Result<()> {
     let _changing = volume.options.changing.lock();
     volume.access.check()?;
     volume.check_readable()?;
-    // Most of the writing, while others still work.
+    // Most of the writing is done while other calls continue.
     sync::sync(volume)?;
     let exclusive = volume.access.exclusive();
     if volume.stop_cause().is_some() {
@@ -182,9 +184,9 @@ fn make_writable(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
     resume(volume, options)
 }
 
-/// Begins to write again, with the access held alone.
+/// Starts writing again. The caller holds exclusive access.
 fn resume(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
-    // Once more: it may have been stopped since.
+    // The volume may have been stopped since the first check.
     check_may_write(volume)?;
     let area = journal_area(volume)?;
     volume.superblock.mark(volume, Mark::Mounted, true)?;
@@ -199,7 +201,7 @@ fn resume(volume: &Arc<Volume>, options: &MountOptions) -> Result<()> {
     evict_forgotten(volume)
 }
 
-/// Inodes whose last reference went while nothing could be deleted.
+/// Evicts inodes whose last reference was dropped while the volume was read-only.
 fn evict_forgotten(volume: &Arc<Volume>) -> Result<()> {
     let mut nameless = Vec::new();
     volume.inodes.for_each(|_, inode| {

@@ -1,10 +1,10 @@
-//! What a mounted volume tells of itself: [`cairn_vfs::FileSystem::report`].
+//! The report of a mounted volume ([`cairn_vfs::FileSystem::report`]).
 
 use cairn_base::stats::Report;
 
 use crate::volume::Volume;
 
-/// Options, state, and the counters of the parts.
+/// Options, state, and the counters of all parts.
 pub(crate) fn report(volume: &Volume) -> Report {
     let mut report = Report::new();
     report.set("options", volume.options.get().report().with("errors", volume.options.on_damage().name()));

@@ -1,24 +1,25 @@
-//! How the structures of a file ask for metadata blocks and give blocks back.
+//! [`BlockSource`]: how the structures of a file allocate and free metadata blocks.
 
 use cairn_base::Pba;
 
 use crate::error::Result;
 use crate::txn::Handle;
 
-/// What kind of blocks are being freed.
+/// The kind of freed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freed {
-    /// File contents that never went through the journal.
+    /// File contents that were never journalled.
     Data,
-    /// Blocks that may be in the journal: each is forgotten (revoked) before it can be reused.
+    /// Blocks that may be in the journal. They are revoked before they can be allocated again.
     Metadata,
 }
 
-/// Source of blocks for the mapping trees, directories and attributes of one volume.
+/// Allocates blocks for the maps, directories and attributes of one volume.
 pub trait BlockSource {
-    /// Takes one block near `goal` and marks it in use as part of `handle`.
+    /// Allocates a block near `goal` and marks it in use in `handle`.
     fn allocate_block(&self, handle: &Handle, goal: Pba) -> Result<Pba>;
 
-    /// Frees `count` blocks from `start` on as part of `handle`; they can be allocated again only after its commit.
+    /// Frees `count` blocks from `start` on in `handle`. They can be allocated again after its
+    /// commit.
     fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()>;
 }

@@ -1,7 +1,7 @@
-//! How a volume ends before its time: what an error means for it, shutting down, and who is told why.
+//! Stops a volume after an error or on request.
 //!
-//! Every result passes [`Volume::observe`] once, on its way out of a call or a daemon's step: there, and nowhere else, it is decided
-//! what becomes of the volume ([`cairn_vfs::error_policy`]).
+//! Every result of a call or a daemon's step passes [`Volume::observe`] once, which decides what
+//! the volume does ([`cairn_vfs::error_policy`]).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::txn::PartialChange;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Looks at a result on its way out: see the module.
+    /// Decides what the volume does after `result`, and returns it. Every result passes here once.
     pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
         let partial_change = PartialChange::take();
         if let Err(error) = &result
@@ -24,31 +24,31 @@ impl Volume {
                 Verdict::GoOn => {}
                 Verdict::Note => self.note_damage(error),
                 Verdict::Stop => self.fail(error),
-                Verdict::PowerCut => self.cut(error),
+                Verdict::PowerCut => self.power_cut(error),
             }
         }
         result
     }
 
-    /// Nothing is changed any more, because of this error.
+    /// Makes the volume read-only because of an error.
     fn fail(&self, error: &Error) {
         tracing::error!(%error, "volume stopped");
         let mut reason: Arc<str> = error.to_string().into();
         if let Some(journal) = self.journal() {
             journal.abort(&reason);
-            // It may have stopped before, and knows better why.
+            // The journal may have been aborted before, with the original reason.
             reason = journal.aborted().unwrap_or(reason);
         }
         self.stop_for(StopCause::Failed, &format!("stopped after an error: {reason}"));
     }
 
-    /// `errors=panic`.
-    fn cut(&self, error: &Error) {
+    /// Stops the volume for `errors=panic`.
+    fn power_cut(&self, error: &Error) {
         tracing::error!(%error, "errors=panic: the volume is shut down");
         self.abandon(&format!("shut down by errors=panic: {error}"));
     }
 
-    /// Stops as a power cut would, because of a fault.
+    /// Stops as in a power cut, because of a fault.
     pub(crate) fn abandon(&self, reason: &str) {
         if let Some(journal) = self.journal() {
             journal.abort_hard(reason);
@@ -56,13 +56,13 @@ impl Volume {
         self.stop_for(StopCause::Failed, reason);
     }
 
-    /// Stops as a power cut would; with `flush_log` what was changed so far is committed before.
+    /// Stops as in a power cut. With `flush_log`, all changes so far are committed before.
     pub fn shutdown(&self, flush_log: bool) -> Result<()> {
         let journal = self.journal();
         if let Some(journal) = journal.as_ref().filter(|_| flush_log) {
             journal.force_commit()?;
         }
-        // First: whoever finds the journal stopped is to know that it was asked for.
+        // This comes first, so that calls that find the journal aborted return this reason.
         self.stop("shut down on request");
         if let Some(journal) = &journal {
             journal.abort_hard("shut down on request");
@@ -70,7 +70,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Fails if the volume ended before its time: nothing more becomes durable. One that is read-only by wish is in order.
+    /// Fails if the volume was stopped and changes can no longer become durable. A volume that is
+    /// read-only on request is in order.
     pub fn check_readable(&self) -> Result<()> {
         let _ = self.check_writable();
         match &*self.stopped.lock() {
@@ -87,8 +88,8 @@ impl Volume {
         }
     }
 
-    /// Fails if nothing may be written, with the reason: as in Linux one that was shut down is no longer there (EIO), and one that
-    /// an error stopped is read-only.
+    /// Fails with the reason if nothing may be written. As in Linux, the error is EIO after a
+    /// shutdown and EROFS after an error.
     pub fn check_writable(&self) -> Result<()> {
         if let Some(stopped) = &*self.stopped.lock() {
             return Err(match stopped.cause {
@@ -105,7 +106,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Why nothing may be written, if that is so.
+    /// Why nothing may be written; `None` if the volume is writable.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         self.stopped.lock().as_ref().map(|stopped| stopped.reason.clone())
@@ -116,7 +117,7 @@ impl Volume {
         self.stopped.lock().is_some()
     }
 
-    /// From now on nothing is written, for good, and every later change fails with this reason. The first one stays.
+    /// Stops writing for good. Later changes fail with this reason. The first reason stays.
     pub fn stop(&self, reason: &str) {
         self.stop_for(StopCause::Ended, reason);
     }
@@ -128,12 +129,13 @@ impl Volume {
         }
     }
 
-    /// Why nothing may be written, as far as that decides whether it can be undone.
+    /// The cause for which nothing may be written.
     pub(crate) fn stop_cause(&self) -> Option<StopCause> {
         self.stopped.lock().as_ref().map(|stopped| stopped.cause)
     }
 
-    /// Turns writing off, for a reason, or on, at a moment when nobody writes. What ended for good stays ended.
+    /// Turns writing off for a reason, or on. No call writes meanwhile. A volume that was stopped
+    /// for good stays stopped.
     pub(crate) fn set_read_only(&self, reason: Option<&str>) {
         let mut stopped = self.stopped.lock();
         if !stopped.as_ref().is_some_and(|stopped| stopped.cause.is_final()) {

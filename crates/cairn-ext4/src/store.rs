@@ -1,4 +1,5 @@
-//! What the structures on disk need: the device, metadata buffers, geometry, superblock and group descriptors.
+//! [`Store`]: what the structures on disk need: the device, metadata buffers, geometry, superblock
+//! and group descriptors.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::format::layout::Layout;
 use crate::groups::GroupTable;
 use crate::txn::Handle;
 
-/// Where an inode's record lives.
+/// The place of an inode's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Inode table block.
@@ -24,18 +25,18 @@ pub struct Location {
     pub offset: usize,
 }
 
-/// Where the superblock is; see [`mod@crate::superblock`].
+/// The superblock of a mounted volume; see [`mod@crate::superblock`].
 #[derive(Clone, Copy, Debug)]
 pub struct LiveSuperblock {
     pub(crate) block: Pba,
     pub(crate) offset: usize,
 }
 
-/// What structures on disk are made of.
+/// What the structures on disk need.
 pub struct Store {
-    /// The device: [`Store::flushes`], as everybody sees it.
+    /// The device, which is [`Store::flushes`].
     pub device: Arc<dyn BlockDevice>,
-    /// What of it is on the medium.
+    /// Counts flushes, to tell what is durable.
     pub flushes: Arc<Flushes>,
     /// Metadata buffers.
     pub buffers: Arc<BufferCache>,
@@ -45,17 +46,17 @@ pub struct Store {
     pub superblock: LiveSuperblock,
     /// Group descriptors.
     pub groups: Arc<GroupTable>,
-    /// Blocks that files can never have: structures and the journal.
+    /// Number of blocks that files cannot have: structures and the journal.
     pub overhead: u64,
     /// Clock, randomness, threads.
     pub runtime: Arc<dyn Runtime>,
 }
 
 impl Store {
-    /// Where an inode's record lives.
+    /// The place of an inode's record.
     ///
     /// # Errors
-    /// [`VfsError::Stale`] for a number the volume does not have.
+    /// [`VfsError::Stale`] if the volume has no such inode.
     pub fn locate(&self, ino: Ino) -> Result<Location> {
         let index = ino.get().checked_sub(1).filter(|index| *index < u64::from(self.layout.inodes_count));
         let index = index.ok_or(VfsError::Stale)?;
@@ -71,6 +72,9 @@ impl Store {
     }
 
     /// Reads an inode's record from the inode table.
+    ///
+    /// # Errors
+    /// The record is damaged or the device failed.
     pub fn read_record(&self, ino: Ino) -> Result<Record> {
         let location = self.locate(ino)?;
         let image = self.buffers.get(location.block)?.image();
@@ -79,7 +83,8 @@ impl Store {
         Ok(Record::decode(raw, ino, &self.layout)?)
     }
 
-    /// Rewrites the deletion time of a record that nobody need have in memory (a link of the orphan list).
+    /// Changes the deletion time of a record whose inode may not be in memory (a link of the orphan
+    /// list).
     pub fn patch_deletion_time(&self, handle: &Handle, ino: Ino, value: u32) -> Result<()> {
         let location = self.locate(ino)?;
         let buffer = self.buffers.get(location.block)?;

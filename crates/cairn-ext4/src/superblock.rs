@@ -1,7 +1,8 @@
 //! The primary superblock of a mounted volume.
 //!
-//! It lives in a metadata buffer. While a journal runs, changes go through handles like any other block's, so that
-//! recovery never brings back an older copy. Before the journal starts and after it has stopped it is written directly.
+//! It is a metadata buffer. While the journal runs it changes in handles, so that recovery does not
+//! restore an older version. Before the journal starts and after it has stopped, it is written
+//! directly.
 
 use cairn_base::Pba;
 use cairn_cache::block::BufferCache;
@@ -15,17 +16,17 @@ use crate::txn::Handle;
 /// Longest label, in bytes.
 pub const LABEL_MAX: usize = 16;
 
-/// How a superblock is left on disk.
+/// The state in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// In use: recovery is needed if it is found like this.
+    /// Mounted: the next mount needs recovery.
     Mounted,
-    /// Closed properly.
+    /// Unmounted cleanly.
     Clean,
 }
 
 impl LiveSuperblock {
-    /// For this block size.
+    /// Creates the accessor for a block size.
     #[must_use]
     pub fn new(block_size: u32) -> Self {
         let byte = format::OFFSET;
@@ -33,7 +34,7 @@ impl LiveSuperblock {
         Self { block: Pba(byte / size), offset: usize::try_from(byte % size).unwrap_or(0) }
     }
 
-    /// The superblock as it is now.
+    /// The present superblock.
     pub fn read(&self, buffers: &BufferCache) -> Result<Superblock> {
         let image = buffers.get(self.block)?.image();
         let bytes = image.get(self.offset..self.offset + format::SIZE).unwrap_or_default();
@@ -43,7 +44,7 @@ impl LiveSuperblock {
         }
     }
 
-    /// Changes it as part of an operation.
+    /// Changes the superblock in a handle.
     pub fn change(&self, store: &Store, handle: &Handle, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let buffer = store.buffers.get(self.block)?;
         let mut block = handle.write(&buffer)?;
@@ -54,7 +55,7 @@ impl LiveSuperblock {
         Ok(())
     }
 
-    /// Changes it on the device, durably. Only while no transaction can hold it.
+    /// Changes the superblock on the device, durably. No transaction may hold it.
     pub fn change_directly(&self, store: &Store, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let buffer = store.buffers.get(self.block)?;
         {
@@ -69,12 +70,12 @@ impl LiveSuperblock {
         Ok(())
     }
 
-    /// Head of the orphan list.
+    /// Sets the head of the orphan list.
     pub fn set_last_orphan(&self, store: &Store, handle: &Handle, ino: u32) -> Result<()> {
         self.change(store, handle, |superblock| superblock.raw.s_last_orphan = ino.into())
     }
 
-    /// Records that the volume is in use, or that it was closed, with the time and the counts of free space.
+    /// Marks the volume as mounted or clean, with the time and the counts of free space.
     pub fn mark(&self, store: &Store, mark: Mark, orphans_left: bool) -> Result<()> {
         let journaled = store.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
         let orphan_file = store.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
@@ -96,7 +97,7 @@ impl LiveSuperblock {
                 raw.s_mtime_hi = high;
                 raw.s_mnt_count = raw.s_mnt_count.get().saturating_add(1).into();
             }
-            // Without a journal only this flag tells a volume in use from a clean one.
+            // Without a journal, only this flag tells a mounted volume from a clean one.
             if !journaled {
                 let state = raw.s_state.get();
                 raw.s_state = match mark {
@@ -122,7 +123,7 @@ impl LiveSuperblock {
     }
 }
 
-/// Seconds as the superblock's 32 + 8 bits.
+/// Splits seconds into the superblock's 32 + 8 bits.
 fn split_time(seconds: i64) -> (u32, u8) {
     let seconds = seconds.max(0).cast_unsigned();
     let low = u32::try_from(seconds & 0xffff_ffff).unwrap_or(0);

@@ -14,7 +14,7 @@ use crate::space::BlockSource;
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// The target.
+/// The target of a symbolic link.
 pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
@@ -44,7 +44,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
     Ok(image.get(..len).ok_or(bad(size))?.to_vec())
 }
 
-/// Stores a long target in a block of its own, through the journal.
+/// Stores a long target in a journalled block.
 pub fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
     let pba = volume.space.allocate_block(handle, volume.group_goal(inode.ino))?;
     let mut state = inode.state.write();
@@ -57,7 +57,7 @@ pub fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]
     state.set_size_and_disksize(target.len() as u64);
     let buffer = handle.create(pba)?;
     let mut block = handle.write(&buffer)?;
-    // One byte stays zero: a target ends with it.
+    // One byte stays zero, because a NUL ends the target.
     let place = block.get_mut(..target.len()).ok_or(VfsError::NameTooLong)?;
     place.copy_from_slice(target);
     Ok(())

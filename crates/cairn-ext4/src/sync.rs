@@ -1,4 +1,4 @@
-//! `sync`: making the whole volume durable.
+//! `sync`: makes the whole volume durable.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::inode::writeback::{write_file, write_inode_if_dirty};
 use crate::txn::Txn;
 use crate::volume::Volume;
 
-/// `commit=`: data is written when it is that old, and what leads to it does not wait that long again.
+/// `commit=`: after data of that age was written, its metadata is committed at once.
 impl Expired for Volume {
     fn written(&self) {
         match &self.txn() {
@@ -25,8 +25,9 @@ impl Expired for Volume {
     }
 }
 
-/// Everything: all files' data, all records, one commit. A file that cannot be written keeps no other from being: the first
-/// error is returned at the end. All have been [observed](Volume::observe).
+/// Writes all files and inodes, and commits. A file that cannot be written does not keep others
+/// from being written: the first error is returned at the end. All errors were
+/// [observed](Volume::observe).
 pub fn sync(volume: &Arc<Volume>) -> Result<()> {
     if volume.is_read_only() {
         return volume.check_readable();

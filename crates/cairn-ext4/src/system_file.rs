@@ -1,4 +1,4 @@
-//! Where the blocks of a system file are: the journal, the orphan file.
+//! The blocks of system files: the journal and the orphan file.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::format::inode::{Inode as Record, InodeFlags};
 use crate::format::layout::Layout;
 use crate::map::{BlockMap, MapContext, NoSource};
 
-/// Most extents a system file is taken to have: more means a loop or a lie.
+/// Most extents of a system file. A file with more is damaged.
 const MAX_SYSTEM_EXTENTS: usize = 1 << 20;
 
-/// Extents of a system file (journal, orphan file), read straight from its record: volume structures need not be open. `system`: what
-/// is known of them.
+/// The extents of a system file, read from its record before the volume is open. `system`: the
+/// known blocks of structures.
 pub(crate) fn file_extents(
     layout: &Layout,
     buffers: &Arc<BufferCache>,
@@ -48,7 +48,7 @@ pub(crate) fn file_extents(
     Ok(extents)
 }
 
-/// An inode record, found through its group's descriptor alone.
+/// Reads an inode record by its group's descriptor only.
 fn raw_record(layout: &Layout, buffers: &Arc<BufferCache>, ino: Ino) -> Result<Record> {
     let location = crate::groups::locate_unopened(buffers, layout, ino)?;
     let image = buffers.get(location.pba)?.image();

@@ -1,7 +1,7 @@
-//! Transactions: one handle type for volumes with and without a journal.
+//! Handles for volumes with and without a journal.
 //!
-//! Locking: a handle is the GATE of the lock order; it is begun after `inode.data` and before any folio, mapping,
-//! allocator or buffer lock. Space in the log is waited for in [`Txn::begin`] only.
+//! Locking: a handle has rank OPERATION. It is started after `inode.data` is locked and before any
+//! lock of a folio, mapping, allocator or buffer. Only [`Txn::begin`] waits for log space.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use parking_lot::Mutex;
 
 use crate::error::Result;
 
-/// Called when a transaction is durable (`true`) or will never be (`false`).
+/// Called with `true` when a transaction is durable, or with `false` if it never will be.
 pub type CommitHook = Box<dyn FnOnce(bool) + Send>;
 
-/// Where metadata changes go.
+/// The destination of metadata changes.
 #[derive(Clone)]
 pub enum Txn {
-    /// Through the journal.
+    /// The journal.
     Journaled(Arc<Journal>),
-    /// No journal: buffers are marked dirty and written home by sync.
+    /// No journal: buffers become dirty, and sync writes them.
     Direct(Arc<BufferCache>),
 }
 
 impl Txn {
-    /// The newest transaction: whatever was changed so far is in it or an older one.
+    /// The newest transaction. No change made so far is in a later one.
     #[must_use]
     pub fn newest(&self) -> Tid {
         match self {
@@ -36,7 +36,10 @@ impl Txn {
         }
     }
 
-    /// Starts an operation that will change at most `credits` metadata blocks.
+    /// Starts a handle that changes at most `credits` metadata blocks.
+    ///
+    /// # Errors
+    /// The journal was aborted, or no transaction can hold so many blocks.
     pub fn begin(&self, credits: u32) -> Result<Handle> {
         let kind = match self {
             Self::Journaled(journal) => Kind::Journaled(journal.start(credits)?),
@@ -50,33 +53,34 @@ impl Txn {
     }
 }
 
-/// An operation in progress. Dropping it ends it; its changes then belong to the transaction.
+/// A handle: an operation in progress. Dropping it stops it.
 ///
-/// An operation that fails after it has changed something, and has not said [`Handle::finish`] since, leaves a `PartialChange`.
+/// If an operation fails after a change and has not called [`Handle::finish`] since, it leaves a
+/// `PartialChange`.
 pub struct Handle {
     kind: Kind,
-    /// Something was changed that is not whole yet.
+    /// The operation has changed something and is not complete.
     changed: AtomicBool,
 }
 
 enum Kind {
-    /// Part of the journal's running transaction.
+    /// A handle of the journal.
     Journaled(cairn_jbd2::Handle),
     /// No journal.
     Direct(DirectHandle),
 }
 
-/// A handle without a journal: hooks run when it ends.
+/// A handle without a journal. Its hooks run when it is dropped.
 struct DirectHandle {
     buffers: Arc<BufferCache>,
     hooks: Mutex<Vec<CommitHook>>,
     credits: AtomicU32,
 }
 
-/// What an operation of this thread left behind that ended before it was whole.
+/// Records that an operation of this thread failed after a part of its changes.
 ///
-/// A handle is begun and ended on one thread, that of the call or daemon whose operation it is; the error that ended it reaches
-/// [`crate::volume::Volume::observe`] on the same thread.
+/// A handle starts and stops on one thread, that of the call or daemon. The error of the operation
+/// reaches [`crate::volume::Volume::observe`] on the same thread.
 pub(crate) struct PartialChange;
 
 thread_local! {
@@ -84,7 +88,7 @@ thread_local! {
 }
 
 impl PartialChange {
-    /// True if an operation ended after a part of its changes since the last call.
+    /// True if an operation of this thread left a partial change since the last call.
     pub(crate) fn take() -> bool {
         PARTIAL_CHANGE.replace(false)
     }
@@ -99,7 +103,7 @@ impl Drop for Handle {
 }
 
 impl Handle {
-    /// All that belongs together has been changed: what fails from here on leaves no partial change.
+    /// The operation is complete: a later failure leaves no partial change.
     pub fn finish(&self) {
         self.changed.store(false, Ordering::Relaxed);
     }
@@ -108,7 +112,10 @@ impl Handle {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Write access to a metadata block, as part of this operation.
+    /// Write access to a metadata block.
+    ///
+    /// # Errors
+    /// The journal was aborted.
     pub fn write<'b>(&self, buffer: &'b Arc<Buffer>) -> Result<BufferGuard<'b>> {
         self.note_change();
         match &self.kind {
@@ -117,7 +124,11 @@ impl Handle {
         }
     }
 
-    /// A freshly allocated metadata block, zeroed, not read from the device. Write it through [`Handle::write`].
+    /// The buffer of a newly allocated metadata block, with zeros. It is changed by
+    /// [`Handle::write`].
+    ///
+    /// # Errors
+    /// The journal was aborted.
     pub fn create(&self, pba: Pba) -> Result<Arc<Buffer>> {
         self.note_change();
         match &self.kind {
@@ -126,7 +137,10 @@ impl Handle {
         }
     }
 
-    /// The metadata block is being freed: no older copy of it may be written home or replayed over its next use.
+    /// Frees a metadata block: no older version of it is written home or replayed.
+    ///
+    /// # Errors
+    /// The journal was aborted, or there is no credit for a revoke record.
     pub fn forget(&self, pba: Pba) -> Result<()> {
         self.note_change();
         match &self.kind {
@@ -138,7 +152,7 @@ impl Handle {
         }
     }
 
-    /// The transaction this operation belongs to (0 without a journal).
+    /// The handle's transaction; 0 without a journal.
     pub fn tid(&self) -> Tid {
         match &self.kind {
             Kind::Journaled(handle) => handle.tid(),
@@ -146,7 +160,7 @@ impl Handle {
         }
     }
 
-    /// Runs `hook` when the transaction is durable; without a journal, when the handle ends.
+    /// Runs `hook` when the transaction is durable; without a journal, when the handle stops.
     pub fn on_commit(&self, hook: CommitHook) {
         match &self.kind {
             Kind::Journaled(handle) => handle.on_commit(hook),
@@ -154,7 +168,7 @@ impl Handle {
         }
     }
 
-    /// Metadata blocks this operation may still change.
+    /// Metadata blocks that the handle may still change.
     pub fn credits_left(&self) -> u32 {
         match &self.kind {
             Kind::Journaled(handle) => handle.credits_left(),
@@ -162,8 +176,11 @@ impl Handle {
         }
     }
 
-    /// Asks for more credits without ending the operation. False: the transaction is full; come to a consistent
-    /// point and use [`Handle::restart`].
+    /// Asks for more credits. False if the transaction is full: the caller brings its changes to a
+    /// consistent point and calls [`Handle::restart`].
+    ///
+    /// # Errors
+    /// The journal was aborted.
     pub fn extend(&self, credits: u32) -> Result<bool> {
         match &self.kind {
             Kind::Journaled(handle) => Ok(handle.extend(credits)?),
@@ -171,8 +188,11 @@ impl Handle {
         }
     }
 
-    /// Ends the operation at a consistent point and goes on in a transaction with room. No lock of a rank above the
-    /// gate may be held.
+    /// Stops the handle at a consistent point and starts it again in a transaction with room. The
+    /// caller holds no lock that ranks above the handle.
+    ///
+    /// # Errors
+    /// The journal was aborted.
     pub fn restart(&mut self, credits: u32) -> Result<()> {
         self.finish();
         match &mut self.kind {

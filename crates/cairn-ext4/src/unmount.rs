@@ -1,4 +1,5 @@
-//! Unmounting a volume: everything is written, the journal ends empty, the superblock says that the volume is clean.
+//! Unmounts a volume: everything is written, the log is empty, the superblock says that the volume
+//! is clean.
 
 use std::sync::Arc;
 
@@ -11,18 +12,20 @@ use crate::volume::Volume;
 
 /// Writes everything, marks the volume clean, stops its daemons.
 pub(crate) fn unmount(volume: &Arc<Volume>) -> Result<()> {
-    // What is unlinked but open goes with the mount. What fails now fails again below.
+    // Inodes that are unlinked but open are deleted, which needs a thawed volume. An error of the
+    // thaw occurs again below.
     let _ = thaw(volume);
     let _exclusive = volume.access.exclusive();
     if volume.is_read_only() {
         stop_daemons(volume);
         let ended = volume.check_failed();
-        // Nobody may make it writable any more.
+        // The volume can no longer become writable.
         volume.stop("unmounted");
         return ended;
     }
-    // A file that cannot be deleted or written is told of at the end: the others are.
-    let reaped = volume.observe(volume.delete_nameless());
+    // A file that cannot be deleted or written does not keep others from that. The error is
+    // returned at the end.
+    let deleted = volume.observe(volume.delete_nameless());
     let synced = sync::sync(volume);
     stop_daemons(volume);
     volume.check_failed()?;
@@ -31,5 +34,5 @@ pub(crate) fn unmount(volume: &Arc<Volume>) -> Result<()> {
         journal.shutdown()?;
     }
     volume.superblock.mark(volume, Mark::Clean, !volume.orphans.is_empty())?;
-    reaped.and(synced)
+    deleted.and(synced)
 }

@@ -1,4 +1,5 @@
-//! [`cairn_vfs::FileSystem`] for an ext4 volume: numbers in, numbers out; the work is done below.
+//! [`cairn_vfs::FileSystem`] for an ext4 volume. It translates inode numbers and passes each call
+//! on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,12 +23,13 @@ impl Ext4 {
         self.done(self.volume.inode(ino))
     }
 
-    /// Every call that may change the volume holds this: see [`crate::remount`].
+    /// Write access, for every call that may change the volume; see [`crate::remount`].
     fn enter(&self) -> RwLockReadGuard<'_, ()> {
         self.volume.access.get()
     }
 
-    /// As [`Ext4::enter`], for what changes nothing while nothing can be written, and goes on while the volume is frozen.
+    /// As [`Ext4::enter`], for calls that change something only if the volume is writable. They do
+    /// not wait for a thaw.
     fn pass(&self) -> RwLockReadGuard<'_, ()> {
         self.volume.access.pass()
     }
@@ -38,12 +40,12 @@ impl Ext4 {
         }
     }
 
-    /// Every result passes here, so that what must stop the volume does: see [`crate::stop`].
+    /// Every result passes here, because some errors stop the volume; see [`crate::stop`].
     fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
         Ok(self.volume.observe(result)?)
     }
 
-    /// Something was read: access times that wait are stored once there are many, unless nothing may be written now.
+    /// Writes waiting access times if there are many, unless the volume cannot be written now.
     fn store_access_times(&self) {
         if !self.volume.accessed.are_many() || self.is_frozen() {
             return;
@@ -57,7 +59,7 @@ impl Ext4 {
     }
 
     fn attributes(&self, inode: &Arc<Inode>) -> Attributes {
-        // A reservation without data takes no space.
+        // Blocks reserved ahead of a writer do not count as used.
         inode.cache.release_reservation(&InodeMapper::new(&self.volume, inode));
         attributes::get(&self.volume, inode)
     }
@@ -163,7 +165,7 @@ impl FileSystem for Ext4 {
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
         let inode = self.inode(ino)?;
-        // To be open changes nothing: the first write will wait.
+        // An open changes nothing, and the first write waits for the thaw.
         if mode.write && !self.is_frozen() {
             self.done(self.volume.check_writable())?;
         }
@@ -219,7 +221,7 @@ impl FileSystem for Ext4 {
         let _open = self.pass();
         let inode = self.inode(ino)?;
         let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
-        // This handle hears of every write-back error once, also of those met before this call.
+        // The handle gets every write-back error once, including those from before this call.
         let missed = inode.cache.errors().check_and_advance(handle);
         synced?;
         missed.map_or(Ok(()), |error| Err(crate::Error::from(error).into()))
@@ -317,7 +319,7 @@ impl FileSystem for Ext4 {
     }
 
     fn time_granularity(&self) -> Duration {
-        // Inodes of 128 bytes have no room for more.
+        // Inodes of 128 bytes have no room for nanoseconds.
         if self.volume.layout.inode_size > 128 { Duration::from_nanos(1) } else { Duration::from_secs(1) }
     }
 

@@ -1,7 +1,7 @@
-//! A mounted volume: the parts, wired together, and the few decisions that concern all of them.
+//! A mounted volume: its parts, and functions that concern several of them.
 //!
-//! [`Store`] is what structures on disk need; [`Volume`] adds what inodes
-//! need (folios, transactions, space, the inode table, orphans). There is no volume-wide lock.
+//! [`Store`] is for structures on disk. [`Volume`] adds what inodes need: folios, transactions,
+//! space, the inode table, orphans. There is no volume-wide lock.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -33,45 +33,46 @@ use crate::stop_cause::Stopped;
 use crate::store::Store;
 use crate::txn::{Handle, Txn};
 
-/// Inodes kept in memory although nobody refers to them.
+/// Inodes without references that are kept in memory.
 const INODES_IN_MEMORY: usize = 32_768;
-/// Blocks in one 512-byte sector count step.
+/// Bytes of a sector in an inode's block count.
 const SECTOR: u64 = 512;
 
 /// A mounted volume.
 pub struct Volume {
     store: Store,
-    /// File contents in memory.
+    /// The page cache.
     pub pages: Arc<PageCache>,
-    /// Where metadata changes go; replaced when the volume turns read-only or writable.
+    /// The destination of metadata changes. It is replaced when the volume turns read-only or
+    /// writable.
     txn: RwLock<Txn>,
-    /// See [`crate::remount`].
+    /// Which calls may change the volume; see [`crate::remount`].
     pub(crate) access: WriteAccess,
-    /// Orphans that recovery is to finish, while the volume has been read-only from the start.
+    /// Orphans for which recovery waits, because the volume was mounted read-only.
     pub(crate) unfinished: Mutex<Option<FoundSlots>>,
     /// Block and inode allocation.
     pub space: Arc<Space>,
     /// Inodes in memory.
     pub inodes: InodeTable<Inode>,
-    /// What only access times keep in memory.
+    /// Inodes that are dirty only because of their access time.
     pub(crate) accessed: access_times::Waiting,
-    /// Unlinked but open, and half-truncated inodes.
+    /// Inodes that are unlinked but open, or being truncated.
     pub orphans: Orphans,
-    /// How it is mounted.
+    /// The mount options.
     pub options: LiveOptions,
     /// Credits of each kind of operation.
     pub credits: Credits,
-    /// Moving a directory to another parent: one at a time, so that no loop can form.
-    pub moves: Mutex<()>,
-    /// Write-back and readahead.
+    /// Held while a name moves between directories (Linux: `s_vfs_rename_mutex`).
+    pub rename_mutex: Mutex<()>,
+    /// The daemons for write-back and readahead.
     pub(crate) daemons: Mutex<Vec<DaemonHandle>>,
-    /// How names are hashed.
+    /// How the volume hashes names.
     pub hash: HashSettings,
-    /// Why nothing may be written, once that is so.
+    /// Why nothing may be written; `None` if the volume is writable.
     pub(crate) stopped: Mutex<Option<Stopped>>,
-    /// See [`crate::damage`].
+    /// Damage to be recorded; see [`crate::damage`].
     pub(crate) damage: DamageLog,
-    /// For what is done later.
+    /// The volume itself, for deferred work.
     pub(crate) me: Weak<Self>,
 }
 
@@ -84,7 +85,7 @@ impl Deref for Volume {
 }
 
 impl Volume {
-    /// Wires a volume. `stopped` is the reason for being read-only from the start.
+    /// Connects the parts of a volume. `stopped` is the reason if the volume is read-only.
     #[expect(clippy::too_many_arguments, reason = "the one place where everything meets")]
     pub(crate) fn new(
         store: Store,
@@ -110,8 +111,8 @@ impl Volume {
             options: LiveOptions::new(options),
             credits,
             hash,
-            // Before every directory's lock: numbers start at 1.
-            moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
+            // It ranks below every directory's lock, whose numbers start at 1.
+            rename_mutex: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
             daemons: Mutex::new(Rank::LEAF, Vec::new()),
             stopped: Mutex::new(Rank::LEAF, stopped),
             damage: DamageLog::default(),
@@ -119,12 +120,12 @@ impl Volume {
         })
     }
 
-    /// Where metadata changes go now.
+    /// The present destination of metadata changes.
     pub fn txn(&self) -> Txn {
         self.txn.read().clone()
     }
 
-    /// The journal, where there is one and the volume is writable.
+    /// The journal of a writable volume that has one.
     pub fn journal(&self) -> Option<Arc<Journal>> {
         match &*self.txn.read() {
             Txn::Journaled(journal) => Some(journal.clone()),
@@ -136,12 +137,18 @@ impl Volume {
         *self.txn.write() = txn;
     }
 
-    /// Starts an operation that changes metadata.
+    /// Starts a handle.
+    ///
+    /// # Errors
+    /// As [`Txn::begin`].
     pub fn begin(&self, credits: u32) -> Result<Handle> {
         self.txn().begin(credits)
     }
 
-    /// Makes sure that `handle` can change `credits` more blocks; may move it to a new transaction.
+    /// Gets credits for `credits` more blocks. The handle may move to a new transaction.
+    ///
+    /// # Errors
+    /// As [`Handle::extend`].
     pub fn ensure_credits(&self, handle: &mut Handle, credits: u32) -> Result<()> {
         let left = handle.credits_left();
         if left >= credits || handle.extend(credits - left)? {
@@ -150,12 +157,12 @@ impl Volume {
         handle.restart(credits)
     }
 
-    /// The block map of an inode, for use with its `state` locked.
+    /// The block map of an inode whose `state` is locked.
     pub fn map_of<'a>(&'a self, inode: &Inode, state: &State) -> BlockMap<'a> {
         self.map_with(inode, state, &*self.space)
     }
 
-    /// The block map, taking its own blocks from `source`.
+    /// The block map, with `source` for its own blocks.
     pub fn map_with<'a>(&'a self, inode: &Inode, state: &State, source: &'a dyn BlockSource) -> BlockMap<'a> {
         let context = MapContext {
             ino: inode.ino,
@@ -168,7 +175,11 @@ impl Volume {
         BlockMap::new(context, state.record.flags.contains(InodeFlags::EXTENTS))
     }
 
-    /// Marks allocated blocks in use and maps them, or gives them back. The caller updates the status cache and stores the inode.
+    /// Marks allocated blocks in use and maps them, or cancels the allocation. The caller updates
+    /// the status cache and writes the inode.
+    ///
+    /// # Errors
+    /// The volume is damaged or full, or the journal was aborted.
     pub fn map_allocation(
         &self,
         handle: &Handle,
@@ -197,7 +208,7 @@ impl Volume {
         }
     }
 
-    /// Gives a record an empty block map of the volume's kind.
+    /// Initialises a record with an empty block map of the volume's kind.
     pub fn init_block_map(&self, record: &mut Record) {
         if self.layout.features.incompat(Incompat::EXTENTS) {
             record.flags.insert(InodeFlags::EXTENTS);
@@ -207,29 +218,29 @@ impl Volume {
         }
     }
 
-    /// True if the inode is mapped by extents.
+    /// True if extents map the inode.
     pub fn has_extents(&self, inode: &Inode) -> bool {
         inode.state.read().record.flags.contains(InodeFlags::EXTENTS)
     }
 
-    /// True if the inode owns mapped blocks: not inline, no fast symlink, no device.
+    /// True if the inode has a block map: it is not inline, not a fast symbolic link, not a device.
     pub fn has_block_map(&self, inode: &Inode) -> bool {
         let state = inode.state.read();
         crate::inode::has_block_map(&state.record)
     }
 
-    /// Where an inode's first block should go.
+    /// The preferred place of an inode's first block.
     pub fn group_goal(&self, ino: Ino) -> Pba {
         self.space.goal_of(ino)
     }
 
-    /// Adds blocks to (or takes them from) an inode's count.
+    /// Adds blocks to an inode's count, or subtracts them.
     pub fn account(&self, state: &mut State, blocks: i64) {
         let sectors = blocks * i64::try_from(u64::from(self.layout.block_size) / SECTOR).unwrap_or(0);
         state.record.blocks_512 = state.record.blocks_512.saturating_add_signed(sectors);
     }
 
-    /// Blocks a file of this kind of map can have.
+    /// Most blocks of a file with this kind of map.
     pub fn max_file_blocks(&self, inode: &Inode) -> u64 {
         crate::map::max_file_blocks(self.has_extents(inode), self.layout.block_size)
     }
@@ -239,7 +250,10 @@ impl Volume {
         self.max_file_blocks(inode).saturating_mul(u64::from(self.layout.block_size)).min(i64::MAX as u64)
     }
 
-    /// Space ran out. If blocks are waiting for a commit to become free, commits; true if trying again makes sense.
+    /// Commits if the commit makes freed blocks available. True if the caller should try again.
+    ///
+    /// # Errors
+    /// The journal was aborted.
     pub fn reclaim_freed(&self) -> Result<bool> {
         let given_back = self.pages.space_is_short();
         if self.space.pending_free() == 0 {
@@ -251,7 +265,11 @@ impl Volume {
         Ok(true)
     }
 
-    /// Runs an operation that may need space; if there is none but some waits for a commit, commits and runs it once more.
+    /// Runs an operation. If it finds no space and a commit makes some available, commits and runs
+    /// it once more.
+    ///
+    /// # Errors
+    /// The error of `work`, or the journal was aborted.
     pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::Vfs(VfsError::NoSpace)) if self.reclaim_freed()? => work(),
@@ -259,12 +277,12 @@ impl Volume {
         }
     }
 
-    /// True if a directory's link count can take one more subdirectory.
+    /// True if the directory can have one more subdirectory.
     pub fn may_gain_subdirectory(&self, parent: &Inode) -> bool {
         parent.state.read().record.may_link(&self.layout)
     }
 
-    /// Moves a directory's link count with its subdirectories.
+    /// Adds `change` to the link count of a directory, for its subdirectories.
     pub fn count_subdirectories(&self, state: &mut State, change: i32) {
         for _ in 0..change.max(0) {
             state.record.add_link();
@@ -274,14 +292,14 @@ impl Volume {
         }
     }
 
-    /// True if a user may have the root-reserved blocks, too.
+    /// True if the user may use the root-reserved blocks.
     pub fn may_use_root_reserved(&self, who: &Caller) -> bool {
         let layout = &self.layout;
         let group = layout.reserved_gid != 0 && who.gid == layout.reserved_gid;
         who.uid == 0 || who.uid == layout.reserved_uid || group
     }
 
-    /// Follows the options that parts of the volume keep for themselves.
+    /// Passes options to the parts that keep copies.
     pub(crate) fn follow_options(&self) {
         let wanted = self.options.get().discard;
         let device = Some(&self.device).filter(|device| wanted && device.geometry().discard);
@@ -291,14 +309,14 @@ impl Volume {
         self.space.set_discard(device.cloned());
     }
 
-    /// Bytes that a user can still have stored.
+    /// Bytes that a user can still store.
     pub fn room(&self, who: &Caller) -> u64 {
         self.space.available(self.may_use_root_reserved(who)).saturating_mul(u64::from(self.layout.block_size))
     }
 
     /// `statfs`.
     pub fn statfs(&self) -> VolumeStats {
-        // Blocks that are reserved ahead of data count as free.
+        // Blocks reserved ahead of a writer count as free.
         self.pages.release_reservations();
         let layout = &self.layout;
         let overhead = if self.options.get().minix_df { 0 } else { self.overhead };
@@ -319,7 +337,8 @@ impl Volume {
         }
     }
 
-    /// `FITRIM`: discards free space of a byte range, in runs of at least `minimum` bytes. Returns bytes.
+    /// `FITRIM`: discards free space of a byte range, in runs of at least `minimum` bytes. Returns
+    /// the number of bytes.
     pub fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
         self.check_writable()?;
         let block_size = u64::from(self.layout.block_size);
@@ -346,7 +365,7 @@ impl Volume {
         let handle = self.begin(self.credits.attributes)?;
         self.superblock.set_label(self, &handle, label)?;
         drop(handle);
-        // Whoever looks at the image (blkid, udev) finds it there.
+        // Programs that read the image (blkid, udev) then see the label.
         if let Some(journal) = self.journal() {
             journal.force_commit()?;
             journal.checkpoint_all()?;

@@ -1,4 +1,5 @@
-//! Extended attributes and ACLs of an inode in memory: locks, transactions, and the mode that goes with an ACL.
+//! Extended attributes and ACLs of an inode in memory: locks, transactions, and the mode that an
+//! ACL changes.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr::{ValueInodes, XattrEdit, XattrStore, XattrView, names};
 
-/// Values in inodes of their own. Volumes that can have them are opened read-only, so nothing but reading happens.
+/// Inodes for attribute values. Volumes with this feature are read-only, so only `read` succeeds.
 struct Values<'v>(&'v Volume);
 
 impl ValueInodes for Values<'_> {
@@ -47,7 +48,7 @@ fn not_maintained() -> crate::Error {
     VfsError::Unsupported("attribute values in inodes of their own are not maintained").into()
 }
 
-/// Contents of an inode that holds an attribute's value.
+/// The contents of an inode for an attribute's value.
 pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     let record = volume.read_record(ino)?;
     let bad = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
@@ -57,13 +58,14 @@ pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     if record.size != u64::from(size) {
         return Err(bad("i_size", record.size, "the size its attribute says").into());
     }
-    // The block map is read from the record as it is: the owner's state is locked, and a second inode's must not be.
+    // The map is read from the record, because the owner's state is locked, and two inodes' states
+    // must not be.
     let layout = &volume.layout;
     let seed = layout.checksum.for_inode(ino, record.generation);
     let system = volume.groups.system_blocks(ino);
     let context = MapContext { ino, seed, layout, system, buffers: &volume.buffers, source: &NoSource };
     let map = BlockMap::new(context, record.flags.contains(InodeFlags::EXTENTS));
-    // Decoding let no size above 16 MiB pass.
+    // The decoder refuses sizes above 16 MiB.
     let (len, block_size) = (size as usize, layout.block_size as usize);
     let mut value = memory::list("the value of an attribute", len)?;
     while value.len() < len {
@@ -83,7 +85,7 @@ fn with_store<R>(volume: &Volume, work: impl FnOnce(&XattrStore<'_>) -> R) -> R 
     with_blocks_of(volume, &*volume.space, work)
 }
 
-/// The same, taking blocks from `source`.
+/// As [`with_store`], with `source` for blocks.
 fn with_blocks_of<R>(volume: &Volume, source: &dyn BlockSource, work: impl FnOnce(&XattrStore<'_>) -> R) -> R {
     let layout = &volume.layout;
     let values = Values(volume);
@@ -103,11 +105,12 @@ fn view<'s>(inode: &Inode, state: &'s State) -> XattrView<'s> {
     XattrView { ino: inode.ino, in_inode: &state.record.extra, file_acl: state.record.file_acl }
 }
 
-/// Value of an attribute.
+/// The value of an attribute.
 pub fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let state = inode.state.read();
     if has_none(&state) {
-        // The common case, before anything is decoded: files without attributes are asked for theirs all the time.
+        // Most files have no attributes and are asked for some often, so this comes before any
+        // decoding.
         names::parse(name)?;
         return Err(VfsError::NoAttribute.into());
     }
@@ -118,13 +121,14 @@ fn has_none(state: &State) -> bool {
     state.record.file_acl == Pba(0) && state.record.extra.first_chunk::<4>().is_none_or(|magic| *magic == [0; 4])
 }
 
-/// Names of all attributes.
+/// The names of all attributes.
 pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let state = inode.state.read();
     with_store(volume, |store| store.list(view(inode, &state)))
 }
 
-/// Sets one. An access ACL sets the permission bits, too, and is stored only if they do not say it all.
+/// Sets an attribute. An access ACL also sets the permission bits, and is stored only if these do
+/// not contain all of it.
 pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_links()?;
@@ -155,10 +159,10 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
             if name == ACCESS && complete {
                 drop_if_there(volume, &handle, inode, state, name)?;
             } else {
-                // Lists are set whether they are there or not, whatever `mode` says: so does Linux.
+                // As in Linux, lists are set whatever `mode` says.
                 change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, XattrMode::Set))?;
             }
-            // Once the list has its place.
+            // The mode changes after the list is stored.
             if name == ACCESS {
                 let changed = state.record.mode & !0o777 | u16::try_from(bits).unwrap_or(0);
                 state.record.mode = after_access_list(changed, mode);
@@ -169,7 +173,7 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
     finish(volume, &handle, inode, state)
 }
 
-/// Removes one.
+/// Removes an attribute.
 pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_links()?;
@@ -179,12 +183,13 @@ pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<(
     let state = &mut *guard;
     match name {
         ACCESS | DEFAULT => drop_if_there(volume, &handle, inode, state, name)?,
-        _ => lessen(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?,
+        _ => change_without_adding(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?,
     }
     finish(volume, &handle, inode, state)
 }
 
-/// Attributes of users are for files and directories: on anything else permission bits do not guard them.
+/// `user.` attributes are for files and directories, because permission bits do not guard them on
+/// other inodes.
 fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
     names::parse(name)?;
     if name.starts_with(b"user.") && !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
@@ -194,7 +199,7 @@ fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
 }
 
 fn drop_if_there(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State, name: &[u8]) -> Result<()> {
-    match lessen(volume, inode, state, |store, edit| store.remove(handle, edit, name)) {
+    match change_without_adding(volume, inode, state, |store, edit| store.remove(handle, edit, name)) {
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(()),
         other => other,
     }
@@ -209,8 +214,9 @@ fn change(
     change_with(volume, &*volume.space, inode, state, work)
 }
 
-/// As [`change`], where nothing is added: the copy of a shared block may take what is kept for mapping.
-fn lessen(
+/// As [`change`], if nothing is added: the copy of a shared block may use blocks that are kept for
+/// mapping.
+fn change_without_adding(
     volume: &Volume,
     inode: &Inode,
     state: &mut State,
@@ -239,7 +245,7 @@ fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) ->
     inode.write_inode(volume, handle, state)
 }
 
-/// Default ACL of a directory.
+/// The default ACL of a directory.
 pub fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl>> {
     match get(volume, directory, DEFAULT) {
         Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
@@ -248,7 +254,7 @@ pub fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl
     }
 }
 
-/// Stores the ACLs a new inode inherits. The caller stores the record.
+/// Stores the ACLs that a new inode inherits. The caller writes the record.
 pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownership: &Ownership) -> Result<()> {
     for (name, acl) in [(ACCESS, &ownership.access), (DEFAULT, &ownership.default)] {
         if let Some(acl) = acl {
@@ -260,7 +266,7 @@ pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownershi
     Ok(())
 }
 
-/// After chmod: the access ACL's owner, mask and other entries follow the mode.
+/// Updates owner, mask and other entries of the access ACL after chmod.
 pub fn follow_mode(
     volume: &Arc<Volume>,
     handle: &Handle,
@@ -280,20 +286,21 @@ pub fn follow_mode(
     let acl = Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
     let Some(acl) = acl else { return Ok(()) };
     let value = acl.with_mode(permissions).to_xattr();
-    lessen(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
+    change_without_adding(volume, inode, state, |store, edit| store.set(handle, edit, ACCESS, &value, XattrMode::Set))
 }
 
-/// What [`make_room`] came to.
+/// Result of [`make_room`].
 pub(crate) enum Room {
-    /// The attributes' bytes of the inode from now on.
+    /// The new bytes of the inode's attributes.
     Made(Vec<u8>),
     /// There is none.
     None,
-    /// The transaction has no room for what would have to be changed.
+    /// The transaction has no room for the changes.
     Later,
 }
 
-/// Takes `bytes` from the attributes in the inode; what does not fit any more moves to the block. The caller stores the record.
+/// Takes `bytes` from the attributes in the inode; attributes that no longer fit move to the block.
+/// The caller writes the record.
 pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut State, bytes: usize) -> Result<Room> {
     let record = &mut state.record;
     let Some(len) = record.extra.len().checked_sub(bytes) else { return Ok(Room::None) };
@@ -311,10 +318,10 @@ pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut 
     })
 }
 
-/// Gives up all attributes of an inode that is being freed.
+/// Frees all attributes of a deleted inode.
 pub fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
     if has_none(state) {
         return Ok(());
     }
-    lessen(volume, inode, state, |store, edit| store.remove_all(handle, edit))
+    change_without_adding(volume, inode, state, |store, edit| store.remove_all(handle, edit))
 }

@@ -1,7 +1,7 @@
-//! What a directory needs from its inode: blocks by logical number, one more at the end, the index flag.
+//! [`DirBlocks`]: what a directory needs from its inode.
 //!
-//! Locking: the caller holds the directory's namespace lock, shared for searches and exclusive for changes; nothing here
-//! takes a lock but the buffers' own, one at a time.
+//! Locking: the caller holds the directory's namespace lock, shared for searches and exclusively
+//! for changes. Only buffer locks are taken here, one at a time.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::format::dir_entry::{self, Defect, DirFormat};
 use crate::format::htree::{self, NodeKind};
 use crate::txn::Handle;
 
-/// What stays the same while a directory is in use.
+/// Properties of the volume and directory that do not change while the directory is in use.
 #[derive(Clone, Copy, Debug)]
 pub struct DirSettings {
     /// The directory.
@@ -26,24 +26,24 @@ pub struct DirSettings {
     pub hash: HashSettings,
     /// The dir_index feature: directories may be indexed.
     pub dir_index: bool,
-    /// The large_dir feature: one more level.
+    /// The large_dir feature: the index may have one more level.
     pub large_dir: bool,
 }
 
 impl DirSettings {
-    /// Levels of nodes an index may have below its root.
+    /// Most levels of nodes below the root of an index.
     #[must_use]
     pub const fn max_levels(&self) -> u8 {
         if self.large_dir { 2 } else { 1 }
     }
 
-    /// Adds the place to a defect.
+    /// The error of a defect in `block`.
     #[must_use]
     pub fn corrupt(&self, block: FileBlock, defect: Defect) -> Corrupt {
         defect.at(self.ino, block)
     }
 
-    /// Hashes a name; fails for an algorithm Cairn does not know.
+    /// Hashes a name. Fails if the algorithm is unknown.
     pub fn hash(&self, version: u8, name: &[u8]) -> Result<NameHash, Corrupt> {
         self.hash.hash(version, name).ok_or(Corrupt::Directory {
             ino: self.ino,
@@ -55,24 +55,24 @@ impl DirSettings {
     }
 }
 
-/// The blocks of one directory; implemented by the inode layer.
+/// The blocks of one directory. The inode layer implements it.
 pub trait DirBlocks {
-    /// Settings of the volume and the directory.
+    /// The properties of the volume and directory.
     fn settings(&self) -> DirSettings;
 
     /// The inode's INDEX flag.
     fn indexed(&self) -> bool;
 
-    /// Sets or clears the INDEX flag as part of `handle`.
+    /// Sets or clears the INDEX flag in `handle`.
     fn set_indexed(&self, handle: &Handle, indexed: bool) -> Result<()>;
 
-    /// Blocks of the directory (`i_size` in blocks).
+    /// Number of blocks of the directory.
     fn count(&self) -> u64;
 
-    /// One block below [`DirBlocks::count`]. A hole is an error.
+    /// Reads a block below [`DirBlocks::count`]. A hole is an error.
     fn get(&self, block: FileBlock) -> Result<Arc<Buffer>>;
 
-    /// Allocates one more block at the end and raises the size. Its contents are written by the caller.
+    /// Allocates a block at the end and raises the size. The caller writes its contents.
     fn append(&self, handle: &Handle) -> Result<(FileBlock, Arc<Buffer>)>;
 }
 
@@ -81,7 +81,7 @@ pub(super) fn uses_index(dir: &dyn DirBlocks, settings: &DirSettings) -> bool {
     settings.dir_index && dir.indexed()
 }
 
-/// A block whose checksum has been seen right, and its bytes.
+/// A block with a verified checksum, and its bytes.
 pub(super) struct Loaded {
     pub(super) buffer: Arc<Buffer>,
     pub(super) image: Image,

@@ -1,24 +1,25 @@
-//! The name hashes that order an indexed directory. Source: "Hash Tree Directories" in the kernel's ext4
-//! documentation; the compression functions are half of MD4 (RFC 1320) and TEA (Wheeler and Needham).
+//! The name hashes that order an indexed directory. Source: "Hash Tree Directories" in the kernel's
+//! ext4 documentation. The compression functions are half of MD4 (RFC 1320) and TEA (Wheeler and
+//! Needham).
 //!
-//! Each algorithm exists twice: bytes of a name are sign-extended or not, depending on the machine that made the
-//! volume; the superblock's flags say which.
+//! Each algorithm exists twice: the bytes of a name are sign-extended or not, as on the machine
+//! that created the volume. Flags of the superblock tell which.
 
-/// How the volume hashes names.
+/// How a volume hashes names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashSettings {
-    /// `s_def_hash_version`: the algorithm of directories that become indexed.
+    /// `s_def_hash_version`: the algorithm of newly indexed directories.
     pub default_version: u8,
-    /// Bytes of names are unsigned (`EXT2_FLAGS_UNSIGNED_HASH`).
+    /// Bytes of names are not sign-extended (`EXT2_FLAGS_UNSIGNED_HASH`).
     pub unsigned: bool,
-    /// `s_hash_seed`; all zero stands for MD4's initial state.
+    /// `s_hash_seed`. If it is zero, MD4's initial state is used.
     pub seed: [u32; 4],
 }
 
-/// A name's hash: `major` orders the index, `minor` the names within one major value.
+/// The hash of a name. `major` orders the index, `minor` orders names of the same major hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameHash {
-    /// Even: the lowest bit means "continued" in index entries.
+    /// It is even: in index entries the lowest bit means "continued".
     pub major: u32,
     /// 0 for the legacy hash.
     pub minor: u32,
@@ -30,15 +31,15 @@ pub const LEGACY: u8 = 0;
 pub const HALF_MD4: u8 = 1;
 /// `EXT4_DX_HASH_TEA`.
 pub const TEA: u8 = 2;
-/// `EXT4_DX_HASH_LEGACY_UNSIGNED`, the first of the three that name their signedness.
+/// `EXT4_DX_HASH_LEGACY_UNSIGNED`, the first of the three unsigned versions.
 pub const LEGACY_UNSIGNED: u8 = 3;
 const TEA_UNSIGNED: u8 = 5;
 
-/// Reserved for the end of a directory; a name never hashes to it.
+/// Reserved for the end of a directory. No name has this hash.
 const END_OF_HASHES: u32 = 0x7fff_ffff << 1;
 
 impl HashSettings {
-    /// Hashes `name` with the algorithm `version`; `None` if Cairn does not know it.
+    /// Hashes `name` with the algorithm `version`. `None` if it is unknown.
     #[must_use]
     pub fn hash(&self, version: u8, name: &[u8]) -> Option<NameHash> {
         let (algorithm, unsigned) = match version {
@@ -76,7 +77,8 @@ fn legacy(name: &[u8], unsigned: bool) -> u32 {
     newer << 1
 }
 
-/// The next `N` words of input: bytes of the name, most significant first, padded with the length of what is left.
+/// The next `N` words of input: bytes of the name, most significant first, padded with the
+/// remaining length.
 fn words<const N: usize>(rest: &[u8], unsigned: bool) -> [u32; N] {
     let length = (rest.len() as u32) & 0xff;
     let pad = length * 0x0101_0101;
@@ -96,7 +98,7 @@ fn half_md4(mut state: [u32; 4], name: &[u8], unsigned: bool) -> (u32, u32) {
     (state[1], state[2])
 }
 
-/// Three rounds of eight steps: MD4 over eight words instead of sixteen.
+/// Three rounds of eight steps: MD4 with eight words of input instead of sixteen.
 fn half_md4_block(state: &mut [u32; 4], input: &[u32; 8]) {
     type Mix = fn(u32, u32, u32) -> u32;
     const ROUNDS: [(Mix, u32, [usize; 8], [u32; 4]); 3] = [
@@ -125,7 +127,8 @@ fn tea(mut state: [u32; 4], name: &[u8], unsigned: bool) -> (u32, u32) {
     (state[0], state[1])
 }
 
-/// Sixteen TEA cycles that encipher the state with the input as key, added to the state.
+/// Sixteen TEA cycles that encrypt the state with the input as key. The result is added to the
+/// state.
 fn tea_block(state: &mut [u32; 4], key: &[u32; 4]) {
     const DELTA: u32 = 0x9e37_79b9;
     let (mut x, mut y) = (state[0], state[1]);
@@ -150,7 +153,7 @@ mod tests {
         HashSettings { default_version: HALF_MD4, unsigned: false, seed }
     }
 
-    /// One name's answers, computed by debugfs's `dx_hash`.
+    /// The hashes of one name by debugfs's `dx_hash`.
     struct Known {
         version: u8,
         seeded: bool,

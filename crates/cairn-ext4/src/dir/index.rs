@@ -1,7 +1,7 @@
-//! Walking the index of a hashed directory: from the root to a leaf, and on to the next leaf.
+//! Searches the index of a hashed directory: from the root to a leaf, and to the following leaf.
 //!
-//! Every walk is bounded: children must lie inside the directory, levels are limited by the features, and a walk visits
-//! at most as many leaves as the directory has blocks.
+//! Every search is bounded: children must lie inside the directory, the features limit the levels,
+//! and a search visits at most as many leaves as the directory has blocks.
 
 use cairn_base::FileBlock;
 
@@ -10,11 +10,11 @@ use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::htree::{Node, NodeKind, RootInfo, root_info};
 
-/// One index block on the way to a leaf.
+/// An index block on the path to a leaf.
 pub(super) struct Frame {
     pub(super) block: FileBlock,
     pub(super) kind: NodeKind,
-    /// The entry that was followed.
+    /// The index of the followed entry.
     pub(super) at: usize,
     pub(super) loaded: Loaded,
 }
@@ -27,16 +27,16 @@ impl Frame {
     }
 }
 
-/// A way from the root to one leaf.
+/// A path from the root to one leaf.
 pub(super) struct Path {
-    /// Root first, parent of the leaf last; never empty.
+    /// From the root to the parent of the leaf; never empty.
     pub(super) frames: Vec<Frame>,
     pub(super) leaf: FileBlock,
     pub(super) info: RootInfo,
     leaves_left: u64,
 }
 
-/// Reads the root and what it says of the index.
+/// Reads the root and its description of the index.
 pub(super) fn read_root(dir: &dyn DirBlocks, settings: &DirSettings) -> Result<(Loaded, RootInfo)> {
     let loaded = load_node(dir, settings, FileBlock(0), NodeKind::Root)?;
     let info = root_info(&loaded.image, &settings.format, settings.max_levels())
@@ -45,7 +45,7 @@ pub(super) fn read_root(dir: &dyn DirBlocks, settings: &DirSettings) -> Result<(
 }
 
 impl Path {
-    /// The way to the first leaf that may hold `major`.
+    /// The path to the first leaf that may hold `major`.
     pub(super) fn to(
         dir: &dyn DirBlocks,
         settings: &DirSettings,
@@ -61,7 +61,7 @@ impl Path {
         Ok(path)
     }
 
-    /// Follows the last frame's entry down to a leaf.
+    /// Follows the last frame's entry to a leaf.
     fn descend(
         &mut self,
         dir: &dyn DirBlocks,
@@ -83,7 +83,7 @@ impl Path {
         Ok(())
     }
 
-    /// The block the last frame's entry points to.
+    /// The child of the last frame's entry.
     fn child(&self, dir: &dyn DirBlocks, settings: &DirSettings) -> Result<FileBlock> {
         let frame = self.frames.last().expect("a path has a root");
         let child = frame.node(settings)?.child(frame.at).unwrap_or(FileBlock(0));
@@ -92,7 +92,7 @@ impl Path {
                 ino: settings.ino,
                 block: frame.block,
                 offset: 0,
-                what: "index entry points to an impossible block",
+                what: "index entry points outside the directory",
                 value: child.get(),
             }
             .into());
@@ -100,7 +100,7 @@ impl Path {
         Ok(child)
     }
 
-    /// The hash the next leaf starts with, lowest bit included; `None` at the end.
+    /// The first hash of the next leaf, with its lowest bit. `None` at the end.
     pub(super) fn next_hash(&self, settings: &DirSettings) -> Result<Option<u32>> {
         for frame in self.frames.iter().rev() {
             let node = frame.node(settings)?;
@@ -111,7 +111,7 @@ impl Path {
         Ok(None)
     }
 
-    /// Moves on to the next leaf. False at the end.
+    /// Moves to the next leaf. False at the end.
     pub(super) fn advance(&mut self, dir: &dyn DirBlocks, settings: &DirSettings) -> Result<bool> {
         let mut depth = self.frames.len();
         loop {
@@ -134,7 +134,7 @@ impl Path {
         Ok(true)
     }
 
-    /// True if names of hash `major` may go on in the leaf after this one.
+    /// True if names with hash `major` may continue in the next leaf.
     pub(super) fn continues(&self, settings: &DirSettings, major: u32) -> Result<bool> {
         Ok(self.next_hash(settings)?.is_some_and(|next| next & !1 == major))
     }

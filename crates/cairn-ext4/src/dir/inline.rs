@@ -1,8 +1,9 @@
-//! Directories small enough to live in their inode.
+//! Inline directories, which are stored in their inode.
 //!
-//! Two regions of entries: behind the parent's inode number in `i_block`, and in the value of the attribute
-//! `system.data`. Neither has dots or a checksum of its own. A name goes into a gap of either; when there is none the
-//! directory is converted to blocks. Source: "Inline Directories" in the kernel's ext4 documentation.
+//! There are two regions of entries: in `i_block` behind the parent's inode number, and in the
+//! value of the attribute `system.data`. Neither contains `.` or `..` or has a checksum of its own.
+//! If no gap is large enough for a new name, the directory is converted to blocks. Source: "Inline
+//! Directories" in the kernel's ext4 documentation.
 
 use std::ops::Range;
 
@@ -19,9 +20,9 @@ use crate::txn::Handle;
 
 /// Bytes of `i_block`.
 pub const HEAD_LEN: usize = 60;
-/// The parent's number comes first.
+/// Bytes of the parent's inode number.
 const PARENT_LEN: usize = 4;
-/// Errors name the inode itself as block 0.
+/// Errors give the inode as block 0.
 const HERE: FileBlock = FileBlock(0);
 
 /// The bytes of an inline directory.
@@ -33,7 +34,7 @@ pub struct InlineDir<'a> {
     pub tail: &'a [u8],
 }
 
-/// The same bytes, to be changed. Their lengths stay.
+/// The bytes of an inline directory, for changes. Their lengths stay.
 #[derive(Debug)]
 pub struct InlineDirMut<'a> {
     /// `i_block`.
@@ -45,9 +46,9 @@ pub struct InlineDirMut<'a> {
 /// An entry of an inline directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlineFound {
-    /// Inode it points to.
+    /// Its inode.
     pub ino: Ino,
-    /// Kind, where stored.
+    /// Kind, if the directory stores it.
     pub kind: Option<FileKind>,
     place: Option<(Region, usize)>,
 }
@@ -59,7 +60,7 @@ enum Region {
 }
 
 impl<'a> InlineDir<'a> {
-    /// The parent directory.
+    /// The inode number of the parent directory.
     #[must_use]
     pub fn parent(&self) -> Ino {
         let number = self.head.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
@@ -82,14 +83,14 @@ impl<'a> InlineDir<'a> {
         dir_entry::entries_in(bytes, range, &settings.format).map(|entry| entry.map_err(|d| settings.corrupt(HERE, d)))
     }
 
-    /// All live entries.
+    /// All entries.
     fn live(&self, settings: &'a DirSettings) -> Result<Vec<LiveEntry<'a>>> {
         let mut damage = Damage::default();
         let live = self.live_past(settings, &mut damage);
         damage.end(live)
     }
 
-    /// All live entries that can be read.
+    /// All entries that can be read.
     fn live_past(&self, settings: &'a DirSettings, damage: &mut Damage) -> Result<Vec<LiveEntry<'a>>> {
         let mut live = Vec::new();
         for entry in self.entries(Region::Head, settings).chain(self.entries(Region::Tail, settings)) {
@@ -99,10 +100,10 @@ impl<'a> InlineDir<'a> {
         Ok(live)
     }
 
-    /// Finds a name, dots included.
+    /// Finds a name, including `.` and `..`.
     ///
     /// # Errors
-    /// If the entries are damaged.
+    /// An entry is invalid.
     pub fn lookup(&self, settings: &DirSettings, name: &[u8]) -> Result<Option<InlineFound>> {
         if name == b"." || name == b".." {
             let ino = if name == b"." { settings.ino } else { self.parent() };
@@ -122,18 +123,19 @@ impl<'a> InlineDir<'a> {
         damage.end(Ok(None))
     }
 
-    /// True if there is nothing but the dots.
+    /// True if the directory contains only `.` and `..`.
     ///
     /// # Errors
-    /// If the entries are damaged.
+    /// An entry is invalid.
     pub fn is_empty(&self, settings: &DirSettings) -> Result<bool> {
         Ok(self.live(settings)?.is_empty())
     }
 
-    /// As [`super::readdir`], with the same positions, so that a conversion to blocks loses nothing.
+    /// As [`super::readdir`], with the same positions, so that they stay valid after the conversion
+    /// to blocks.
     ///
     /// # Errors
-    /// If the entries are damaged.
+    /// An entry is invalid; all readable ones have been passed to `emit`.
     pub fn readdir(&self, settings: &DirSettings, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let mut damage = Damage::default();
         let live = self.live_past(settings, &mut damage)?;
@@ -162,7 +164,7 @@ impl<'a> InlineDir<'a> {
         Ok(())
     }
 
-    /// The positions are the offsets the names will have in a block.
+    /// The positions are the offsets that the names will have in a block.
     fn by_offset(
         &self,
         settings: &DirSettings,
@@ -184,8 +186,8 @@ impl<'a> InlineDir<'a> {
         Ok(())
     }
 
-    /// Writes all entries to the blocks of `dir`, which has none yet. These bytes must be a copy: the inode's own become
-    /// the root of the mapping.
+    /// Writes all entries to blocks of `dir`, which has none yet. The caller passes a copy of the
+    /// bytes, because those of the inode become the root of the map.
     ///
     /// # Errors
     /// As [`super::add`].
@@ -194,7 +196,7 @@ impl<'a> InlineDir<'a> {
         init_empty(dir, handle, self.parent())?;
         let copy = settings;
         for (name, entry) in self.live(&copy)? {
-            // Without the filetype feature no kind is stored, whatever is passed.
+            // Without the filetype feature the kind is not stored.
             let kind = entry.kind(&settings.format).unwrap_or(FileKind::Regular);
             add(dir, handle, name, Ino(u64::from(entry.ino)), kind)?;
         }
@@ -203,7 +205,7 @@ impl<'a> InlineDir<'a> {
 }
 
 impl InlineDirMut<'_> {
-    /// The same bytes, to be read.
+    /// The same bytes, for reading.
     #[must_use]
     pub fn view(&self) -> InlineDir<'_> {
         InlineDir { head: self.head, tail: self.tail }
@@ -217,7 +219,7 @@ impl InlineDirMut<'_> {
         }
     }
 
-    /// Makes these bytes an empty directory.
+    /// Makes the bytes an empty directory.
     pub fn init_empty(&mut self, parent: Ino) {
         self.head[..PARENT_LEN].copy_from_slice(&ino_number(parent).to_le_bytes());
         for region in [Region::Head, Region::Tail] {
@@ -228,10 +230,11 @@ impl InlineDirMut<'_> {
         }
     }
 
-    /// Adds a name that is not there. False: there is no room, convert the directory.
+    /// Adds a name that does not exist. False if there is no room: the caller converts the
+    /// directory.
     ///
     /// # Errors
-    /// If the entries are damaged or have the name.
+    /// An entry is invalid, or the name exists.
     pub fn add(&mut self, settings: &DirSettings, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<bool> {
         let format = &settings.format;
         for region in [Region::Head, Region::Tail] {
@@ -250,10 +253,10 @@ impl InlineDirMut<'_> {
         Ok(false)
     }
 
-    /// Removes a name and tells what it pointed to.
+    /// Removes a name and returns its entry.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::NotFound`] if it is not there.
+    /// [`cairn_vfs::Error::NotFound`] if it does not exist; an entry is invalid.
     pub fn remove(&mut self, settings: &DirSettings, name: &[u8]) -> Result<InlineFound> {
         let found = self.view().lookup(settings, name)?.ok_or(cairn_vfs::Error::NotFound)?;
         let (region, at) = found.place.ok_or(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed"))?;
@@ -263,10 +266,10 @@ impl InlineDirMut<'_> {
         Ok(found)
     }
 
-    /// Points an existing name (`..` too) to another inode and tells what it pointed to.
+    /// Changes the inode of a name or of `..`, and returns the old entry.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::NotFound`] if it is not there.
+    /// [`cairn_vfs::Error::NotFound`] if it does not exist; an entry is invalid.
     pub fn set_target(&mut self, settings: &DirSettings, name: &[u8], ino: Ino, kind: FileKind) -> Result<InlineFound> {
         let found = self.view().lookup(settings, name)?.ok_or(cairn_vfs::Error::NotFound)?;
         match found.place {

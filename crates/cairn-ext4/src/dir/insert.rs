@@ -1,7 +1,7 @@
-//! Adding a name: into a gap, after splitting a leaf, after growing the index.
+//! Adds a name: to a gap, after splitting a leaf, or after growing the index.
 //!
-//! Each step that makes room leaves a directory in which every name is found; then the search for a gap starts again
-//! from the root. Blocks are appended before anything is changed, so that a full volume changes nothing.
+//! Each step that makes room keeps every name findable. Then the search for a gap starts again at
+//! the root. Blocks are appended before the first change, so that a full volume changes nothing.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::format::dir_entry::{self, Dots, Entry, Room};
 use crate::format::htree::{self, NodeKind};
 use crate::txn::Handle;
 
-/// Most steps that make room for one name: conversion, one split a level, one more level, the leaf.
+/// Most steps that make room for one name: the conversion, a split of each level, a new level, the
+/// leaf.
 const MAX_STEPS: usize = 8;
 
 /// An entry (inode, kind code, name) with its major hash.
@@ -31,10 +32,11 @@ struct NewEntry<'n> {
     name: Name<'n>,
 }
 
-/// Adds a name. The caller has made sure that it is not there.
+/// Adds a name. The caller has checked that it does not exist.
 ///
 /// # Errors
-/// [`cairn_vfs::Error::NoSpace`] if the volume or the index is full; [`cairn_vfs::Error::Exists`] if the name is met.
+/// [`cairn_vfs::Error::NoSpace`] if the volume or the index is full; [`cairn_vfs::Error::Exists`]
+/// if a searched block has the name; the directory is damaged.
 pub fn add(dir: &dyn DirBlocks, handle: &Handle, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<()> {
     if name.is_dots() {
         return Err(cairn_vfs::Error::Invalid("`.` and `..` cannot be added").into());
@@ -45,7 +47,7 @@ pub fn add(dir: &dyn DirBlocks, handle: &Handle, name: Name<'_>, ino: Ino, kind:
         return add_indexed(dir, &settings, handle, &new);
     }
     if dir.indexed() {
-        // Without dir_index nobody keeps the index: it must not be believed later.
+        // Without dir_index the index is not maintained, so it must not be used later.
         dir.set_indexed(handle, false)?;
     }
     add_linear(dir, &settings, handle, &new)
@@ -65,7 +67,7 @@ fn add_linear(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new:
     write_leaf(settings, handle, &buffer, &[(new.ino, new.file_type, new.name.bytes())])
 }
 
-/// Adds to one block; false if there is no gap.
+/// Adds the name to one block. False if no gap is large enough.
 fn add_to_leaf(
     dir: &dyn DirBlocks,
     settings: &DirSettings,
@@ -77,7 +79,7 @@ fn add_to_leaf(
     let Loaded { buffer, image } = load_leaf(dir, settings, block)?;
     let room = dir_entry::room(dir_entry::entries(&image, format), &new.name)
         .map_err(|defect| settings.corrupt(block, defect))?;
-    // A held image would make the write copy the block.
+    // While the image is held, the write would copy the block.
     drop(image);
     match room {
         Room::Taken => Err(cairn_vfs::Error::Exists.into()),
@@ -111,7 +113,7 @@ fn add_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new
         ino: settings.ino,
         block: FileBlock(0),
         offset: 0,
-        what: "splitting makes no room",
+        what: "a split makes no room",
         value: new.name.len() as u64,
     }
     .into())
@@ -124,7 +126,7 @@ fn make_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle) ->
     let Dots { this, parent } =
         dir_entry::dots(&image, &settings.format).map_err(|defect| settings.corrupt(first, defect))?;
     let names = live_entries(&image, settings, first)?;
-    // The first two are the dots, which were just checked.
+    // The first two are `.` and `..`, which were checked.
     let names: Vec<_> = names.iter().skip(2).map(|e| (e.ino, e.file_type, e.name)).collect();
     let (leaf, leaf_buffer) = dir.append(handle)?;
     write_leaf(settings, handle, &leaf_buffer, &names)?;
@@ -142,7 +144,8 @@ fn live_entries<'a>(image: &'a [u8], settings: &'a DirSettings, block: FileBlock
     Ok(live.collect::<Result<_, _>>().map_err(|defect| settings.corrupt(block, defect))?)
 }
 
-/// Moves the upper half of a leaf, by hash and by size, into a new one. The leaf's parent has room for one more.
+/// Moves the upper half of a leaf, by hash and by size, to a new one. The parent of the leaf is not
+/// full.
 fn split_leaf(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path, version: u8) -> Result<()> {
     let leaf = path.leaf;
     let Loaded { buffer, image } = load_leaf(dir, settings, leaf)?;
@@ -161,11 +164,11 @@ fn split_leaf(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
     let (lower, upper) = entries.split_at(at);
     let bound = |half: Option<&HashedRow<'_>>| half.map_or(0, |(hash, _)| *hash);
     let split_hash = bound(upper.first());
-    // The lowest bit tells a search that the value's names began in the leaf before.
+    // The lowest bit tells a search that names of this hash begin in the leaf before.
     let continued = u32::from(bound(lower.last()) == split_hash);
     let (new_leaf, new_buffer) = dir.append(handle)?;
     write_rows(settings, handle, &new_buffer, upper)?;
-    // The image is still borrowed: the write copies the block once instead of every name.
+    // The image is borrowed, so the write copies the block once and not each name.
     write_rows(settings, handle, &buffer, lower)?;
     let parent = path.frames.pop().expect("a path has a root");
     let (block, kind, after) = (parent.block, parent.kind, parent.at);
@@ -182,7 +185,8 @@ fn write_rows(settings: &DirSettings, handle: &Handle, buffer: &Arc<Buffer>, row
     Ok(())
 }
 
-/// Where to split: about half of the bytes above. `None` with fewer than two entries.
+/// The index at which to split: about half of the bytes are above it. `None` if there are fewer
+/// than two entries.
 fn middle(entries: &[HashedRow<'_>], block_size: usize) -> Option<usize> {
     if entries.len() < 2 {
         return None;
@@ -197,11 +201,11 @@ fn middle(entries: &[HashedRow<'_>], block_size: usize) -> Option<usize> {
         size += len;
         at -= 1;
     }
-    // Entries with wide gaps between them may all fit into half a block.
+    // All entries may fit half a block if the gaps between them are wide.
     Some(if at == 0 || at == entries.len() { entries.len() / 2 } else { at })
 }
 
-/// Makes room in the lowest full node whose parent is not full, or puts a level below the root.
+/// Splits the lowest full node whose parent is not full, or adds a level below the root.
 fn grow_index(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path) -> Result<()> {
     while path.frames.len() > 1 {
         let parent = &path.frames[path.frames.len() - 2];
@@ -224,7 +228,7 @@ fn grow_index(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
     Ok(())
 }
 
-/// Moves the upper half of the path's last node into a new one; the node above it has room.
+/// Moves the upper half of the path's last node to a new one. The node above it is not full.
 fn split_node(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path) -> Result<()> {
     let format = &settings.format;
     let node = path.frames.pop().expect("the node to split");

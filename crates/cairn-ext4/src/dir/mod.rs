@@ -1,10 +1,11 @@
-//! Directories: names to inodes, in linear blocks or through a hash index.
+//! Directories, which map names to inodes, in linear blocks or with a hash index.
 //!
-//! Everything works on [`DirBlocks`], which the inode layer implements. A directory starts linear; with dir_index it is
-//! indexed as soon as one block is not enough. Blocks are never given back while the directory lives.
+//! They work on [`DirBlocks`], which the inode layer implements. A directory begins linear; with
+//! dir_index it becomes indexed when it needs a second block. Its blocks are not freed while it
+//! exists.
 //!
-//! Locking: the caller holds the directory's namespace lock: shared for [`lookup`], [`readdir`], [`is_empty`], exclusive
-//! for what takes a [`Handle`].
+//! Locking: the caller holds the directory's namespace lock, shared for [`lookup`], [`readdir`] and
+//! [`is_empty`], exclusively for functions with a [`Handle`].
 
 mod blocks;
 pub mod hash;
@@ -31,20 +32,21 @@ use crate::format::dir_entry::{self, Dots, NAME_MAX};
 use crate::format::htree::{self, NodeKind};
 use crate::txn::Handle;
 
-/// Directory blocks that one [`add`] may append: a leaf and one node a level.
+/// Most directory blocks that [`add`] appends: a leaf, and a node of each level.
 pub const ADD_APPENDS: u32 = 4;
-/// Directory blocks that one [`add`] may change, the appended ones included.
+/// Most directory blocks that [`add`] changes, with the appended ones.
 pub const ADD_BLOCKS: u32 = 12;
 /// Directory blocks that [`remove`] or [`set_target`] change.
 pub const CHANGE_BLOCKS: u32 = 1;
 
-/// Credits an [`add`] needs when appending one block costs `append_credits` (bitmap, descriptor, mapping, inode).
+/// Credits of [`add`], if appending a block costs `append_credits` (bitmap, descriptor, map,
+/// inode).
 #[must_use]
 pub const fn add_credits(append_credits: u32) -> u32 {
     ADD_BLOCKS + ADD_APPENDS * append_credits
 }
 
-/// Where an entry is. Valid until the directory is changed.
+/// The place of an entry. It is valid until the directory changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Logical block.
@@ -56,18 +58,18 @@ pub struct Location {
 /// An entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Inode it points to.
+    /// Its inode.
     pub ino: Ino,
-    /// Kind, where the directory stores it.
+    /// Kind, if the directory stores it.
     pub kind: Option<FileKind>,
-    /// Where it is.
+    /// Its place.
     pub location: Location,
 }
 
-/// Finds a name, `.` and `..` included.
+/// Finds a name, including `.` and `..`.
 ///
 /// # Errors
-/// Only failures; a name that is not there is `None`.
+/// The directory is damaged or cannot be read, and the name was not found elsewhere.
 pub fn lookup(dir: &dyn DirBlocks, name: &[u8]) -> Result<Option<Found>> {
     let settings = dir.settings();
     if name == b"." || name == b".." {
@@ -82,7 +84,8 @@ pub fn lookup(dir: &dyn DirBlocks, name: &[u8]) -> Result<Option<Found>> {
     {
         return Ok(found);
     }
-    // Without an index, or where that leads nowhere: what is damaged hides no name in another block.
+    // All blocks are searched if there is no index or it leads to no entry, so that damage hides no
+    // name in another block.
     for block in 0..dir.count() {
         if let Some(found) = damage.pass(lookup_in(dir, &settings, FileBlock(block), name))?.flatten() {
             return Ok(Some(found));
@@ -102,7 +105,7 @@ fn lookup_dot(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> Resul
 /// The inodes of `.` and `..`.
 ///
 /// # Errors
-/// If the first block does not start with the two.
+/// The first block cannot be read or does not begin with them.
 pub fn dots(dir: &dyn DirBlocks) -> Result<Dots> {
     let settings = dir.settings();
     let first = load_first(dir, &settings)?;
@@ -134,10 +137,11 @@ fn lookup_in(dir: &dyn DirBlocks, settings: &DirSettings, block: FileBlock, name
     }))
 }
 
-/// Removes a name and tells what it pointed to.
+/// Removes a name and returns its entry.
 ///
 /// # Errors
-/// [`cairn_vfs::Error::NotFound`] if it is not there; `.` and `..` cannot be removed.
+/// [`cairn_vfs::Error::NotFound`] if it does not exist; [`cairn_vfs::Error::Invalid`] for `.` and
+/// `..`; the directory is damaged.
 pub fn remove(dir: &dyn DirBlocks, handle: &Handle, name: &[u8]) -> Result<Found> {
     if name == b"." || name == b".." {
         return Err(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed").into());
@@ -154,16 +158,16 @@ pub fn remove(dir: &dyn DirBlocks, handle: &Handle, name: &[u8]) -> Result<Found
     Ok(found)
 }
 
-/// Points an existing name (`..` too) to another inode and tells what it pointed to.
+/// Changes the inode of a name or of `..`, and returns the old entry.
 ///
 /// # Errors
-/// [`cairn_vfs::Error::NotFound`] if it is not there.
+/// [`cairn_vfs::Error::NotFound`] if it does not exist; the directory is damaged.
 pub fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, kind: FileKind) -> Result<Found> {
     let found = lookup(dir, name)?.ok_or(cairn_vfs::Error::NotFound)?;
     let settings = dir.settings();
     let format = &settings.format;
     let buffer = dir.get(found.location.block)?;
-    // Asked before the buffer is locked: the answer takes the inode's lock.
+    // This call takes the inode's lock, so it comes before the lock of the buffer.
     let in_root = found.location.block == FileBlock(0) && uses_index(dir, &settings);
     let mut bytes = handle.write(&buffer)?;
     dir_entry::retarget_at(&mut bytes, found.location.offset, ino_number(ino), format.file_type(kind));
@@ -175,10 +179,10 @@ pub fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, k
     Ok(found)
 }
 
-/// True if there is nothing but `.` and `..`.
+/// True if the directory contains only `.` and `..`.
 ///
 /// # Errors
-/// If the directory is damaged: what cannot be read is not taken to be empty.
+/// The directory is damaged: an unreadable block does not count as empty.
 pub fn is_empty(dir: &dyn DirBlocks) -> Result<bool> {
     let settings = dir.settings();
     let format = &settings.format;
@@ -186,7 +190,7 @@ pub fn is_empty(dir: &dyn DirBlocks) -> Result<bool> {
     dots(dir)?;
     for block in u64::from(indexed)..dir.count() {
         let block = FileBlock(block);
-        // Index nodes have no leaf's checksum, and hold no names.
+        // Index nodes contain no names, and have no checksum of a leaf.
         if indexed && htree::is_spanned_by_free_entry(&dir.get(block)?.image(), format) {
             continue;
         }
@@ -204,7 +208,7 @@ pub fn is_empty(dir: &dyn DirBlocks) -> Result<bool> {
 /// Gives a new directory its first block with `.` and `..`.
 ///
 /// # Errors
-/// If no block can be appended.
+/// The volume is full or the journal was aborted.
 pub fn init_empty(dir: &dyn DirBlocks, handle: &Handle, parent: Ino) -> Result<()> {
     let settings = dir.settings();
     let (block, buffer) = dir.append(handle)?;
@@ -229,7 +233,7 @@ fn write_leaf(
 /// An inode number as a directory stores it.
 ///
 /// # Panics
-/// If it has more than 32 bits: numbers come from the volume's own allocator.
+/// If it has more than 32 bits. The volume's allocator gives no such numbers.
 fn ino_number(ino: Ino) -> u32 {
     u32::try_from(ino.get()).expect("inode numbers of ext4 have 32 bits")
 }

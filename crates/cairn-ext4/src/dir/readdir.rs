@@ -1,14 +1,15 @@
-//! Listing a directory from a position that outlives changes.
+//! Lists a directory from a position that stays valid while the directory changes.
 //!
-//! With dir_index a position is a hash, for linear directories too, so that it survives the conversion to an index and
-//! every split: 31 bits of the major hash, 28 of the minor one, 4 that number (by name) the names with equal hashes. 0
-//! and 1 are `.` and `..`. The next position is one more than the entry's. Without dir_index names never move, and a
-//! position is the byte offset behind the entry.
+//! With dir_index a position is a hash, for linear directories too, so that it survives the
+//! conversion to an index and every split. It has 31 bits of the major hash, 28 bits of the minor
+//! hash, and 4 bits that number (by name) the names with equal hashes. 0 and 1 are `.` and `..`.
+//! The next position is the entry's plus one. Without dir_index names do not move, and a position
+//! is the byte offset behind the entry.
 //!
-//! Names are collected and sorted in batches, so the memory is bounded whatever the directory's size.
+//! Names are collected and sorted in batches, so the memory is bounded for directories of any size.
 //!
-//! Damage hides what is damaged and nothing else: a bad entry or block is passed by, and where the index does not lead on,
-//! all blocks are read in turn, with the same positions. The first damage is the error of the call.
+//! An invalid entry or block is skipped. Where the index is damaged, all blocks are read in order,
+//! with the same positions. The call returns the first damage at its end.
 
 use std::collections::BTreeMap;
 
@@ -25,18 +26,18 @@ use crate::format::dir_entry::{self, Entry};
 
 /// Names that are sorted at a time.
 const BATCH: usize = 4096;
-/// Names after which an indexed directory's batch ends with the leaf.
+/// After this many names the batch of an indexed directory ends with the leaf.
 const ENOUGH: usize = 128;
-/// Bits that tell names of equal hashes apart.
+/// Bits that number names with equal hashes.
 const ORDINAL_BITS: u32 = 4;
 const ORDINALS: usize = 1 << ORDINAL_BITS;
 const MINOR_BITS: u32 = 28;
 const FIRST_NAME: u64 = 2;
 
-/// Entries from `position` on, `.` and `..` first, until `emit` returns false.
+/// Lists entries from `position` on, `.` and `..` first, until `emit` returns false.
 ///
 /// # Errors
-/// If the directory is damaged or cannot be read; what can be listed has been given.
+/// The directory is damaged or cannot be read; all readable entries have been passed to `emit`.
 pub fn readdir(dir: &dyn DirBlocks, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
     let settings = dir.settings();
     let mut damage = Damage::default();
@@ -47,7 +48,7 @@ pub fn readdir(dir: &dyn DirBlocks, position: u64, emit: &mut dyn FnMut(DirEntry
     damage.end(listed)
 }
 
-/// What a listing has passed by.
+/// The damage that a listing has skipped.
 pub(super) type Damage = PastDamage<Error>;
 
 fn by_hash(
@@ -81,7 +82,7 @@ fn by_hash(
     }
 }
 
-/// Fills a batch; tells where the next one starts.
+/// Fills a batch. Returns the position of the next one.
 fn collect(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch, damage: &mut Damage) -> Result<Option<u64>> {
     let mut version = settings.hash.default_version;
     if uses_index(dir, settings) {
@@ -90,7 +91,7 @@ fn collect(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch, damag
             return Ok(next);
         }
         *batch = Batch::from(batch.from);
-        // The positions stay what they were, if that can be known.
+        // The positions stay the same if the root still tells the hash version.
         let known = read_root(dir, settings).map(|(_, info)| info.hash_version);
         version = known.ok().filter(|version| settings.hash(*version, b"a").is_ok()).unwrap_or(version);
     }
@@ -99,11 +100,11 @@ fn collect(dir: &dyn DirBlocks, settings: &DirSettings, batch: &mut Batch, damag
 }
 
 fn stuck_at(settings: &DirSettings, position: u64) -> Corrupt {
-    let what = "index does not lead on from this position";
+    let what = "index has no next leaf at this position";
     Corrupt::Directory { ino: settings.ino, block: FileBlock(0), offset: 0, what, value: position }
 }
 
-/// Gives `.` and `..` if the position is before them; false if `emit` has had enough.
+/// Lists `.` and `..` if the position is before them. False if `emit` returned false.
 pub(super) fn emit_dots(
     this: Ino,
     parent: Ino,
@@ -115,12 +116,13 @@ pub(super) fn emit_dots(
     (position > 0 || emit(dot(this, Name::DOT, 1))) && (position > 1 || emit(dot(parent, Name::DOT_DOT, FIRST_NAME)))
 }
 
-/// The position of a name, before names of equal hashes are numbered.
+/// The position of a name, before names with equal hashes are numbered.
 fn base_position(settings: &DirSettings, version: u8, name: &[u8]) -> Result<u64, Corrupt> {
     let hash = settings.hash(version, name)?;
     // The legacy hash has no minor part.
     let minor = if matches!(version, LEGACY | LEGACY_UNSIGNED) { crc32c(!0, name) } else { hash.minor };
-    // Not the lowest value: 0 and 1 are taken; not the highest: a position must fit 63 bits.
+    // It is not the smallest value, because 0 and 1 are in use, and not the largest, because a
+    // position has 63 bits.
     let minor = (minor >> (32 - MINOR_BITS)).clamp(1, (1 << MINOR_BITS) - 2);
     Ok(major_position(hash.major) | u64::from(minor) << ORDINAL_BITS)
 }
@@ -135,12 +137,12 @@ fn position_major(position: u64) -> u32 {
     u32::try_from(position >> 32).unwrap_or(u32::MAX >> 1) << 1
 }
 
-/// The names with the smallest positions from one on.
+/// The names with the smallest positions from `from` on.
 pub(super) struct Batch {
     from: u64,
     names: BTreeMap<u64, Vec<DirEntry>>,
     count: usize,
-    /// Positions from here on were dropped.
+    /// Positions from this one on were dropped.
     cut: Option<u64>,
 }
 
@@ -153,7 +155,7 @@ impl Batch {
         self.cut
     }
 
-    /// Takes one live entry, if it belongs to the batch.
+    /// Adds an entry, if it belongs to the batch.
     pub(super) fn offer(
         &mut self,
         settings: &DirSettings,
@@ -184,7 +186,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Gives the names in order; false if `emit` has had enough.
+    /// Passes the names to `emit` in order. False if `emit` returned false.
     pub(super) fn emit(self, emit: &mut dyn FnMut(DirEntry) -> bool) -> bool {
         for (base, group) in self.names {
             for (position, mut entry) in (base..).zip(group) {
@@ -198,7 +200,7 @@ impl Batch {
     }
 }
 
-/// Offers all names of one block.
+/// Offers all names of a block.
 fn offer_block(
     dir: &dyn DirBlocks,
     settings: &DirSettings,
@@ -218,10 +220,10 @@ fn offer_block(
     Ok(())
 }
 
-/// A live entry with its name.
+/// An entry in use, with its name.
 pub(super) type LiveEntry<'a> = (Name<'a>, Entry<'a>);
 
-/// The name of a live entry that is not a dot; an error for a name no program could use.
+/// The name of an entry, unless it is `.` or `..`. Fails if the name is invalid.
 pub(super) fn live_entry<'a>(
     settings: &DirSettings,
     block: FileBlock,
@@ -250,7 +252,7 @@ fn collect_linear(
     Ok(())
 }
 
-/// Collects a few leaves; tells where the next batch starts.
+/// Collects some leaves. Returns the position of the next batch.
 fn collect_indexed(
     dir: &dyn DirBlocks,
     settings: &DirSettings,
@@ -264,7 +266,8 @@ fn collect_indexed(
         offer_block(dir, settings, path.leaf, version, batch, damage)?;
         match path.next_hash(settings)? {
             None => return Ok(None),
-            // A leaf that continues the one before belongs to the same batch: names are sorted across both.
+            // A leaf that continues the one before belongs to the same batch, because names are
+            // sorted across both.
             Some(hash) if hash & 1 == 0 && batch.count >= ENOUGH => return Ok(Some(major_position(hash))),
             Some(_) => {}
         }
@@ -301,7 +304,8 @@ fn by_offset(
                     None => continue,
                 },
             };
-            // The gap behind the name belongs to it, but a name may be put there: go on right behind the name.
+            // A name may be inserted into the gap behind this one, so the next position is right
+            // behind the name.
             let next = at + entry.used() as u64;
             let ino = Ino(u64::from(entry.ino));
             if !emit(DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next }) {

@@ -1,4 +1,4 @@
-//! Inserting, converting and freeing runs.
+//! Inserts, converts and frees runs.
 
 use cairn_base::Pba;
 use cairn_cache::mapper::Run;
@@ -15,7 +15,8 @@ use crate::txn::Handle;
 /// Longest run inserted at once: its extents fit into one split of the smallest node.
 const MAX_INSERT: u64 = 64 * MAX_UNWRITTEN;
 
-/// Maps the hole `run` to the blocks from `pba` on, which are already marked in use. Returns the blocks added.
+/// Maps the hole `run` to the blocks from `pba` on, which are marked in use. Returns the number of
+/// blocks added.
 pub fn insert(
     context: &MapContext<'_>,
     handle: &Handle,
@@ -46,8 +47,9 @@ pub fn insert(
     Ok(edit.blocks + new.len.cast_signed())
 }
 
-/// Gives the mapped blocks of `run` the state written or unwritten, first leaf first, changing at most about `budget` metadata
-/// blocks (but always some). Holes stay holes. Returns the blocks added (nodes).
+/// Makes the mapped blocks of `run` written or unwritten, from the first leaf on. Holes stay holes.
+/// A call changes about `budget` metadata blocks and always makes progress. Returns the number of
+/// blocks added (nodes).
 pub fn set_unwritten(
     context: &MapContext<'_>,
     handle: &Handle,
@@ -81,8 +83,8 @@ pub fn set_unwritten(
     Ok((Progress::Done, edit.blocks))
 }
 
-/// Frees the blocks of `run`, from its end backwards, changing at most about `budget` metadata blocks (but always some).
-/// Returns the blocks added, a negative number.
+/// Frees the blocks of `run` from its end backwards. A call changes about `budget` metadata
+/// blocks and always makes progress. Returns the number of blocks added, which is negative.
 pub fn remove(
     context: &MapContext<'_>,
     handle: &Handle,
@@ -112,7 +114,8 @@ pub fn remove(
 }
 
 impl Edit<'_> {
-    /// Frees what the leaf maps in `start..to`, as far back as the budget allows; returns the first block that is done.
+    /// Frees what the leaf maps in `start..to`, from the end as far as the budget allows. Returns
+    /// the first freed block.
     fn remove_from_leaf(&mut self, path: Path, start: u64, to: u64, budget: &mut Budget<'_>) -> Result<u64> {
         let mut from = start;
         let mut freed = Vec::new();

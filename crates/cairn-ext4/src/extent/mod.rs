@@ -1,9 +1,12 @@
-//! Extent trees: looking up, inserting, converting, freeing and moving runs of a file.
+//! Extent trees: finding, inserting, converting, freeing and moving runs of a file.
 //!
-//! Every change is one shape: descend to a leaf (`path`), compute its new entries, and store them (`store`), which
-//! splits, grows, empties and collapses nodes. Each key of an inner node equals its child's first entry, as the kernel
-//! demands. Blocks a change needs are allocated before anything is written, so a full volume leaves the tree as it was.
-//! Locking: the caller holds the inode's MAPPING lock; no buffer is locked while blocks are allocated or freed.
+//! A change has three steps: find the leaf (`path`), compute its new entries, store them (`store`).
+//! The last step splits, grows, frees and collapses nodes. Invariant: each key of an inner node
+//! equals the first entry of its child, as Linux requires. All blocks are allocated before the
+//! first change, so a full volume leaves the tree unchanged.
+//!
+//! Locking: the caller holds the inode's MAPPING lock. No buffer is locked while blocks are
+//! allocated or freed.
 
 mod edit;
 mod path;
@@ -25,25 +28,31 @@ pub const MAX_WRITTEN_LEN: u32 = MAX_WRITTEN as u32;
 /// Longest unwritten extent, in blocks.
 pub const MAX_UNWRITTEN_LEN: u32 = MAX_UNWRITTEN as u32;
 
-/// Writes the root of a file without extents.
+/// Initialises the root of a file without extents.
 pub fn initialize(i_block: &mut [u8; ROOT_BYTES]) {
     Node::empty().encode_root(i_block);
 }
 
 /// Levels below the root.
+///
+/// # Errors
+/// The root is invalid.
 pub fn depth(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u16> {
     Ok(NodeView::parse(i_block, None, context.site(Pba(0)))?.depth())
 }
 
-/// Metadata blocks that one insert or conversion may change in a tree of `depth`, without the inode: every node of the
-/// path, and at each level a new block with its bitmap and descriptor.
+/// Most metadata blocks that an insertion or conversion changes in a tree of `depth`, without the
+/// inode: every node of the path, and for each level a new block with its bitmap and descriptor.
 #[must_use]
 pub fn insert_credits(depth: u16) -> u32 {
     4 * u32::from(depth) + 3
 }
 
-/// What is at `block`: the extent that holds it, or the largest hole its leaf shows. Beyond the last block an extent tree
-/// can name there is one endless hole.
+/// The extent that holds `block`, or the largest hole that its leaf shows. Beyond the last possible
+/// block there is one hole without end.
+///
+/// # Errors
+/// A node cannot be read, or is invalid.
 pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
     let at = block.get();
     if at >= MAX_FILE_BLOCKS {
@@ -64,7 +73,7 @@ pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileB
                 return Ok(Known { start: FileBlock(start), len: end - start, state: State::Hole });
             }
             Found::Child(index, inside) => {
-                // The parser refuses children below depth 0: only a node of depth 1 or more has them.
+                // The parser refuses children of a node of depth 0.
                 depth -= 1;
                 bounds = inside;
                 let site = context.site(index.child);

@@ -1,4 +1,4 @@
-//! The way from the root to one leaf, decoded.
+//! The path from the root to one leaf, decoded.
 
 use cairn_base::Pba;
 use cairn_cache::block::Image;
@@ -11,15 +11,15 @@ use crate::map::MapContext;
 pub(super) struct Step {
     /// Its block; 0 is the inode.
     pub pba: Pba,
-    /// What it holds.
+    /// The decoded node.
     pub node: Node,
-    /// Which child the path follows; meaningless in the leaf.
+    /// Index of the child on the path; unused in the leaf.
     pub at: usize,
 }
 
 /// The nodes from the root to a leaf.
 pub(super) struct Path {
-    /// Root first; never empty, and the last one is the leaf.
+    /// From the root to the leaf; never empty.
     pub steps: Vec<Step>,
     /// Blocks before this one belong to leaves on the left.
     pub lower: u64,
@@ -27,7 +27,8 @@ pub(super) struct Path {
     pub upper: u64,
 }
 
-/// A tree block's bytes, with header and checksum right, and every entry checked unless that was done since it was read.
+/// Reads a block of the tree. Its header and checksum are verified, and its entries unless they
+/// were since the block was read.
 pub(super) fn read(context: &MapContext<'_>, pba: Pba, depth: u16, bounds: &Bounds<'_>) -> Result<Image> {
     let buffer = context.buffers.get(pba)?;
     let image = buffer.image();
@@ -42,7 +43,8 @@ pub(super) fn read(context: &MapContext<'_>, pba: Pba, depth: u16, bounds: &Boun
 }
 
 impl Path {
-    /// The path to the leaf in whose range `block` lies. Every node on it is checked entry by entry.
+    /// Finds the leaf whose range contains `block`. All entries of the nodes on the path are
+    /// checked.
     pub fn descend(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: u64) -> Result<Self> {
         let mut bounds = context.bounds();
         let mut path = Self { steps: Vec::new(), lower: bounds.start, upper: bounds.end };
@@ -56,7 +58,7 @@ impl Path {
             let index = indexes.get(at).expect("the parser refuses inner nodes without entries");
             bounds.start = index.start;
             bounds.end = indexes.get(at + 1).map_or(bounds.end, |next| next.start);
-            // Blocks before a tree's first key belong to its first leaf.
+            // Blocks before the first key of a tree belong to its first leaf.
             path.lower = if at == 0 { path.lower } else { index.start };
             path.upper = bounds.end;
             let (child, depth) = (index.child, node.depth - 1);

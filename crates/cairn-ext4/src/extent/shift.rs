@@ -1,7 +1,7 @@
-//! Moving the extents behind a point up or down, for collapse-range and insert-range.
+//! Moves the extents behind a block up or down, for collapse-range and insert-range.
 //!
-//! Leaf by leaf, in the order that keeps the tree sorted after each, in as many handles as it takes: every step leaves a
-//! sound file of which a part has moved, as in Linux.
+//! It moves leaf by leaf, in the order that keeps the tree sorted, in as many handles as needed.
+//! After every step the file is consistent and partly moved, as in Linux.
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::Run;
@@ -15,18 +15,19 @@ use crate::format::extent::{Extent, MAX_FILE_BLOCKS, ROOT_BYTES};
 use crate::map::{MapContext, Progress};
 use crate::txn::Handle;
 
-/// A move on its way. Nothing else may change the map before it is done.
+/// A move in progress. The map must not change otherwise until it is done.
 #[derive(Debug)]
 pub struct Shift {
     /// The first block that moves.
     from: u64,
     by: i64,
-    /// Moving down, the first block that has not moved yet; moving up, the one after the last.
+    /// Moving down: the first block that has not moved. Moving up: the block after the last one
+    /// that has not moved.
     at: u64,
 }
 
 impl Shift {
-    /// Checks that everything from `from` on can move by `by` blocks: up, or down onto a hole.
+    /// Checks that all blocks from `from` on can move by `by` blocks: up, or down into a hole.
     pub fn new(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Self> {
         let from = from.get();
         if by < 0 {
@@ -41,8 +42,8 @@ impl Shift {
         if self.by < 0 { self.at >= MAX_FILE_BLOCKS } else { self.at <= self.from }
     }
 
-    /// Moves leaves, changing at most about `budget` metadata blocks (but always some). An extent that reaches across the
-    /// start is cut. Returns the blocks added (nodes).
+    /// Moves leaves. A call changes about `budget` metadata blocks and always makes progress. An
+    /// extent that reaches across the start is split. Returns the number of blocks added (nodes).
     pub fn step(
         &mut self,
         context: &MapContext<'_>,
@@ -101,7 +102,7 @@ fn end(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u64> {
 }
 
 impl Edit<'_> {
-    /// Moves what the leaf maps in `run`; false if that is nothing.
+    /// Moves what the leaf maps in `run`. False if it maps nothing there.
     fn shift_leaf(&mut self, path: Path, run: Run, by: i64) -> Result<bool> {
         let (start, end) = (run.start.get(), run.start.get() + run.len);
         let pieces = path.extents().iter().flat_map(|extent| {

@@ -1,4 +1,4 @@
-//! Storing a leaf's new entries: in place, or by splitting, growing, dropping and collapsing nodes.
+//! Stores a leaf's new entries in place, or splits, grows, frees and collapses nodes.
 
 use cairn_base::Pba;
 
@@ -11,7 +11,7 @@ use crate::map::MapContext;
 use crate::space::Freed;
 use crate::txn::Handle;
 
-/// A change of one tree within one handle.
+/// A change of one tree in one handle.
 pub(super) struct Edit<'e> {
     pub context: &'e MapContext<'e>,
     pub handle: &'e Handle,
@@ -20,7 +20,7 @@ pub(super) struct Edit<'e> {
     pub blocks: i64,
 }
 
-/// Joins neighbours and cuts what is longer than an extent can be.
+/// Merges neighbours and splits extents that are too long.
 pub(super) fn coalesce(extents: impl IntoIterator<Item = Extent>) -> Vec<Extent> {
     let mut out: Vec<Extent> = Vec::new();
     for mut extent in extents {
@@ -41,15 +41,16 @@ pub(super) fn coalesce(extents: impl IntoIterator<Item = Extent>) -> Vec<Extent>
     out
 }
 
-/// A change of a node on its way up.
+/// A changed node that is not written yet.
 struct Pending {
     entries: Entries,
-    /// The change was at the node's end, where more will follow: a split then leaves the left half full.
+    /// The change is at the node's end, where more will follow: a split then leaves the left half
+    /// full.
     appended: bool,
 }
 
 impl Edit<'_> {
-    /// Replaces the entries of the path's leaf. `appended`: the new ones are its last.
+    /// Replaces the entries of the path's leaf. `appended`: the new entries are the last ones.
     pub fn replace_leaf(&mut self, path: Path, extents: Vec<Extent>, appended: bool) -> Result<()> {
         let shrunk = extents.len() < path.extents().len();
         let capacity = block_capacity(self.context.layout.block_size);
@@ -68,7 +69,8 @@ impl Edit<'_> {
         if shrunk { self.collapse() } else { Ok(()) }
     }
 
-    /// Writes the changed node of each level, from the leaf up to where nothing changes any more.
+    /// Writes the changed node of each level, from the leaf up to the first node that does not
+    /// change.
     fn climb(&mut self, mut path: Path, mut pending: Pending, fresh: &mut Vec<Pba>, capacity: usize) -> Result<()> {
         while let Some(step) = path.steps.pop() {
             let depth = step.node.depth;
@@ -105,7 +107,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Takes the right part of a node that is too full.
+    /// Removes the right part of a node that is too full, and returns it.
     fn split(&self, pending: &mut Pending, capacity: usize) -> Option<Entries> {
         let count = pending.entries.len();
         if count <= capacity {
@@ -115,7 +117,8 @@ impl Edit<'_> {
         Some(pending.entries.split_off(if pending.appended { capacity } else { count.div_ceil(2) }))
     }
 
-    /// Writes the root; one that is too full moves into a block of its own and the tree grows by a level.
+    /// Writes the root. If it is too full, its entries move to a new block and the tree gets one
+    /// more level.
     fn write_root(&mut self, depth: u16, entries: Entries, fresh: &mut Vec<Pba>) -> Result<()> {
         let node = match entries.first_key() {
             None => Node::empty(),
@@ -130,7 +133,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// While the root has one child whose entries fit into the root, takes them up.
+    /// As long as the root has one child whose entries fit the root, moves them there.
     fn collapse(&mut self) -> Result<()> {
         let site = self.context.site(Pba(0));
         loop {
@@ -170,7 +173,8 @@ impl Edit<'_> {
     }
 }
 
-/// Blocks that storing `count` entries in the path's leaf takes: one for each node that splits, one if the root grows.
+/// Number of blocks needed to store `count` entries in the path's leaf: one for each node that
+/// splits, and one if the root grows.
 fn blocks_needed(path: &Path, count: usize, capacity: usize) -> usize {
     let mut count = count;
     let mut needed = 0;

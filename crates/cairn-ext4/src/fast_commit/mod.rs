@@ -1,10 +1,11 @@
-//! Applying the journal's fast commits: changes of names, records and mappings that Linux logged one by one.
+//! Replays the journal's fast commits: changes of names, records and mappings that Linux logs one
+//! by one.
 //!
-//! They are applied in memory, to buffers over the replayed log, by a bare volume without a journal; nobody else sees it.
-//! Only when all of them fit are the buffers written home, and only then is the log declared empty: a crash in between
-//! starts over, and every operation may be repeated.
+//! They are applied in memory to buffers over the replayed log, in a volume without a journal that
+//! no other code uses. The buffers are written home only if all changes fit. Then the log is marked
+//! empty. A crash before that repeats the replay, and every operation may be repeated.
 //!
-//! Linux records neither times nor link counts of existing directories: both are worked out here.
+//! Linux logs neither times nor link counts of existing directories; the replay computes both.
 
 mod names;
 mod records;
@@ -36,20 +37,21 @@ use crate::store::Store;
 use crate::txn::Txn;
 use crate::volume::Volume;
 
-/// What a bare volume is made of.
+/// The volume to which fast commits are applied.
 pub(crate) struct ReplayTarget<'a> {
     /// The device.
     pub device: &'a Arc<dyn BlockDevice>,
-    /// Shared with the volume to come.
+    /// The memory budget, which the mounted volume will use as well.
     pub budget: &'a Arc<Budget>,
     /// Clock and randomness.
     pub runtime: &'a Arc<dyn Runtime>,
-    /// Blocks of a backup that take the device's place, wherever the log has nothing newer.
+    /// Blocks of a backup. They replace those of the device unless the log has
+    /// newer ones.
     pub images: &'a Images,
 }
 
-/// Applies fast commits to buffers that show the volume as the last whole transaction left it. Nothing is written to the
-/// device; after an error the buffers are good for nothing.
+/// Applies fast commits to buffers of the last complete transaction. Nothing is written to the
+/// device. After an error the buffers must be dropped.
 ///
 /// # Errors
 /// A fast commit does not fit the volume, or the device failed.
@@ -63,7 +65,8 @@ pub(crate) fn apply(
     let volume = bare_volume(target, buffers, layout, journal)?;
     let mut replay = Replay { volume: &volume, touched: BTreeSet::new() };
     let operations = || commits.iter().flat_map(|commit| &commit.operations);
-    // Before anything else is allocated: blocks for trees and directories must not come from what files already hold.
+    // This comes first: blocks for trees and directories must not be allocated from those that
+    // files use.
     for operation in operations() {
         if let Operation::AddRange { pba, len, .. } = operation {
             let handle = volume.begin(volume.credits.create)?;
@@ -89,7 +92,7 @@ fn bare_volume(
         buffers: buffers.clone(),
         layout: layout.clone(),
         superblock,
-        // Nobody asks.
+        // Nobody reads it.
         overhead: 0,
         groups: groups.clone(),
         runtime: target.runtime.clone(),
@@ -101,20 +104,20 @@ fn bare_volume(
     let (orphan_file, slots) = crate::orphan::cleanup::open_orphan_file(&store)?;
     let (orphans, txn) = (Orphans::new(orphan_file), Txn::Direct(buffers.clone()));
     let volume = Volume::new(store, pages, txn, space, orphans, MountOptions::default(), hash, None);
-    // What is wrong with the list is told when the volume itself is opened.
+    // The mount reports errors of the list later.
     let (listed, _) = crate::orphan::cleanup::orphan_list(&volume)?;
     volume.orphans.adopt(slots, listed);
     Ok(volume)
 }
 
-/// The application in progress.
+/// A replay in progress.
 struct Replay<'a> {
     volume: &'a Arc<Volume>,
-    /// Inodes whose record came from a fast commit.
+    /// Inodes whose record was in a fast commit.
     touched: BTreeSet<Ino>,
 }
 
-/// An operation that does not fit the volume.
+/// The error for an operation that does not fit the volume.
 fn misfit(ino: Ino, value: u64, what: &'static str) -> Error {
     Corrupt::Inode { ino, field: "fast commit", value, expected: what }.into()
 }
@@ -133,7 +136,7 @@ impl Replay<'_> {
         }
     }
 
-    /// An inode, if its number is in use and holds one.
+    /// The inode, if its number is in use and it exists.
     fn find(&self, ino: Ino) -> Result<Option<Arc<Inode>>> {
         let reserved = ino.get() < u64::from(self.volume.layout.first_ino) && ino != crate::ROOT_INO;
         if reserved || self.volume.layout.inode_group(ino).is_none() {
@@ -156,7 +159,7 @@ impl Replay<'_> {
         self.find(ino)?.ok_or_else(|| misfit(ino, ino.get(), "names an inode that does not exist"))
     }
 
-    /// What was removed while it was open has no name and no user now.
+    /// Deletes inodes without a name: no process has them open.
     fn finish(&self) -> Result<()> {
         for ino in &self.touched {
             let Some(inode) = self.volume.inodes.get(*ino) else { continue };

@@ -1,4 +1,4 @@
-//! Names that came and went.
+//! Replays the creation and removal of names.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Replay<'_> {
         Ok(parent)
     }
 
-    /// Adds a name; false if it is already there.
+    /// Adds a name. False if it exists with this inode.
     fn add_name(&self, name: &Name, inode: &Arc<Inode>) -> Result<bool> {
         let volume = self.volume;
         let checked = check_name(name)?;
@@ -44,7 +44,7 @@ impl Replay<'_> {
         Ok(state.record.links)
     }
 
-    /// The first name of a new inode. A directory has no blocks yet.
+    /// Adds the first name of a new inode. A directory has no blocks yet.
     pub(super) fn create(&mut self, name: &Name) -> Result<()> {
         let inode = self.expect(name.ino)?;
         if inode.kind != FileKind::Directory {
@@ -58,7 +58,7 @@ impl Replay<'_> {
         self.add_name(name, &inode).map(drop)
     }
 
-    /// One more name.
+    /// Adds a further name.
     pub(super) fn link(&mut self, name: &Name) -> Result<()> {
         let inode = self.expect(name.ino)?;
         if inode.kind == FileKind::Directory {
@@ -68,7 +68,7 @@ impl Replay<'_> {
             self.set_links(&inode, |links| (links + 1).min(u32::from(u16::MAX)))?;
             let handle = self.volume.begin(self.volume.credits.orphan)?;
             let mut state = inode.state.write();
-            // A nameless file that was still open when the log ended.
+            // The inode had no name and was open at the end of the log.
             if self.volume.orphans.remove(self.volume, &handle, inode.ino)? {
                 state.record.dtime = 0;
             }
@@ -77,14 +77,14 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// One name less; the last one takes the inode with it.
+    /// Removes a name, and with the last one the inode.
     pub(super) fn unlink(&mut self, name: &Name) -> Result<()> {
         let volume = self.volume;
         let checked = check_name(name)?;
         let parent = self.directory(name.parent)?;
         match directory::lookup(volume, &parent, &checked)? {
             Some((ino, _)) if ino == name.ino => {}
-            // Removed already, or given to another inode since.
+            // The name was removed already, or has another inode now.
             _ => return Ok(()),
         }
         let inode = self.expect(name.ino)?;

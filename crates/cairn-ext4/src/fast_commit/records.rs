@@ -1,4 +1,4 @@
-//! Inode records and block maps.
+//! Replays inode records and block maps.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::inode::{Inode, State, delete, has_block_map, inline};
 use crate::map::Progress;
 use crate::txn::Handle;
 
-/// Flags that say how contents are stored.
+/// Flags for the form of the contents.
 const STORAGE: InodeFlags = InodeFlags::EXTENTS.union(InodeFlags::INDEX).union(InodeFlags::INLINE_DATA);
 /// Byte offset of `i_flags`.
 const FLAGS_AT: usize = 0x20;
@@ -24,13 +24,13 @@ const FLAGS_AT: usize = 0x20;
 const GENERATION_AT: usize = 0x64;
 
 impl Replay<'_> {
-    /// An inode's record as the fast commit has it, with the block map that is there.
+    /// Replaces an inode's record by that of the fast commit. The block map stays.
     pub(super) fn record(&mut self, ino: Ino, raw: &[u8]) -> Result<()> {
         self.touched.insert(ino);
         let generation = raw.get(GENERATION_AT..).and_then(<[u8]>::first_chunk).map_or(0, word);
         let found = match self.find(ino)? {
             Some(inode) if inode.state.read().record.generation != generation => {
-                // The number was used again after the last user of a nameless inode went.
+                // An inode without a name was deleted, and its number used again.
                 if inode.state.read().record.links > 0 {
                     return Err(misfit(ino, u64::from(generation), "gives an inode in use another generation"));
                 }
@@ -59,7 +59,7 @@ impl Replay<'_> {
             return Err(misfit(inode.ino, u64::from(new.mode), "changes the kind of an inode"));
         }
         if inode.kind == FileKind::Directory {
-            // Its names are changed one by one, and what follows from them with them.
+            // The changes of its names follow separately, with size, links and map.
             (new.size, new.links, new.block) = (before.size, before.links, before.block);
             if new.extra_isize != before.extra_isize {
                 return Err(misfit(inode.ino, new.extra_isize.into(), "changes where a directory's attributes begin"));
@@ -82,7 +82,7 @@ impl Replay<'_> {
         let kind = FileKind::from_mode(u32::from(new.mode))
             .ok_or_else(|| misfit(ino, u64::from(new.mode), "makes an inode of no known kind"))?;
         if kind == FileKind::Directory {
-            // It starts empty; its names follow.
+            // The directory begins empty; its names follow.
             new.links = 2;
             new.flags -= InodeFlags::INDEX;
         } else {
@@ -108,15 +108,15 @@ impl Replay<'_> {
         inode.write_inode(volume, &handle, state)
     }
 
-    /// An inode whose contents moved from the record to blocks starts with an empty map.
+    /// An inode whose contents move from the record to blocks begins with an empty map.
     fn leave_inline(&self, inode: &Inode, state: &mut State) -> Result<()> {
         if state.record.flags.contains(InodeFlags::INLINE_DATA) {
-            inline::leave(self.volume, inode, state)?;
+            inline::destroy_inline_data(self.volume, inode, state)?;
         }
         Ok(())
     }
 
-    /// Maps blocks that are marked in use, whatever was there before.
+    /// Maps blocks and marks them in use, whatever was mapped before.
     pub(super) fn add_range(&mut self, ino: Ino, start: FileBlock, len: u64, pba: Pba, unwritten: bool) -> Result<()> {
         let inode = self.expect(ino)?;
         let handle = self.volume.begin(self.volume.credits.create)?;
@@ -140,7 +140,8 @@ impl Replay<'_> {
         inode.write_inode(self.volume, &handle, state)
     }
 
-    /// Maps the start of a run, as far as it is of one kind now; returns how far.
+    /// Maps the head of a run, as far as its present mapping is of one kind. Returns the number of
+    /// blocks.
     fn add_part(
         &self,
         inode: &Inode,
@@ -163,7 +164,7 @@ impl Replay<'_> {
         };
         if mapped == Some(pba) {
             if is_unwritten != unwritten {
-                // Replay goes over buffers that are no transaction: nothing limits what one step may change.
+                // The replay uses no transactions, so there is no limit for a step.
                 let map = self.volume.map_of(inode, state);
                 let block = &mut state.record.block;
                 let (_, delta) = if unwritten {
@@ -213,7 +214,8 @@ fn word(bytes: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*bytes)
 }
 
-/// Fast commits tell ranges, not maps: the map stays, or starts empty. What is not a map is taken as it is.
+/// A fast commit contains ranges and not a map. The map stays or begins empty; other contents are
+/// taken from the record.
 fn choose_map(ino: Ino, before: &Record, new: &mut Record) -> Result<()> {
     let extents = new.flags.contains(InodeFlags::EXTENTS);
     let same = has_block_map(new) && extents == before.flags.contains(InodeFlags::EXTENTS);

@@ -1,7 +1,9 @@
-//! Copies of the superblock and the group descriptors in other groups: where they can be, and which are to be believed.
+//! Backups of the superblock and the group descriptors: where they can be, and which of them are
+//! valid.
 //!
-//! A block that looks like a superblock proves little: it may be the rest of an older volume, or part of a file. So a copy counts
-//! only if it says itself that it is the one of its group ([`BackupLocation`]) and describes a volume that has it there and fits the device.
+//! A block that looks like a superblock may be left from an older volume, or be a part of a file.
+//! So a backup is valid only if it names its own group ([`BackupLocation`]), and describes a volume
+//! that has a backup there and fits the device.
 
 use std::collections::BTreeSet;
 
@@ -12,28 +14,29 @@ use super::layout::Layout;
 use super::superblock::{RawSuperblock, Superblock};
 use crate::corrupt::Corrupt;
 
-/// Where a copy can be.
+/// A possible place of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupLocation {
-    /// Bytes a block.
+    /// Bytes of a block.
     pub block_size: u32,
-    /// Its group; never 0.
+    /// The group; never 0.
     pub group: u32,
-    /// The first block of that group.
+    /// The first block of the group.
     pub block: Pba,
 }
 
 impl BackupLocation {
-    /// Byte of the volume at which it starts.
+    /// Byte offset on the volume.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.block.get().saturating_mul(self.block_size as u64)
     }
 
-    /// Decodes what stands there.
+    /// Decodes the backup.
     ///
     /// # Errors
-    /// It is no superblock, it is damaged, it is not this copy, or it does not fit the device.
+    /// The bytes are not a superblock, are damaged, belong to another group, or do not fit the
+    /// device.
     pub fn decode(&self, bytes: &[u8], device_bytes: u64) -> Result<(Superblock, Layout), Corrupt> {
         let superblock = Superblock::decode(bytes)?;
         let wrong = |field, value| Err(Corrupt::Superblock { field, value, expected: "not that of the copy's place" });
@@ -52,7 +55,8 @@ impl BackupLocation {
         Ok((superblock, layout))
     }
 
-    /// The copy that starts at this byte, as far as it describes itself. `None`: no group starts there by what the bytes say.
+    /// The backup that begins at byte `offset`, by its own description. `None` if its geometry has
+    /// no group there.
     #[must_use]
     pub fn at(offset: u64, bytes: &[u8]) -> Option<Self> {
         let geometry = Geometry::claimed(bytes)?;
@@ -66,7 +70,7 @@ impl BackupLocation {
     }
 }
 
-/// As much of a volume's geometry as says where its groups start.
+/// The part of a volume's geometry that gives the start of its groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Geometry {
     block_size: u32,
@@ -75,12 +79,12 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// What mke2fs makes if it is not told otherwise: as many blocks a group as a bitmap has bits.
+    /// mke2fs's default: as many blocks in a group as a bitmap has bits.
     const fn standard(log: u32) -> Self {
         Self { block_size: 1024 << log, blocks_per_group: 8192 << log, bigalloc: false }
     }
 
-    /// What bytes at the place of a superblock say, however damaged they are otherwise.
+    /// The geometry in the bytes of a superblock, which may be damaged otherwise.
     fn claimed(bytes: &[u8]) -> Option<Self> {
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
         let log = raw.s_log_block_size.get();
@@ -93,8 +97,8 @@ impl Geometry {
         u64::from(self.block_size == 1024 && !self.bigalloc)
     }
 
-    /// The groups of a volume on a device that can have copies: 1 and the powers of 3, 5 and 7; 2 (without sparse_super); the last
-    /// (sparse_super2), or the one before if the last is too short.
+    /// The groups of a volume that can have backups: 1 and the powers of 3, 5 and 7; 2 (without
+    /// sparse_super); the last group (sparse_super2), or the one before if the last is too short.
     fn locations(self, device_bytes: u64) -> impl Iterator<Item = BackupLocation> {
         let (first, per_group) = (self.first_block(), u64::from(self.blocks_per_group));
         let blocks = (device_bytes / u64::from(self.block_size)).saturating_sub(first);
@@ -112,8 +116,8 @@ impl Geometry {
 }
 
 impl Layout {
-    /// The copy of a block of descriptors, by its index: beside the superblock's copy in `group`, or (meta_bg) in the second group of
-    /// its metagroup. `None` if there is none.
+    /// The backup of a descriptor block, by the block's index: with the superblock's backup in
+    /// `group`, or (meta_bg) in the second group of its metagroup. `None` if there is none.
     #[must_use]
     pub fn descriptor_block_copy(&self, index: u32, group: u32) -> Option<Pba> {
         let copy = if index < self.first_metagroup() {
@@ -129,11 +133,11 @@ impl Layout {
     }
 }
 
-/// Every place at which a copy can be on a device: for the geometry that the first superblock's bytes, `first`, claim, and for those
-/// of mke2fs. Fewer than 400.
+/// Every possible place of a backup on a device: for the geometry in the bytes of the first
+/// superblock, `first`, and for those of mke2fs. There are fewer than 400.
 #[must_use]
 pub fn locations(first: &[u8], device_bytes: u64) -> Vec<BackupLocation> {
-    // The smallest block of mke2fs comes last: groups of 8 MiB are many.
+    // The smallest block size comes last, because its groups of 8 MiB are many.
     let standard = [2, 0, 1, 3, 4, 5, 6].map(Geometry::standard);
     let mut locations: Vec<BackupLocation> = Vec::new();
     for geometry in Geometry::claimed(first).into_iter().chain(standard) {
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn the_places_are_those_of_mke2fs() {
         let found: Vec<(u32, u64)> = locations(&[], DEVICE).iter().map(|at| (at.block_size, at.block.get())).collect();
-        // As `mke2fs -n` lists them; 8 and 9 are there for sparse_super2.
+        // The list of `mke2fs -n`; 8 and 9 are for sparse_super2.
         for group in [1, 3, 5, 7, 9] {
             assert!(found.contains(&(4096, group * 32768)), "{group}");
         }
@@ -190,11 +194,11 @@ mod tests {
         assert_eq!(BackupLocation::at(3 << 27, &bytes), Some(location));
         assert_eq!(BackupLocation::at((3 << 27) + 4096, &bytes), None);
         assert_eq!(BackupLocation::at(0, &bytes), None);
-        // Another group's, or the first superblock itself, in a file.
+        // The backup of another group, or the first superblock, inside a file.
         for other in [0, 1, 5] {
             assert!(location.decode(&copy_of(other).encode(), DEVICE).is_err(), "{other}");
         }
-        // A group without a copy.
+        // A group without a backup.
         let location = BackupLocation { block_size: 4096, group: 2, block: Pba(2 * 32768) };
         assert!(location.decode(&copy_of(2).encode(), DEVICE).is_err());
         // Another block size, and another group size.

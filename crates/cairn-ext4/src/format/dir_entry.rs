@@ -1,9 +1,10 @@
-//! Linear directory blocks: a chain of variable-length entries, with a checksum tail under metadata_csum.
+//! Linear directory blocks: a chain of entries of variable length, with a checksum tail under
+//! metadata_csum.
 //!
-//! Invariant: the `rec_len`s of a block add up to exactly the block (less the tail), so every byte belongs to one entry;
-//! an entry whose inode is 0 is free space. Nothing here does I/O; a [`Defect`] becomes a
-//! [`Corrupt::Directory`] once the caller adds the place. Source: "Linear (Classic) Directories" in the kernel's
-//! ext4 documentation.
+//! Invariant: the `rec_len`s of a block add up to the block without its tail, so every byte belongs
+//! to one entry. An entry with inode 0 is free space. A [`Defect`] becomes a [`Corrupt::Directory`]
+//! when the caller adds the place. Source: "Linear (Classic) Directories" in the kernel's ext4
+//! documentation.
 
 use std::ops::Range;
 
@@ -38,13 +39,14 @@ pub struct RawDirEntry {
     pub rec_len: U16,
     /// Bytes of the name.
     pub name_len: u8,
-    /// Kind code with the filetype feature; else the upper byte of the name length, always 0.
+    /// Kind code with the filetype feature; otherwise the upper byte of the name length, which is
+    /// always 0.
     pub file_type: u8,
 }
 
 const _: () = assert!(size_of::<RawDirEntry>() == 8);
 
-/// `struct ext4_dir_entry_tail`: looks like a free entry to a reader that does not know checksums.
+/// `struct ext4_dir_entry_tail`. Without metadata_csum it is read as a free entry.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawDirEntryTail {
@@ -56,25 +58,25 @@ pub struct RawDirEntryTail {
     pub det_reserved_zero2: u8,
     /// 0xDE.
     pub det_reserved_ft: u8,
-    /// crc32c of inode seed and the block before the tail.
+    /// crc32c of the inode seed and the block before the tail.
     pub det_checksum: U32,
 }
 
 const _: () = assert!(size_of::<RawDirEntryTail>() == 12);
 
-/// What is wrong in a block, before its place is known.
+/// A defect of a block, without the block's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defect {
     /// Byte offset in the block.
     pub offset: usize,
-    /// What is wrong.
+    /// Description of the defect.
     pub what: &'static str,
-    /// The offending value.
+    /// The invalid value.
     pub value: u64,
 }
 
 impl Defect {
-    /// The error, with its place.
+    /// The error with its place.
     #[must_use]
     pub fn at(self, ino: Ino, block: FileBlock) -> Corrupt {
         let offset = u32::try_from(self.offset).unwrap_or(u32::MAX);
@@ -82,12 +84,12 @@ impl Defect {
     }
 }
 
-/// What one must know of the volume and the directory to read its blocks.
+/// The properties of volume and directory that the format of its blocks depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct DirFormat {
-    /// Bytes a block: 1,024 to 65,536.
+    /// Bytes of a block: 1,024 to 65,536.
     pub block_size: usize,
-    /// Entries hold the kind of their inode.
+    /// Entries contain the kind of their inode.
     pub filetype: bool,
     /// Seed of the directory's checksums.
     pub seed: InodeSeed,
@@ -96,7 +98,7 @@ pub struct DirFormat {
 }
 
 impl DirFormat {
-    /// The bytes of a leaf block that hold entries.
+    /// The bytes of a leaf block that contain entries.
     #[must_use]
     pub const fn leaf_len(&self) -> usize {
         if self.seed.0.is_some() { self.block_size.saturating_sub(TAIL_LEN) } else { self.block_size }
@@ -109,7 +111,7 @@ impl DirFormat {
     }
 }
 
-/// `rec_len` as stored: 64 KiB does not fit 16 bits and is stored as 65,535 (0 is read, too).
+/// Decodes a stored `rec_len`: 64 KiB is stored as 65,535 or as 0.
 #[must_use]
 pub fn decode_rec_len(stored: u16, block_size: usize) -> usize {
     match stored {
@@ -118,17 +120,17 @@ pub fn decode_rec_len(stored: u16, block_size: usize) -> usize {
     }
 }
 
-/// The stored form of a `rec_len`, which is at most a block.
+/// Encodes a `rec_len`, which is at most a block.
 ///
 /// # Panics
-/// If the length is impossible: lengths are computed by us.
+/// If the length is not a multiple of 4 or is too large. It never comes from the disk.
 #[must_use]
 pub fn encode_rec_len(len: usize) -> u16 {
     assert!(len <= 65_536 && len.is_multiple_of(4), "rec_len {len}");
     u16::try_from(len).unwrap_or(u16::MAX)
 }
 
-/// Bytes an entry with a name of this length needs.
+/// Bytes of an entry with a name of this length.
 #[must_use]
 pub const fn entry_len(name_len: usize) -> usize {
     (HEADER_LEN + name_len + 3) & !3
@@ -145,25 +147,26 @@ pub struct Entry<'a> {
     pub ino: u32,
     /// Kind code as stored.
     pub file_type: u8,
-    /// Name; meaningless in free space.
+    /// Name; undefined in free space.
     pub name: &'a [u8],
 }
 
 impl Entry<'_> {
-    /// Kind, where stored.
+    /// The kind, if the entry contains it.
     #[must_use]
     pub const fn kind(&self, format: &DirFormat) -> Option<FileKind> {
         if format.filetype { FileKind::of_entry_code(self.file_type) } else { None }
     }
 
-    /// Bytes the entry itself needs; what is beyond is free.
+    /// Bytes that the entry needs. The rest of `rec_len` is free.
     #[must_use]
     pub const fn used(&self) -> usize {
         if self.ino == 0 { 0 } else { entry_len(self.name.len()) }
     }
 }
 
-/// The entries of one region of bytes, checked one by one. Goes on behind a bad entry as long as its `rec_len` can be true.
+/// The entries of a region, each checked. After an invalid entry the iterator continues if its
+/// `rec_len` is possible.
 pub struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -171,13 +174,13 @@ pub struct Entries<'a> {
     format: &'a DirFormat,
 }
 
-/// All entries of a leaf block, without the tail.
+/// The entries of a leaf block.
 #[must_use]
 pub fn entries<'a>(block: &'a [u8], format: &'a DirFormat) -> Entries<'a> {
     entries_in(block, 0..format.leaf_len(), format)
 }
 
-/// The entries that fill `region` of `bytes`.
+/// The entries of the region `region` of `bytes`.
 #[must_use]
 pub fn entries_in<'a>(bytes: &'a [u8], region: Range<usize>, format: &'a DirFormat) -> Entries<'a> {
     Entries { bytes, at: region.start, end: region.end, format }
@@ -229,7 +232,10 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The live entry of this name among `entries`. A defect matters only if the name is not found.
+/// The entry with this name.
+///
+/// # Errors
+/// The first defect, if the name was not found.
 pub fn find<'a>(entries: Entries<'a>, name: &[u8]) -> Result<Option<Entry<'a>>, Defect> {
     let mut first = None;
     for entry in entries {
@@ -242,18 +248,21 @@ pub fn find<'a>(entries: Entries<'a>, name: &[u8]) -> Result<Option<Entry<'a>>, 
     first.map_or(Ok(None), Err)
 }
 
-/// Whether a name can go into a block, and where.
+/// The place of a new name in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// The name is there already.
+    /// The name exists.
     Taken,
-    /// Give this offset to [`insert_at`].
+    /// The name fits at this offset; see [`insert_at`].
     At(usize),
-    /// No gap is long enough.
+    /// The block has no space for the name.
     Full,
 }
 
-/// Looks for the first gap that takes `name`, and for `name` itself.
+/// Looks for the name, and for the first gap that is large enough.
+///
+/// # Errors
+/// The first defect of the block.
 pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
     let need = entry_len(name.len());
     let mut room = Room::Full;
@@ -269,7 +278,8 @@ pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
     Ok(room)
 }
 
-/// Puts an entry into the gap of the entry at `offset`, which [`room`] has found; returns the new entry's offset.
+/// Inserts an entry into the gap of the entry at `offset`, which [`room`] has found. Returns the
+/// offset of the new entry.
 ///
 /// # Panics
 /// If there is no such gap.
@@ -284,7 +294,7 @@ pub fn insert_at(bytes: &mut [u8], offset: usize, format: &DirFormat, ino: u32, 
     offset + used
 }
 
-/// Writes one entry. Its place and length are ours, not the disk's.
+/// Writes one entry. Its place and length do not come from the disk.
 fn put(bytes: &mut [u8], offset: usize, rec_len: usize, ino: u32, file_type: u8, name: &[u8]) {
     assert!(name.len() <= NAME_MAX && rec_len >= entry_len(name.len()), "entry of {rec_len} bytes for {name:?}");
     let name_len = name.len() as u8;
@@ -295,7 +305,11 @@ fn put(bytes: &mut [u8], offset: usize, rec_len: usize, ino: u32, file_type: u8,
     entry[HEADER_LEN..HEADER_LEN + name.len()].copy_from_slice(name);
 }
 
-/// Turns the live entry at `offset` into free space: part of the entry before it, if that is in the same region.
+/// Turns the entry at `offset` into free space. It becomes a part of the entry before it in the
+/// same region.
+///
+/// # Errors
+/// An entry of the region is invalid, or none begins at `offset`.
 pub fn remove_at(bytes: &mut [u8], region: Range<usize>, format: &DirFormat, offset: usize) -> Result<(), Defect> {
     let mut before: Option<(usize, usize)> = None;
     let mut found = None;
@@ -313,7 +327,7 @@ pub fn remove_at(bytes: &mut [u8], region: Range<usize>, format: &DirFormat, off
             bytes[offset..offset + rec_len].fill(0);
             bytes[at + 4..at + 6].copy_from_slice(&encode_rec_len(len + rec_len).to_le_bytes());
         }
-        // The length stays: it is how the region is found to be free.
+        // The length stays: the region is then one free entry.
         None => {
             bytes[offset..offset + 4].fill(0);
             bytes[offset + 6..offset + rec_len].fill(0);
@@ -322,7 +336,7 @@ pub fn remove_at(bytes: &mut [u8], region: Range<usize>, format: &DirFormat, off
     Ok(())
 }
 
-/// Points the entry at `offset` (from a search of the same bytes) to another inode.
+/// Changes the inode of the entry at `offset`, which comes from a search of the same bytes.
 ///
 /// # Panics
 /// If `offset` is not inside the block.
@@ -332,7 +346,7 @@ pub fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
     raw.file_type = file_type;
 }
 
-/// Fills `region` with these entries, as dense as possible, the last one taking the rest. They must fit.
+/// Fills `region` with these entries without gaps. The last entry gets the rest.
 ///
 /// # Panics
 /// If they do not fit.
@@ -350,17 +364,17 @@ pub fn pack<'n>(bytes: &mut [u8], region: Range<usize>, entries: impl IntoIterat
     put(bytes, offset, region.end - offset, ino, file_type, name);
 }
 
-/// Makes the block a leaf with these entries, checksum included.
+/// Makes the block a leaf with these entries and a checksum.
 pub fn pack_leaf<'n>(block: &mut [u8], format: &DirFormat, entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>) {
     block.fill(0);
     pack(block, 0..format.leaf_len(), entries);
     seal_leaf(block, format);
 }
 
-/// Writes the tail with the block's checksum; nothing without metadata_csum.
+/// Writes the tail with the block's checksum. Does nothing without metadata_csum.
 ///
 /// # Panics
-/// If the block is shorter than the format says.
+/// If the block is shorter than the format's block size.
 pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
     let Some(seed) = format.seed.0 else { return };
     let (entries, tail) = block.split_at_mut(format.leaf_len());
@@ -374,7 +388,10 @@ pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
     tail[..TAIL_LEN].copy_from_slice(tail_now.as_bytes());
 }
 
-/// Checks tail and checksum of a leaf; `place` is the block's number for the error.
+/// Verifies the tail and the checksum of a leaf. `place` is the block's number for the error.
+///
+/// # Errors
+/// The tail is missing or the checksum is wrong.
 pub fn verify_leaf(block: &[u8], format: &DirFormat, ino: Ino, place: FileBlock) -> Result<(), Corrupt> {
     if block.len() != format.block_size {
         return Err(Defect { offset: 0, what: "block is too short", value: block.len() as u64 }.at(ino, place));
@@ -398,7 +415,7 @@ pub fn verify_leaf(block: &[u8], format: &DirFormat, ino: Ino, place: FileBlock)
     }
 }
 
-/// The first two entries of a directory's first block, which every directory has.
+/// The first two entries of every directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dots {
     /// The directory itself.
@@ -407,7 +424,10 @@ pub struct Dots {
     pub parent: u32,
 }
 
-/// Reads and checks `.` and `..` of the first block; works for linear blocks and index roots.
+/// Reads `.` and `..` of the first block, for linear blocks and index roots.
+///
+/// # Errors
+/// An entry is invalid or has another name, or `..` is at a wrong offset.
 pub fn dots(block: &[u8], format: &DirFormat) -> Result<Dots, Defect> {
     let mut entries = entries_in(block, 0..block.len(), format);
     let mut expect = |name: &'static [u8], what| match entries.next() {

@@ -1,9 +1,10 @@
 //! Nodes of extent trees: the root in the inode and the blocks below it.
 //!
-//! A [`NodeView`] borrows the bytes and is what lookups search; a [`Node`] owns its decoded entries and is what changes
-//! edit. Both exist only for bytes whose header is sound; [`NodeView::validate`] checks every entry against the range
-//! of the file that the parent gave this node and against the volume. Source: "Extent Tree" in the kernel's ext4
-//! documentation (`ext4_extent_header`, `ext4_extent_idx`, `ext4_extent`, `ext4_extent_tail`).
+//! A [`NodeView`] borrows the bytes, for searches. A [`Node`] owns its decoded entries, for
+//! changes. Both exist only for bytes with a valid header. [`NodeView::validate`] checks every
+//! entry against the node's range of the file and against the volume. Source: "Extent Tree" in the
+//! kernel's ext4 documentation (`ext4_extent_header`, `ext4_extent_idx`, `ext4_extent`,
+//! `ext4_extent_tail`).
 
 use cairn_base::checksum::crc32c;
 use zerocopy::FromBytes;
@@ -22,7 +23,7 @@ pub use entry::{
 use entry::{ENTRY, RawExtent, RawHeader, RawIndex};
 pub use node::{Entries, Node};
 
-/// A node's bytes with a sound header.
+/// The bytes of a node with a valid header.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeView<'a> {
     depth: u16,
@@ -36,24 +37,27 @@ enum RawEntries<'a> {
     Inner(&'a [RawIndex]),
 }
 
-/// What a leaf knows of one file block.
+/// Result of a search in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
-    /// This extent holds it.
+    /// The extent that holds the block.
     Extent(Extent),
-    /// Nothing does: the hole in this node's range is `start..end`.
+    /// A hole: `start..end` inside the node's range.
     Hole {
         /// First block of the hole.
         start: u64,
-        /// Block after its last.
+        /// Block after the last one.
         end: u64,
     },
-    /// The answer is in a child, which maps `bounds`.
+    /// The child that maps `bounds`, and with it the block.
     Child(Index, Bounds<'a>),
 }
 
 impl<'a> NodeView<'a> {
-    /// Checks the header. `depth` is what the parent implies; `None` for the root, which says it itself.
+    /// Checks the header. `depth` is the depth below the parent, or `None` for the root.
+    ///
+    /// # Errors
+    /// The magic, the depth, the capacity or the number of entries is invalid.
     pub fn parse(bytes: &'a [u8], depth: Option<u16>, site: Site) -> Result<Self, Corrupt> {
         let (header, rest) =
             RawHeader::ref_from_prefix(bytes).map_err(|_| site.corrupt(0, "node is too short", bytes.len() as u64))?;
@@ -97,13 +101,16 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Whether it has no entry.
+    /// True if the node has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Checks the tail of a block (not of the root) against its bytes.
+    /// Verifies the checksum in the tail of a block. The root has none.
+    ///
+    /// # Errors
+    /// The checksum is wrong or there is no room for it.
     pub fn verify_checksum(&self, bytes: &[u8], seed: InodeSeed, site: Site) -> Result<(), Corrupt> {
         let Some(seed) = seed.0 else { return Ok(()) };
         let at = ENTRY + self.max * ENTRY;
@@ -119,7 +126,10 @@ impl<'a> NodeView<'a> {
         Err(Corrupt::Checksum { what: "extent block", place: site.pba.get(), stored: stored.get(), computed })
     }
 
-    /// Checks every entry: in order, without overlap, inside `bounds`, on the volume.
+    /// Checks that all entries are in order, do not overlap, and lie in `bounds` and on the volume.
+    ///
+    /// # Errors
+    /// The first entry that is invalid.
     pub fn validate(&self, bounds: &Bounds<'_>, site: Site) -> Result<(), Corrupt> {
         match self.entries {
             RawEntries::Leaf(extents) => {
@@ -142,8 +152,11 @@ impl<'a> NodeView<'a> {
         Ok(())
     }
 
-    /// What this node says about file block `at`, which lies in `bounds`. Checks the entries it uses, so that bytes
-    /// that were never validated give an error or an answer within `bounds`.
+    /// Searches for file block `at`, which lies in `bounds`. It checks the entries that it uses, so
+    /// the result lies within `bounds` for any bytes.
+    ///
+    /// # Errors
+    /// An entry that it uses is invalid.
     pub fn find<'b>(&self, at: u64, bounds: &Bounds<'b>, site: Site) -> Result<Found<'b>, Corrupt> {
         match self.entries {
             RawEntries::Leaf(extents) => find_extent(extents, at, bounds, site),
@@ -215,7 +228,7 @@ fn find_child<'b>(indexes: &[RawIndex], at: u64, bounds: &Bounds<'b>, site: Site
     let next = indexes.partition_point(|raw| u64::from(raw.ei_block.get()) <= at);
     let end = indexes.get(next).map_or(bounds.end, |raw| u64::from(raw.ei_block.get()));
     let Some(raw) = next.checked_sub(1).and_then(|last| indexes.get(last)) else {
-        // Before the first child: nothing is mapped there.
+        // Nothing is mapped before the first child.
         if end > bounds.end || end <= at {
             return Err(site.corrupt(at, "index is out of order or leaves its node's range", end));
         }

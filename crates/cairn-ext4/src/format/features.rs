@@ -1,12 +1,13 @@
-//! Feature flags: their names, and what Cairn does with each.
+//! Feature flags: their names, and how Cairn treats each.
 //!
-//! The rule of the three sets: unknown compat flags may be ignored, unknown ro_compat flags forbid writing, unknown
-//! incompat flags forbid everything. Known features that Cairn reads but does not maintain make a volume read-only too.
+//! Unknown compat flags are ignored, unknown ro_compat flags make the volume read-only, and unknown
+//! incompat flags forbid the mount. Features that Cairn reads but does not maintain make the volume
+//! read-only as well.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// `s_feature_compat`: may be ignored by who does not know it.
+    /// `s_feature_compat`: unknown flags may be ignored.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Compat: u32 {
         /// Directory preallocation.
@@ -21,7 +22,7 @@ bitflags! {
         const RESIZE_INODE = 0x10;
         /// Hashed directories.
         const DIR_INDEX = 0x20;
-        /// Never shipped.
+        /// Never implemented.
         const LAZY_BG = 0x40;
         /// Snapshots (next3).
         const EXCLUDE_INODE = 0x80;
@@ -40,36 +41,36 @@ bitflags! {
 }
 
 bitflags! {
-    /// `s_feature_incompat`: who does not know it must not touch the volume.
+    /// `s_feature_incompat`: a program must know all flags to use the volume.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Incompat: u32 {
-        /// Compressed files (never shipped).
+        /// Compressed files; never implemented.
         const COMPRESSION = 0x1;
-        /// Directory entries carry the file type.
+        /// Directory entries contain the file type.
         const FILETYPE = 0x2;
         /// The journal must be replayed.
         const RECOVER = 0x4;
-        /// This is an external journal.
+        /// The device is an external journal.
         const JOURNAL_DEV = 0x8;
-        /// Descriptor blocks spread over the volume.
+        /// Descriptor blocks are spread over the volume.
         const META_BG = 0x10;
         /// Extent trees.
         const EXTENTS = 0x40;
-        /// Block numbers wider than 32 bits, bigger descriptors.
+        /// Block numbers have 64 bits, and descriptors are larger.
         const BITS_64 = 0x80;
         /// Multiple-mount protection.
         const MMP = 0x100;
-        /// Bitmaps and inode tables of several groups lie together.
+        /// Bitmaps and inode tables of several groups are contiguous.
         const FLEX_BG = 0x200;
-        /// Large attribute values in inodes of their own.
+        /// Large attribute values have their own inodes.
         const EA_INODE = 0x400;
         /// Data in directory entries (Lustre).
         const DIRDATA = 0x1000;
-        /// The checksum seed is stored, not computed from the UUID.
+        /// The checksum seed is stored and does not follow from the UUID.
         const CSUM_SEED = 0x2000;
-        /// Directories beyond 2 GiB and three index levels.
+        /// Directories may exceed 2 GiB and have three index levels.
         const LARGE_DIR = 0x4000;
-        /// Small files inside the inode.
+        /// Small files are stored in the inode.
         const INLINE_DATA = 0x8000;
         /// Encrypted files.
         const ENCRYPT = 0x1_0000;
@@ -80,34 +81,34 @@ bitflags! {
 }
 
 bitflags! {
-    /// `s_feature_ro_compat`: who does not know it must not write.
+    /// `s_feature_ro_compat`: a program must know all flags to write.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RoCompat: u32 {
         /// Backup superblocks only in groups 0, 1 and powers of 3, 5 and 7.
         const SPARSE_SUPER = 0x1;
         /// Files of 2 GiB and more.
         const LARGE_FILE = 0x2;
-        /// Never shipped.
+        /// Never implemented.
         const BTREE_DIR = 0x4;
-        /// Block counts of files may be in blocks and 48 bits wide.
+        /// Block counts of files may be in filesystem blocks and have 48 bits.
         const HUGE_FILE = 0x8;
         /// Descriptor checksums (crc16) and uninitialised groups.
         const GDT_CSUM = 0x10;
-        /// Directories may have 65,000 and more subdirectories.
+        /// Directories may have 65,000 subdirectories or more.
         const DIR_NLINK = 0x20;
         /// Inodes larger than 128 bytes.
         const EXTRA_ISIZE = 0x40;
         /// A snapshot (next3).
         const HAS_SNAPSHOT = 0x80;
-        /// Quota files are kept up to date by the filesystem.
+        /// The filesystem maintains quota files.
         const QUOTA = 0x100;
         /// The unit of allocation is a cluster of blocks.
         const BIGALLOC = 0x200;
-        /// crc32c of all metadata.
+        /// All metadata has a crc32c checksum.
         const METADATA_CSUM = 0x400;
-        /// Never shipped.
+        /// Never implemented.
         const REPLICA = 0x800;
-        /// Not to be written.
+        /// The volume must not be written.
         const READONLY = 0x1000;
         /// Project identifiers and project quota.
         const PROJECT = 0x2000;
@@ -115,13 +116,13 @@ bitflags! {
         const SHARED_BLOCKS = 0x4000;
         /// Files protected by fs-verity.
         const VERITY = 0x8000;
-        /// The orphan file may hold entries.
+        /// The orphan file may contain entries.
         const ORPHAN_PRESENT = 0x1_0000;
         const _ = !0;
     }
 }
 
-/// Names as mke2fs, tune2fs and dumpe2fs spell them.
+/// Names of mke2fs, tune2fs and dumpe2fs.
 const COMPAT_NAMES: &[(u32, &str)] = &[
     (0x1, "dir_prealloc"),
     (0x2, "imagic_inodes"),
@@ -177,7 +178,7 @@ const RO_COMPAT_NAMES: &[(u32, &str)] = &[
     (0x1_0000, "orphan_present"),
 ];
 
-/// Other spellings mke2fs accepts.
+/// Other names that mke2fs accepts.
 const ALIASES: &[(&str, &str)] = &[
     ("extents", "extent"),
     ("gdt_csum", "uninit_bg"),
@@ -205,7 +206,7 @@ const WRITABLE_RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::ORPHAN_PRESENT);
 
-/// Readable but not maintained: the flag and what would help.
+/// Flags that are read but not maintained, each with a remedy.
 const READ_ONLY_INCOMPAT: &[(Incompat, &str)] = &[
     (Incompat::MMP, "Cairn does not take part in multiple-mount protection; remove it with `tune2fs -O ^mmp`"),
     (Incompat::ENCRYPT, "encrypted files cannot be read without their keys; mount with Linux to write"),
@@ -225,54 +226,54 @@ const READ_ONLY_RO_COMPAT: &[(RoCompat, &str)] = &[
     (RoCompat::SHARED_BLOCKS, "files share blocks; `e2fsck -E unshare_blocks` gives each its own"),
 ];
 
-/// What a volume's features let Cairn do with it.
+/// What Cairn can do with a volume, by its features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everything.
+    /// Read and write.
     ReadWrite,
-    /// Reading only; the reason names the features and what would help.
+    /// Read only. The reason names the features and a remedy.
     ReadOnly(String),
-    /// Nothing; the reason names the features.
+    /// Nothing. The reason names the features.
     Refuse(String),
 }
 
-/// The three sets of one volume.
+/// The three sets of flags of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// May be ignored.
+    /// Flags that may be ignored.
     pub compat: Compat,
-    /// Must be known.
+    /// Flags that must be known.
     pub incompat: Incompat,
-    /// Must be known to write.
+    /// Flags that must be known to write.
     pub ro_compat: RoCompat,
 }
 
 impl Features {
-    /// Has this compat feature.
+    /// True if the volume has this compat feature.
     #[must_use]
     pub const fn compat(&self, flag: Compat) -> bool {
         self.compat.contains(flag)
     }
 
-    /// Has this incompat feature.
+    /// True if the volume has this incompat feature.
     #[must_use]
     pub const fn incompat(&self, flag: Incompat) -> bool {
         self.incompat.contains(flag)
     }
 
-    /// Has this ro_compat feature.
+    /// True if the volume has this ro_compat feature.
     #[must_use]
     pub const fn ro_compat(&self, flag: RoCompat) -> bool {
         self.ro_compat.contains(flag)
     }
 
-    /// Group descriptors carry a checksum, and groups may be uninitialised.
+    /// True if group descriptors have a checksum; groups may then be uninitialised.
     #[must_use]
     pub const fn has_group_checksums(&self) -> bool {
         self.ro_compat.contains(RoCompat::GDT_CSUM) || self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }
 
-    /// What may be done with such a volume.
+    /// What Cairn can do with a volume of these features.
     #[must_use]
     pub fn access(&self) -> Access {
         if self.incompat(Incompat::JOURNAL_DEV) {
@@ -306,7 +307,8 @@ impl Features {
         reasons
     }
 
-    /// Names of all features in the order dumpe2fs prints them; unknown ones as `FEATURE_C13`, `FEATURE_I31`…
+    /// Names of all features in dumpe2fs's order. Unknown ones are `FEATURE_C13`, `FEATURE_I31` and
+    /// so on.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let mut names = names_of(self.compat.bits(), COMPAT_NAMES, 'C');
@@ -315,7 +317,7 @@ impl Features {
         names
     }
 
-    /// Sets or clears a feature by its name (or alias). False: no such name.
+    /// Sets or clears a feature by its name or alias. False if the name is unknown.
     pub fn set_by_name(&mut self, name: &str, on: bool) -> bool {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);
         let bit = |table: &[(u32, &str)]| table.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit);

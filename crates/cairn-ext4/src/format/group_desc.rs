@@ -1,7 +1,7 @@
-//! Group descriptors: where a group's bitmaps and inode table lie, and its counters.
+//! Group descriptors: the places of a group's bitmaps and inode table, and its counters.
 //!
-//! Source: "Block Group Descriptors" in the kernel's ext4 documentation. The checksum is crc32c (metadata_csum) or
-//! crc16 (uninit_bg), truncated to 16 bits.
+//! Source: "Block Group Descriptors" in the kernel's ext4 documentation. The checksum is crc32c
+//! (metadata_csum) or crc16 (uninit_bg), truncated to 16 bits.
 
 use bitflags::bitflags;
 use cairn_base::Pba;
@@ -17,9 +17,9 @@ bitflags! {
     /// `bg_flags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct GroupFlags: u16 {
-        /// No inode of the group was ever used: its bitmap is implied, its table holds anything.
+        /// No inode of the group was ever used. Its inode bitmap and table are not initialised.
         const INODE_UNINIT = 1;
-        /// The block bitmap is implied by the metadata that lies in the group.
+        /// The block bitmap is not initialised; it follows from the metadata in the group.
         const BLOCK_UNINIT = 2;
         /// The inode table was zeroed.
         const INODE_ZEROED = 4;
@@ -79,7 +79,7 @@ pub struct GroupDesc {
     pub itable_unused: u32,
     /// Flags.
     pub flags: GroupFlags,
-    /// Checksum of the block bitmap (16 bits where the descriptor is short).
+    /// Checksum of the block bitmap. It has 16 bits if the descriptor is short.
     pub block_bitmap_csum: u32,
     /// Checksum of the inode bitmap.
     pub inode_bitmap_csum: u32,
@@ -103,7 +103,7 @@ fn split_block(pba: Pba) -> (U32, U32) {
     (U32::from_bytes([a, b, c, d]), U32::from_bytes([e, f, g, h]))
 }
 
-/// The first 64 bytes, zero-filled where the descriptor is shorter.
+/// The first 64 bytes of a descriptor, padded with zeros.
 fn widen(bytes: &[u8]) -> RawGroupDesc {
     let mut raw = RawGroupDesc::new_zeroed();
     for (to, from) in raw.as_mut_bytes().iter_mut().zip(bytes) {
@@ -113,7 +113,10 @@ fn widen(bytes: &[u8]) -> RawGroupDesc {
 }
 
 impl GroupDesc {
-    /// Decodes the descriptor of `group` from its `desc_size` bytes; verifies checksum and ranges.
+    /// Decodes the descriptor of `group` from its `desc_size` bytes.
+    ///
+    /// # Errors
+    /// The checksum is wrong, a place is outside the volume or group, or a counter is too large.
     pub fn decode(bytes: &[u8], group: u32, layout: &Layout) -> Result<Self, Corrupt> {
         let raw = widen(bytes);
         if let Some(computed) = checksum(bytes, group, layout) {
@@ -132,7 +135,7 @@ impl GroupDesc {
             free_inodes: join(raw.bg_free_inodes_count_lo, raw.bg_free_inodes_count_hi),
             used_dirs: join(raw.bg_used_dirs_count_lo, raw.bg_used_dirs_count_hi),
             itable_unused: join(raw.bg_itable_unused_lo, raw.bg_itable_unused_hi),
-            // Without descriptor checksums nothing is ever uninitialised and the flags mean nothing.
+            // Without descriptor checksums no group is uninitialised, and the flags are undefined.
             flags: if layout.features.has_group_checksums() { flags } else { GroupFlags::empty() },
             block_bitmap_csum: join(raw.bg_block_bitmap_csum_lo, raw.bg_block_bitmap_csum_hi),
             inode_bitmap_csum: join(raw.bg_inode_bitmap_csum_lo, raw.bg_inode_bitmap_csum_hi),
@@ -173,7 +176,8 @@ impl GroupDesc {
         Ok(())
     }
 
-    /// Writes the descriptor over its `desc_size` bytes; bytes it does not know stay. Sets the checksum.
+    /// Encodes the descriptor into its `desc_size` bytes with a new checksum. Unknown bytes stay as
+    /// they are.
     pub fn encode(&self, group: u32, layout: &Layout, bytes: &mut [u8]) {
         let mut raw = widen(bytes);
         (raw.bg_block_bitmap_lo, raw.bg_block_bitmap_hi) = split_block(self.block_bitmap);
@@ -195,20 +199,21 @@ impl GroupDesc {
         }
     }
 
-    /// Checksum of a block bitmap as the descriptor stores it.
+    /// Checksum of a block bitmap, as stored in the descriptor.
     #[must_use]
     pub fn block_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
         bitmap_checksum(bitmap, layout.clusters_per_group, 0x3a, layout)
     }
 
-    /// Checksum of an inode bitmap as the descriptor stores it.
+    /// Checksum of an inode bitmap, as stored in the descriptor.
     #[must_use]
     pub fn inode_bitmap_checksum(bitmap: &[u8], layout: &Layout) -> Option<u32> {
         bitmap_checksum(bitmap, layout.inodes_per_group, 0x3c, layout)
     }
 }
 
-/// Covers whole bytes of the bits that mean something; 16 bits are kept where the descriptor ends before the upper half.
+/// Checksum of the whole bytes that contain `bits`. It has 16 bits if the descriptor ends before
+/// `upper_half_ends`.
 fn bitmap_checksum(bitmap: &[u8], bits: u32, upper_half_ends: u32, layout: &Layout) -> Option<u32> {
     let seed = layout.checksum.seed()?;
     let covered = bitmap.get(..(bits / 8) as usize).unwrap_or(bitmap);

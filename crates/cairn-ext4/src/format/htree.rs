@@ -1,9 +1,10 @@
-//! Index blocks of a hashed directory: the root in block 0, inner nodes in further blocks.
+//! Index blocks of a hashed directory: the root in block 0, inner nodes in other blocks.
 //!
-//! Both look like directory blocks to a reader that does not know the index: the root's entries hide in the free space
-//! of `..`, a node's behind a free entry as long as the block. Invariant: hashes ascend; entry 0 has none and stands
-//! for everything below entry 1; a hash with its lowest bit set continues the value of the leaf before it.
-//! Source: "Hash Tree Directories" in the kernel's ext4 documentation.
+//! A reader without the index sees them as directory blocks: the root's entries lie in the free
+//! space of `..`, a node's behind a free entry as long as the block. Invariant: hashes ascend.
+//! Entry 0 has no hash and covers all hashes below entry 1. A hash with its lowest bit set
+//! continues the value of the leaf before it. Source: "Hash Tree Directories" in the kernel's ext4
+//! documentation.
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{FileBlock, Ino};
@@ -45,7 +46,8 @@ pub struct RawDxEntry {
 pub struct RawDxTail {
     /// 0; part of the checksum.
     pub dt_reserved: U32,
-    /// crc32c of inode seed, the block up to the last used entry, and this tail with a zero checksum.
+    /// crc32c of the inode seed, the block up to the last used entry, and this tail with a zero
+    /// checksum.
     pub dt_checksum: U32,
 }
 
@@ -60,12 +62,12 @@ const NODE_ENTRIES_AT: usize = 8;
 /// Block numbers have 28 bits; the rest is reserved.
 const BLOCK_MASK: u32 = 0x0fff_ffff;
 
-/// Which of the two shapes an index block has.
+/// The kind of an index block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// Block 0.
     Root,
-    /// Any other.
+    /// Any other block.
     Inner,
 }
 
@@ -77,23 +79,26 @@ impl NodeKind {
         }
     }
 
-    /// Entries that fit a block of this kind.
+    /// Most entries of a block of this kind.
     #[must_use]
     pub const fn limit(self, format: &DirFormat) -> usize {
         (format.block_size - self.entries_at()) / ENTRY_LEN - format.seed.0.is_some() as usize
     }
 }
 
-/// What the root says of the whole index.
+/// The root's description of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootInfo {
     /// Algorithm.
     pub hash_version: u8,
-    /// Levels of nodes below the root, above the leaves.
+    /// Levels of nodes between the root and the leaves.
     pub indirect_levels: u8,
 }
 
-/// Reads the root's description of the index; `max_levels` is what the volume's features allow.
+/// Reads the root's description of the index. `max_levels` follows from the volume's features.
+///
+/// # Errors
+/// The root is malformed or the index is too deep.
 pub fn root_info(block: &[u8], format: &DirFormat, max_levels: u8) -> Result<RootInfo, Defect> {
     let defect = |offset, what, value: u64| Defect { offset, what, value };
     let short = || defect(0, "block is too short for an index root", block.len() as u64);
@@ -131,7 +136,10 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Finds and checks the entries of an index block.
+    /// Parses and checks the entries of an index block.
+    ///
+    /// # Errors
+    /// The block is too short, its limit or count is invalid, or its hashes do not ascend.
     pub fn parse(block: &'a [u8], kind: NodeKind, format: &DirFormat) -> Result<Self, Defect> {
         let at = kind.entries_at();
         let defect = |what, value: usize| Defect { offset: at, what, value: value as u64 };
@@ -184,19 +192,19 @@ impl<'a> Node<'a> {
         if i == 0 { 0 } else { self.entries.get(i).map_or(0, |entry| entry.hash.get()) }
     }
 
-    /// Child of entry `i`, if there is such an entry.
+    /// Child of entry `i`, if the entry exists.
     #[must_use]
     pub fn child(&self, i: usize) -> Option<FileBlock> {
         self.entries.get(i).map(|entry| FileBlock(u64::from(entry.block.get() & BLOCK_MASK)))
     }
 
-    /// The last entry that is not above `hash`.
+    /// Index of the last entry whose hash is at most `hash`.
     #[must_use]
     pub fn search(&self, hash: u32) -> usize {
         self.entries.get(1..).map_or(0, |rest| rest.partition_point(|entry| entry.hash.get() <= hash))
     }
 
-    /// All entries as (hash, child) pairs.
+    /// All entries as pairs of hash and child.
     #[must_use]
     pub fn pairs(&self) -> Vec<(u32, FileBlock)> {
         (0..self.count()).filter_map(|i| Some((self.hash(i), self.child(i)?))).collect()
@@ -208,7 +216,8 @@ fn limit_and_count(first: &RawDxEntry) -> (usize, usize) {
     ((both & 0xffff) as usize, (both >> 16) as usize)
 }
 
-/// True if one free entry spans the block: an index node, or (without checksums) an empty leaf.
+/// True if one free entry spans the block: it is an index node or, without checksums, an empty
+/// leaf.
 #[must_use]
 pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
     RawDirEntry::ref_from_prefix(block).is_ok_and(|(raw, _)| {
@@ -219,7 +228,7 @@ pub fn is_spanned_by_free_entry(block: &[u8], format: &DirFormat) -> bool {
 /// Makes `block` the root of an index with one leaf.
 ///
 /// # Panics
-/// If the block is shorter than the format says.
+/// If the block is shorter than the format's block size.
 pub fn init_root(block: &mut [u8], format: &DirFormat, this: u32, parent: u32, hash_version: u8, leaf: FileBlock) {
     block.fill(0);
     let file_type = if format.filetype { cairn_vfs::FileKind::Directory.entry_code() } else { 0 };
@@ -246,7 +255,7 @@ pub fn init_root(block: &mut [u8], format: &DirFormat, this: u32, parent: u32, h
     write_entries(block, NodeKind::Root, format, &[(0, leaf)]);
 }
 
-/// Makes `block` an inner node with these entries; the first one's hash is not stored.
+/// Makes `block` an inner node with these entries. The hash of the first entry is not stored.
 ///
 /// # Panics
 /// If the entries do not fit.
@@ -262,7 +271,7 @@ pub fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlo
     write_entries(block, NodeKind::Inner, format, entries);
 }
 
-/// Replaces the entries of an index block, checksum included.
+/// Replaces the entries of an index block and updates its checksum.
 ///
 /// # Panics
 /// If the entries do not fit.
@@ -279,10 +288,13 @@ pub fn write_entries(block: &mut [u8], kind: NodeKind, format: &DirFormat, entri
     seal_node(block, kind, format);
 }
 
-/// Inserts an entry behind entry `after`, checksum included. There must be room.
+/// Inserts an entry behind entry `after` and updates the checksum. The node must not be full.
+///
+/// # Errors
+/// The block is not a valid index block.
 ///
 /// # Panics
-/// If there is none, or if the block is no index block.
+/// If the node is full.
 pub fn insert_entry(
     block: &mut [u8],
     kind: NodeKind,
@@ -297,17 +309,17 @@ pub fn insert_entry(
     Ok(())
 }
 
-/// Puts a level between the root and all it pointed to: `child` has taken over the root's entries.
+/// Adds a level below the root: `child` has taken over the root's entries.
 ///
 /// # Panics
-/// If the block is shorter than the format says.
+/// If the block is shorter than the format's block size.
 pub fn deepen_root(block: &mut [u8], format: &DirFormat, child: FileBlock) {
     let levels = &mut block[INFO_AT + 6];
     *levels = levels.checked_add(1).expect("the depth was checked");
     write_entries(block, NodeKind::Root, format, &[(0, child)]);
 }
 
-/// Checksum of an index block, and the tail's place; `None` if limit or count are impossible.
+/// Checksum of an index block, and the place of its tail. `None` if limit or count is invalid.
 fn node_checksum(block: &[u8], kind: NodeKind, format: &DirFormat, seed: u32) -> Option<(u32, usize)> {
     let at = kind.entries_at();
     let (first, _) = RawDxEntry::ref_from_prefix(block.get(at..)?).ok()?;
@@ -322,17 +334,20 @@ fn node_checksum(block: &[u8], kind: NodeKind, format: &DirFormat, seed: u32) ->
     Some((crc32c(sum, &[0; 4]), tail_at))
 }
 
-/// Writes the checksum of an index block; nothing without metadata_csum.
+/// Writes the checksum of an index block. Does nothing without metadata_csum.
 ///
 /// # Panics
-/// If the block is no index block.
+/// If the block is not an index block.
 pub fn seal_node(block: &mut [u8], kind: NodeKind, format: &DirFormat) {
     let Some(seed) = format.seed.0 else { return };
     let (sum, tail_at) = node_checksum(block, kind, format, seed).expect("an index block");
     block[tail_at + 4..tail_at + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Checks the checksum of an index block; `place` is the block's number for the error.
+/// Verifies the checksum of an index block. `place` is the block's number for the error.
+///
+/// # Errors
+/// The checksum is wrong or there is no room for it.
 pub fn verify_node(
     block: &[u8],
     kind: NodeKind,

@@ -1,8 +1,8 @@
-//! Block pointers of ext2 and ext3: the fifteen in the inode and the blocks full of them.
+//! Block pointers of ext2 and ext3: the fifteen in the inode, and blocks of pointers.
 //!
-//! Source: "Direct/Indirect Block Addressing" in the kernel's ext4 documentation: `i_block[0..12]` name data, the next
-//! three a block of pointers, of pointers to such blocks, and one level more. Zero is a hole at every level. These blocks
-//! carry no checksum.
+//! Source: "Direct/Indirect Block Addressing" in the kernel's ext4 documentation. `i_block[0..12]`
+//! point to data; the next three point to a block of pointers, with one, two and three levels. Zero
+//! is a hole at every level. The blocks have no checksum.
 
 use super::extent::ROOT_BYTES;
 
@@ -17,13 +17,13 @@ pub const fn pointers_per_block(block_size: u32) -> u64 {
     block_size as u64 / 4
 }
 
-/// File blocks below one pointer of `level` (0: data).
+/// File blocks below one pointer of `level`; level 0 is data.
 #[must_use]
 pub fn span(level: u32, block_size: u32) -> u64 {
     pointers_per_block(block_size).pow(level)
 }
 
-/// File blocks that fifteen pointers reach.
+/// File blocks that the fifteen pointers can map.
 #[must_use]
 pub fn max_blocks(block_size: u32) -> u64 {
     DIRECT + span(1, block_size) + span(2, block_size) + span(3, block_size)
@@ -40,13 +40,13 @@ pub fn slot_range(slot: usize, block_size: u32) -> (u32, u64) {
     }
 }
 
-/// All pointers of a block (or of `i_block`).
+/// All pointers of a block or of `i_block`.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Vec<u32> {
     bytes.as_chunks().0.iter().map(|bytes: &[u8; 4]| u32::from_le_bytes(*bytes)).collect()
 }
 
-/// Writes pointers over a block (or `i_block`).
+/// Encodes pointers into a block or `i_block`.
 pub fn encode(pointers: &[u32], bytes: &mut [u8]) {
     for (slot, pointer) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(pointers) {
         *slot = pointer.to_le_bytes();

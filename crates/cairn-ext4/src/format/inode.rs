@@ -1,7 +1,7 @@
 //! Inode records.
 //!
-//! [`Inode`] is decoded and validated; it keeps the raw record, so that encoding an unchanged inode gives the same
-//! bytes. Source: "Index Nodes" in the kernel's ext4 documentation.
+//! [`Inode`] is decoded and validated. It keeps the raw record, so that encoding an unchanged inode
+//! gives the same bytes. Source: "Index Nodes" in the kernel's ext4 documentation.
 
 use cairn_base::{Ino, Pba};
 use cairn_vfs::types::Timestamp;
@@ -23,9 +23,9 @@ use raw::{
 };
 use raw::{verify, wide, widen};
 
-/// Most links a file may have, and most a directory may count.
+/// Most links of a file, and most that a directory counts.
 pub const LINK_MAX: u32 = 65_000;
-/// A decoded inode. Times, sizes and owners are whole; what is not understood is kept as it was.
+/// A decoded inode. Fields that are not decoded keep their bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// Type and permissions (`st_mode`).
@@ -34,9 +34,9 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes. For directories without large_dir 32 bits.
+    /// Size in bytes. Directories without large_dir have 32 bits.
     pub size: u64,
-    /// Links as stored: 1 on a directory of a dir_nlink volume means "more than can be counted".
+    /// Links as stored. With dir_nlink, 1 on a directory means that they are not counted.
     pub links: u32,
     /// Space in use in units of 512 bytes.
     pub blocks_512: u64,
@@ -48,13 +48,13 @@ pub struct Inode {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Creation; zero where there is no room for it.
+    /// Creation; zero if the record has no room for it.
     pub crtime: Timestamp,
     /// Deletion time, or next inode of the orphan list.
     pub dtime: u32,
-    /// Reuse counter of the number.
+    /// Generation of the inode number.
     pub generation: u32,
-    /// Block of extended attributes; 0: none.
+    /// Block of extended attributes; 0 if there is none.
     pub file_acl: Pba,
     /// `i_block`: extent root, block map, symlink target, device number or inline data.
     pub block: [u8; 60],
@@ -64,13 +64,14 @@ pub struct Inode {
     pub projid: u32,
     /// Bytes of fields beyond the first 128.
     pub extra_isize: u16,
-    /// Everything after those fields: attributes in the inode.
+    /// The bytes after those fields: extended attributes.
     pub extra: Vec<u8>,
     raw: Vec<u8>,
 }
 
 impl Inode {
-    /// An inode for a freshly allocated record: all zero but generation and the size of the extra fields.
+    /// An inode for a newly allocated record: zero except for the generation and the size of the
+    /// extra fields.
     #[must_use]
     pub fn new(generation: u32, layout: &Layout) -> Self {
         let size = layout.inode_size as usize;
@@ -80,8 +81,11 @@ impl Inode {
         inode
     }
 
-    /// Decodes a record of `layout.inode_size` bytes; verifies its checksum. A record that was never used (all
-    /// zeros) decodes too: callers reject `links == 0` where they need a live inode.
+    /// Decodes a record of `layout.inode_size` bytes. An unused record (all zeros) is valid:
+    /// callers that need an inode in use check `links`.
+    ///
+    /// # Errors
+    /// The checksum is wrong or a field is invalid.
     pub fn decode(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
         let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
         if bytes.len() != layout.inode_size as usize {
@@ -106,7 +110,7 @@ impl Inode {
         Ok(inode)
     }
 
-    /// Decodes without judging; `bytes` has the inode size and `extra_isize` fits it.
+    /// Decodes without validation. `bytes` has the inode size, and `extra_isize` fits it.
     fn from_raw(bytes: Vec<u8>, layout: &Layout, extra_isize: u16) -> Self {
         let raw = widen(&bytes);
         let has = |end: u16| extra_isize >= end;
@@ -147,8 +151,11 @@ impl Inode {
         }
     }
 
-    /// This record with the first bytes of another version of it laid over, as a fast commit holds them. The space in use
-    /// stays: whoever applies fast commits counts it anew.
+    /// This record, with its first bytes replaced by those of a fast commit. The space in use
+    /// stays; the replay counts it again.
+    ///
+    /// # Errors
+    /// The bytes are too long or a field is invalid.
     pub fn overlaid(&self, bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
         let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
         let mut whole = vec![0; layout.inode_size as usize];
@@ -174,10 +181,11 @@ impl Inode {
         Ok(inode)
     }
 
-    /// More room for fields beyond the first 128 bytes: the new ones are zero, and `extra` is what lies behind them from now on.
+    /// Enlarges the fields beyond the first 128 bytes. New fields are zero, and `extra` becomes the
+    /// bytes behind them.
     ///
     /// # Panics
-    /// If both together are not as long as before.
+    /// If the total length changes.
     pub fn grow_extra(&mut self, extra_isize: u16, extra: Vec<u8>) {
         let (old, new) = (GOOD_OLD_SIZE + usize::from(self.extra_isize), GOOD_OLD_SIZE + usize::from(extra_isize));
         assert_eq!(new + extra.len(), self.raw.len(), "the record has one size");
@@ -185,10 +193,11 @@ impl Inode {
         (self.extra_isize, self.extra) = (extra_isize, extra);
     }
 
-    /// Writes the record, which has `layout.inode_size` bytes, and its checksum.
+    /// Encodes the record of `layout.inode_size` bytes with its checksum.
     ///
     /// # Panics
-    /// If `out` is shorter than a record, or a value does not fit the format (callers check sizes first).
+    /// If `out` is shorter than a record, or a value does not fit the format; callers check sizes
+    /// before.
     pub fn encode(&self, ino: Ino, layout: &Layout, out: &mut [u8]) {
         let out = &mut out[..layout.inode_size as usize];
         let mut raw = widen(&self.raw);
@@ -245,7 +254,8 @@ impl Inode {
         }
     }
 
-    /// The count in the unit the record uses; goes over to whole blocks (and sets the flag) beyond 48 bits.
+    /// The count in the unit of the record. It sets the flag and changes to whole blocks if the
+    /// count exceeds 48 bits.
     fn stored_blocks(&self, flags: &mut InodeFlags, layout: &Layout) -> u64 {
         let shift = layout.block_bits - 9;
         let in_blocks = flags.contains(InodeFlags::HUGE_FILE) && self.blocks_512.trailing_zeros() >= shift;
@@ -260,14 +270,14 @@ impl Inode {
         self.blocks_512 >> shift
     }
 
-    /// Access, modification and change time as they are stored, and so as they will be read again.
+    /// Access, modification and change time as they are stored.
     #[must_use]
     pub fn stored_times(&self) -> [Timestamp; 3] {
         let times = [(self.atime, ends::ATIME), (self.mtime, ends::MTIME), (self.ctime, ends::CTIME)];
         times.map(|(time, end)| time::storable(time, self.extra_isize >= end))
     }
 
-    /// A time is rewritten only if it changed: stored forms that we would normalise stay as they are.
+    /// Encodes only times that have changed, so that unusual stored forms stay as they are.
     fn encode_times(&self, raw: &mut RawInode) {
         let has = |end: u16| self.extra_isize >= end;
         let put = |low: &mut U32, extra: &mut U32, value: Timestamp, wide: bool| {
@@ -287,7 +297,7 @@ impl Inode {
         }
     }
 
-    /// Seed of the checksums of everything that belongs to this inode.
+    /// Seed of the checksums of all that belongs to this inode.
     #[must_use]
     pub fn seed(&self, ino: Ino, layout: &Layout) -> InodeSeed {
         layout.checksum.for_inode(ino, self.generation)
@@ -299,41 +309,41 @@ impl Inode {
         self.mode & mode::TYPE
     }
 
-    /// The `chattr` flags that other layers know.
+    /// The `chattr` flags that [`cairn_vfs`] knows.
     #[must_use]
     pub const fn shown_flags(&self) -> cairn_vfs::InodeFlags {
         cairn_vfs::InodeFlags::from_bits_truncate(self.flags.bits())
     }
 
-    /// Is a directory.
+    /// True for a directory.
     #[must_use]
     pub const fn is_directory(&self) -> bool {
         self.file_type() == mode::DIRECTORY
     }
 
-    /// Is a regular file.
+    /// True for a regular file.
     #[must_use]
     pub const fn is_regular(&self) -> bool {
         self.file_type() == mode::REGULAR
     }
 
-    /// Is a symbolic link.
+    /// True for a symbolic link.
     #[must_use]
     pub const fn is_symlink(&self) -> bool {
         self.file_type() == mode::SYMLINK
     }
 
-    /// True if one more link can be counted (or need not be: dir_nlink on a directory).
+    /// True if the inode can have one more link. With dir_nlink a directory always can.
     #[must_use]
     pub fn may_link(&self, layout: &Layout) -> bool {
         let uncounted = self.is_directory() && layout.features.ro_compat(RoCompat::DIR_NLINK);
         uncounted || self.links < LINK_MAX
     }
 
-    /// Counts one more link. Call [`Inode::may_link`] first.
+    /// Counts one more link. Call [`Inode::may_link`] before.
     pub fn add_link(&mut self) {
         if self.is_directory() && (self.links == 1 || self.links >= LINK_MAX - 1) {
-            // Too many subdirectories to count: 1 is what Linux and its tools take for "unknown".
+            // There are too many subdirectories to count. Linux and its tools read 1 as "unknown".
             self.links = 1;
         } else {
             assert!(self.links < LINK_MAX, "links are checked before they are made");
@@ -341,14 +351,15 @@ impl Inode {
         }
     }
 
-    /// Counts one link less; a directory's unknown count stays unknown.
+    /// Counts one link less. An unknown count stays unknown.
     pub fn drop_link(&mut self) {
         if !(self.is_directory() && self.links == 1) {
             self.links = self.links.saturating_sub(1);
         }
     }
 
-    /// Device number (major, minor) of a device node: the first word holds the old 8:8 form, the second the 12:20 form.
+    /// Device number (major, minor) of a device node. The first word has the old 8:8 form, the
+    /// second the 12:20 form.
     #[must_use]
     pub fn device(&self) -> (u32, u32) {
         let [a, b, c, d, e, f, g, h, ..] = self.block;
@@ -356,7 +367,7 @@ impl Inode {
         if old != 0 { (old >> 8 & 0xff, old & 0xff) } else { (new >> 8 & 0xfff, new & 0xff | new >> 12 & 0xf_ff00) }
     }
 
-    /// Stores a device number in the form that Linux chooses.
+    /// Stores a device number in the form that Linux uses for it.
     pub fn set_device(&mut self, major: u32, minor: u32) {
         self.block = [0; 60];
         let (at, value) = if major < 256 && minor < 256 {

@@ -1,7 +1,8 @@
-//! Geometry of a volume: validated once, then plain numbers that arithmetic can trust.
+//! The geometry of a volume. Its numbers are validated once, so that later arithmetic needs no
+//! checks.
 //!
-//! Invariants: sizes are powers of two, every group number below `groups` has a first block inside the volume, and
-//! products of any of the numbers fit their types.
+//! Invariants: sizes are powers of two; every group number below `groups` has a first block inside
+//! the volume; products of any of the numbers fit their types.
 
 use cairn_base::{Ino, Pba};
 
@@ -31,7 +32,7 @@ pub mod inodes {
     pub const RESIZE: Ino = Ino(7);
     /// The journal.
     pub const JOURNAL: Ino = Ino(8);
-    /// First inode of files on volumes of revision 0, and by default.
+    /// First inode of files on volumes of revision 0, and the default.
     pub const FIRST: u32 = super::geometry::FIRST_INO;
 }
 
@@ -40,9 +41,10 @@ pub mod inodes {
 pub enum Creator {
     /// Linux.
     Linux,
-    /// The Hurd: an inode has its translator where Linux has a version, and its author where Linux has a checksum.
+    /// The Hurd. Its inodes have a translator in place of Linux's version, and an author in place
+    /// of the checksum.
     Hurd,
-    /// Another, whose inodes are like Linux's but for the checksum, which they lack.
+    /// Another system. Its inodes are like Linux's without the checksum.
     Other,
 }
 
@@ -56,7 +58,7 @@ impl Creator {
     }
 }
 
-/// Where an inode's record lies.
+/// The place of an inode's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeLocation {
     /// Its block.
@@ -65,67 +67,70 @@ pub struct InodeLocation {
     pub offset: usize,
 }
 
-/// Validated geometry. Cheap to copy.
+/// The validated geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes per block: 1 KiB to 64 KiB.
+    /// Bytes of a block: 1 KiB to 64 KiB.
     pub block_size: u32,
     /// log2 of `block_size`.
     pub block_bits: u32,
     /// Blocks of the volume.
     pub blocks_count: u64,
-    /// First block of group 0: 1 with 1 KiB blocks, else 0.
+    /// First block of group 0: 1 with blocks of 1 KiB, otherwise 0.
     pub first_data_block: u64,
-    /// Blocks per group (the last group may be shorter).
+    /// Blocks of a group. The last group may be shorter.
     pub blocks_per_group: u32,
-    /// log2 of blocks per cluster; 0 without bigalloc.
+    /// log2 of the blocks of a cluster; 0 without bigalloc.
     pub cluster_bits: u32,
-    /// Bits per block bitmap that mean something.
+    /// Bits of a block bitmap that are in use.
     pub clusters_per_group: u32,
-    /// Inodes per group.
+    /// Inodes of a group.
     pub inodes_per_group: u32,
-    /// Bytes per inode record.
+    /// Bytes of an inode record.
     pub inode_size: u32,
-    /// Extra bytes new inodes use beyond the first 128, and older ones when they are written.
+    /// Bytes of fields beyond the first 128 in new inodes, and in older ones when they are written.
     pub want_extra_isize: u16,
-    /// As many, where that many cannot be had.
+    /// Minimum of these bytes, if the preferred number is not possible.
     pub min_extra_isize: u16,
-    /// Bytes per group descriptor.
+    /// Bytes of a group descriptor.
     pub desc_size: u32,
     /// Number of groups.
     pub groups: u32,
-    /// Blocks for root and those whom the superblock names (`s_r_blocks_count`).
+    /// Blocks reserved for root, `reserved_uid` and `reserved_gid` (`s_r_blocks_count`).
     pub root_reserved_blocks: u64,
-    /// The user, beside root, whose they are.
+    /// User who may use the reserved blocks.
     pub reserved_uid: u32,
-    /// The group, unless it is root's, whose they are.
+    /// Group that may use the reserved blocks, unless it is 0.
     pub reserved_gid: u32,
     /// First inode that files may use.
     pub first_ino: u32,
     /// Inodes of the volume.
     pub inodes_count: u32,
-    /// log2 of groups per flexible group; 0 without flex_bg.
+    /// log2 of the groups of a flexible group; 0 without flex_bg.
     pub log_groups_per_flex: u32,
     /// Descriptor blocks reserved for growth.
     pub reserved_gdt_blocks: u32,
-    /// The inode whose blocks are the journal; 0 if there is none.
+    /// The inode of the journal; 0 if there is none.
     pub journal_ino: Ino,
-    /// The system that made the volume, which says what some bytes of an inode mean.
+    /// The system that created the volume, which determines the meaning of some bytes of an inode.
     pub creator: Creator,
-    /// First metagroup whose descriptors lie in itself.
+    /// First metagroup that contains its own descriptors.
     pub first_meta_bg: u32,
     /// Groups with a backup superblock (sparse_super2).
     pub backup_groups: [u32; 2],
     /// Seed of the checksums.
     pub checksum: MetadataChecksum,
-    /// Volume UUID, which seeds the older descriptor checksum.
+    /// UUID of the volume, the seed of older descriptor checksums.
     pub uuid: [u8; 16],
     /// Feature flags.
     pub features: Features,
 }
 
 impl Layout {
-    /// Validates the geometry. `device_bytes` bounds the volume.
+    /// Validates the geometry of a superblock. The volume must fit `device_bytes`.
+    ///
+    /// # Errors
+    /// [`Corrupt::Superblock`] names the first invalid field.
     pub fn new(superblock: &Superblock, device_bytes: u64) -> Result<Self, Corrupt> {
         let (raw, features) = (&superblock.raw, superblock.features());
         let log = raw.s_log_block_size.get();
@@ -184,7 +189,7 @@ impl Layout {
         })
     }
 
-    /// True if the group holds a copy of the superblock (group 0 always does).
+    /// True if the group has a superblock or its backup. Group 0 always has.
     #[must_use]
     pub fn backups(&self, group: u32) -> bool {
         if group == 0 {
@@ -197,13 +202,14 @@ impl Layout {
         !sparse || group == 1 || [3, 5, 7].iter().any(|base| is_power_of(group, *base))
     }
 
-    /// Block of the superblock copy of a group that has one (the primary starts at byte 1024 of the volume).
+    /// Block of the superblock backup in a group that has one. The primary superblock is at byte
+    /// 1024.
     #[must_use]
     pub fn superblock_block(&self, group: u32) -> Pba {
         if group == 0 { Pba(OFFSET >> self.block_bits) } else { self.group_first_block(group) }
     }
 
-    /// Descriptors per block.
+    /// Descriptors of a block.
     #[must_use]
     pub const fn descs_per_block(&self) -> u32 {
         self.block_size / self.desc_size
@@ -228,7 +234,7 @@ impl Layout {
         }
         let first = index * self.descs_per_block();
         let after_super = u64::from(self.backups(first));
-        // With 1 KiB clusters block 0 is the boot block's and the superblock lies in block 1.
+        // With clusters of 1 KiB, block 0 is the boot block and the superblock is in block 1.
         let boot = u64::from(first == 0 && self.block_size == 1024 && self.first_data_block == 0);
         Pba(self.group_first_block(first).get() + after_super + boot)
     }
@@ -239,7 +245,7 @@ impl Layout {
         (group % self.descs_per_block()) as usize * self.desc_size as usize
     }
 
-    /// Blocks of the old-style descriptor table (the part not spread by meta_bg).
+    /// Blocks of the descriptor table that meta_bg does not spread over the volume.
     #[must_use]
     pub fn contiguous_descriptor_blocks(&self) -> u32 {
         self.descriptor_blocks().min(self.first_metagroup())
@@ -250,7 +256,7 @@ impl Layout {
     pub fn base_metadata(&self, group: u32) -> u32 {
         let backup = self.backups(group);
         let metagroup = group / self.descs_per_block();
-        // With 1 KiB clusters the boot block counts as the group's too.
+        // With clusters of 1 KiB the group contains the boot block.
         let boot = u32::from(group == 0 && self.block_size == 1024 && self.first_data_block == 0);
         if metagroup < self.first_metagroup() {
             if !backup {
@@ -261,20 +267,21 @@ impl Layout {
         boot + u32::from(backup) + u32::from(self.holds_metagroup_descriptors(group))
     }
 
-    /// With meta_bg the first two groups and the last of a metagroup hold a copy of its descriptor block.
+    /// With meta_bg the first two groups and the last group of a metagroup have a copy of its
+    /// descriptor block.
     #[must_use]
     pub const fn holds_metagroup_descriptors(&self, group: u32) -> bool {
         let place = group % self.descs_per_block();
         place == 0 || place == 1 || place == self.descs_per_block() - 1
     }
 
-    /// True if the metagroup's descriptors lie in the metagroup itself (meta_bg).
+    /// True if the metagroup contains its own descriptors (meta_bg).
     #[must_use]
     pub const fn is_meta_bg(&self, group: u32) -> bool {
         group / self.descs_per_block() >= self.first_metagroup()
     }
 
-    /// Group of a block, if the block belongs to any.
+    /// Group of a block. `None` if no group contains the block.
     #[must_use]
     pub fn group_of(&self, pba: Pba) -> Option<u32> {
         let offset = pba.get().checked_sub(self.first_data_block)?;
@@ -284,7 +291,7 @@ impl Layout {
         u32::try_from(offset / u64::from(self.blocks_per_group)).ok()
     }
 
-    /// A block's place in its group.
+    /// Group of a block, and the block's index in it.
     #[must_use]
     pub fn group_and_offset(&self, pba: Pba) -> Option<(u32, u32)> {
         let group = self.group_of(pba)?;
@@ -298,7 +305,7 @@ impl Layout {
         Pba(self.first_data_block + u64::from(group) * u64::from(self.blocks_per_group))
     }
 
-    /// Blocks of a group: the last may be short.
+    /// Blocks of a group. The last group may be shorter.
     #[must_use]
     pub fn group_blocks(&self, group: u32) -> u32 {
         let left = self.blocks_count.saturating_sub(self.group_first_block(group).get());
@@ -311,7 +318,7 @@ impl Layout {
         self.group_blocks(group).div_ceil(1 << self.cluster_bits)
     }
 
-    /// True if `count` blocks from `start` on lie in the volume.
+    /// True if the volume contains `count` blocks from `start` on.
     #[must_use]
     pub fn contains(&self, start: Pba, count: u64) -> bool {
         let end = start.get().checked_add(count);
@@ -324,7 +331,7 @@ impl Layout {
         self.inodes_per_group.div_ceil(self.block_size / self.inode_size)
     }
 
-    /// Group and index of an inode; `None` for 0 and numbers beyond the last.
+    /// Group and index of an inode. `None` for 0 and numbers beyond the last.
     #[must_use]
     pub fn inode_group(&self, ino: Ino) -> Option<(u32, u32)> {
         let number = u32::try_from(ino.get()).ok().filter(|n| *n <= self.inodes_count)?.checked_sub(1)?;
@@ -337,7 +344,7 @@ impl Layout {
         Ino(u64::from(group) * u64::from(self.inodes_per_group) + u64::from(index) + 1)
     }
 
-    /// Where the inode at `index` of a group lies, given the group's table.
+    /// The place of the inode at `index` of a group whose table begins at `table`.
     #[must_use]
     pub fn inode_location(&self, index: u32, table: Pba) -> InodeLocation {
         let per_block = self.block_size / self.inode_size;
@@ -345,13 +352,13 @@ impl Layout {
         InodeLocation { pba: Pba(table.get() + u64::from(index / per_block)), offset }
     }
 
-    /// First group of the flexible group that `group` belongs to.
+    /// First group of the flexible group of `group`.
     #[must_use]
     pub const fn flex_start(&self, group: u32) -> u32 {
         group >> self.log_groups_per_flex << self.log_groups_per_flex
     }
 
-    /// Groups per flexible group (1 without flex_bg).
+    /// Groups of a flexible group; 1 without flex_bg.
     #[must_use]
     pub const fn groups_per_flex(&self) -> u32 {
         1 << self.log_groups_per_flex

@@ -1,7 +1,7 @@
-//! The structures on disk: decoding, validation, encoding. No I/O and no locks here.
+//! The structures on disk: decoding, validation, encoding. There is no I/O and no lock here.
 //!
-//! `Raw*` types are the bytes; what has been decoded is validated and safe to compute with. Source of every fact: the
-//! kernel's ext4 documentation (Documentation/filesystems/ext4).
+//! `Raw*` types are the bytes; decoded values are valid. Source of every fact: the kernel's ext4
+//! documentation (Documentation/filesystems/ext4).
 
 pub mod backup;
 pub mod dir_entry;

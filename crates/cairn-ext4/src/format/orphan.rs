@@ -28,21 +28,22 @@ pub const fn slots(block_size: usize) -> usize {
     (block_size - TAIL) / 4
 }
 
-/// Seed: the orphan file's inode seed continued with the block's address, so that no block passes for another.
+/// Checksum of a block. Its seed includes the block's address, so that a misplaced block is
+/// detected.
 fn checksum(seed: InodeSeed, pba: Pba, entries: &[u8]) -> Option<u32> {
     seed.0.map(|seed| crc32c(crc32c(seed, &pba.get().to_le_bytes()), entries))
 }
 
-/// The inode numbers of a block, empty slots as 0.
+/// The inode numbers of a block; 0 is an empty slot.
 ///
 /// # Errors
-/// Wrong magic or checksum.
+/// The magic or the checksum is wrong.
 pub fn decode(block: &[u8], pba: Pba, seed: InodeSeed) -> Result<Vec<Ino>, Corrupt> {
     let (entries, tail) = RawOrphanTail::read_from_suffix(block)
         .map_err(|_| Corrupt::Orphan { what: "block too small", value: block.len() as u64 })?;
     if tail.ob_magic.get() != MAGIC {
         return Err(Corrupt::Orphan {
-            what: "orphan file block without its magic",
+            what: "orphan file block has a wrong magic",
             value: u64::from(tail.ob_magic.get()),
         });
     }
@@ -66,7 +67,7 @@ pub fn init(block: &mut [u8], pba: Pba, seed: InodeSeed) {
     seal(block, pba, seed);
 }
 
-/// Sets one slot and the checksum.
+/// Sets one slot and updates the checksum.
 ///
 /// # Panics
 /// If `slot` is not below [`slots`].

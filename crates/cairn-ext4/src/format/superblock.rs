@@ -1,7 +1,7 @@
 //! The superblock: 1024 bytes at byte 1024, with backups in some groups.
 //!
-//! [`Superblock`] keeps the raw bytes, so that what we do not know survives a rewrite. Its numbers are *not* trusted:
-//! [`super::Layout::new`] validates the geometry.
+//! [`Superblock`] keeps the raw bytes, so that unknown fields survive a rewrite. Its numbers are
+//! *not* validated; [`super::Layout::new`] validates the geometry.
 
 use cairn_base::checksum::crc32c;
 use cairn_vfs::OnDamage;
@@ -25,16 +25,16 @@ pub const STATE_VALID: u16 = 1;
 pub const STATE_ERROR: u16 = 2;
 /// `s_state`: orphans are being recovered.
 pub const STATE_ORPHAN: u16 = 4;
-/// `s_flags`: directory hashes take bytes as signed.
+/// `s_flags`: directory hashes use signed bytes.
 pub const FLAG_SIGNED_HASH: u32 = 1;
-/// `s_flags`: directory hashes take bytes as unsigned.
+/// `s_flags`: directory hashes use unsigned bytes.
 pub const FLAG_UNSIGNED_HASH: u32 = 2;
 /// `s_rev_level` with the fields from `s_first_ino` on.
 pub const DYNAMIC_REVISION: u32 = 1;
 /// `s_checksum_type`: crc32c.
 pub const CHECKSUM_CRC32C: u8 = 1;
 
-/// The bytes on disk, field names of the specification.
+/// The bytes on disk, with the specification's field names.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawSuperblock {
@@ -148,29 +148,29 @@ pub(crate) struct RawSuperblock {
 const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
 const CHECKSUM_OFFSET: usize = SIZE - 4;
 
-/// A superblock whose magic and checksum are right.
+/// A superblock with the right magic and checksum.
 #[derive(Clone)]
 pub struct Superblock {
-    /// The fields. Change them freely; [`Superblock::encode`] sets the checksum.
+    /// The fields. [`Superblock::encode`] updates the checksum after changes.
     pub(crate) raw: RawSuperblock,
 }
 
-/// The magic number at its place, to tell "not ext4" from "damaged". `None`: too few bytes.
+/// The magic number, which tells another format from damage. `None` if there are too few bytes.
 #[must_use]
 pub fn magic_of(bytes: &[u8]) -> Option<u16> {
     RawSuperblock::read_from_prefix(bytes).ok().map(|(raw, _)| raw.s_magic.get())
 }
 
-/// Damage that was found, for `s_error_count` and what belongs to it.
+/// Damage that was found, for `s_error_count` and related fields.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundError {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// Inode; 0: none, or not known.
+    /// Inode; 0 if none or unknown.
     pub ino: u32,
-    /// Block; 0: not known.
+    /// Block; 0 if unknown.
     pub block: u64,
-    /// A checksum told, and not the contents.
+    /// A checksum was wrong; otherwise the contents are invalid.
     pub checksum: bool,
 }
 
@@ -178,11 +178,11 @@ pub struct FoundError {
 const ERRCODE_CHECKSUM: u8 = 4;
 /// EFSCORRUPTED.
 const ERRCODE_CORRUPTED: u8 = 5;
-/// What stands where Linux names the function that found an error.
+/// The name in the field in which Linux stores the function that found an error.
 const FOUND_BY: &[u8; 32] = b"cairn\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 impl Superblock {
-    /// What to do about damage that somebody comes across, as `tune2fs -e` sets it. Linux takes what it does not know for
+    /// What to do about damage, as set by `tune2fs -e`. Linux treats unknown values as
     /// `remount-ro`.
     #[must_use]
     pub fn on_damage(&self) -> OnDamage {
@@ -193,7 +193,7 @@ impl Superblock {
         }
     }
 
-    /// Remembers an error until the next e2fsck.
+    /// Records an error until the next e2fsck.
     pub fn note_error(&mut self, found: &FoundError) {
         let raw = &mut self.raw;
         let seconds = found.seconds.max(0).cast_unsigned();
@@ -214,7 +214,10 @@ impl Superblock {
         raw.s_error_count = raw.s_error_count.get().saturating_add(1).into();
     }
 
-    /// Decodes the 1024 bytes at [`OFFSET`] (or of a backup) and verifies magic and checksum.
+    /// Decodes the 1024 bytes at [`OFFSET`] or of a backup.
+    ///
+    /// # Errors
+    /// There are too few bytes, or the magic, the checksum type or the checksum is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let short = || Corrupt::Superblock { field: "length", value: bytes.len() as u64, expected: "1024 bytes" };
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| short())?;
@@ -246,7 +249,7 @@ impl Superblock {
         crc32c(!0, &self.raw.as_bytes()[..CHECKSUM_OFFSET])
     }
 
-    /// The bytes, with the checksum made right.
+    /// The bytes with a new checksum.
     #[must_use]
     pub fn encode(&self) -> [u8; SIZE] {
         let mut copy = self.clone();
@@ -256,7 +259,7 @@ impl Superblock {
         zerocopy::transmute!(copy.raw)
     }
 
-    /// Feature flags; none on a volume of revision 0.
+    /// Feature flags. A volume of revision 0 has none.
     #[must_use]
     pub fn features(&self) -> Features {
         if self.raw.s_rev_level.get() < DYNAMIC_REVISION {
@@ -269,20 +272,20 @@ impl Superblock {
         }
     }
 
-    /// Stores feature flags.
+    /// Sets the feature flags.
     pub fn set_features(&mut self, features: Features) {
         self.raw.s_feature_compat = U32::new(features.compat.bits());
         self.raw.s_feature_incompat = U32::new(features.incompat.bits());
         self.raw.s_feature_ro_compat = U32::new(features.ro_compat.bits());
     }
 
-    /// The volume's identity.
+    /// The volume's UUID.
     #[must_use]
     pub fn uuid(&self) -> Uuid {
         Uuid::from_bytes(self.raw.s_uuid)
     }
 
-    /// The label up to its first zero byte; bytes that are not UTF-8 are replaced.
+    /// The label up to its first NUL. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn label(&self) -> String {
         let name = self.raw.s_volume_name;
@@ -304,7 +307,7 @@ impl Superblock {
     }
 
     fn wide(&self, low: U32, high: U32) -> u64 {
-        // Without 64bit the upper halves mean nothing.
+        // Without 64bit the upper halves are undefined.
         let high = if self.features().incompat(Incompat::BITS_64) { high.get() } else { 0 };
         u64::from(low.get()) | u64::from(high) << 32
     }
@@ -315,13 +318,13 @@ impl Superblock {
         self.wide(self.raw.s_blocks_count_lo, self.raw.s_blocks_count_hi)
     }
 
-    /// Blocks for root and those whom the superblock names (`s_r_blocks_count`).
+    /// Blocks reserved for root and the user and group in the superblock (`s_r_blocks_count`).
     #[must_use]
     pub fn reserved_blocks(&self) -> u64 {
         self.wide(self.raw.s_r_blocks_count_lo, self.raw.s_r_blocks_count_hi)
     }
 
-    /// Free blocks as of the last sync; the truth is the group descriptors.
+    /// Free blocks at the last sync. The group descriptors have the present number.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         self.wide(self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi)

@@ -1,16 +1,16 @@
-//! Times of inodes: 32 signed bits of seconds, and in larger inodes two more bits and nanoseconds.
+//! Times of inodes: 32 signed bits of seconds; larger inodes have two more bits and nanoseconds.
 //!
 //! Source: "Inode Timestamps" in the kernel's ext4 documentation.
 
 use cairn_vfs::types::Timestamp;
 
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
-/// First second that the wide form can hold.
+/// First second of the wide form.
 pub const FIRST: i64 = i32::MIN as i64;
 /// Last second of the wide form (the year 2446).
 pub const LAST: i64 = (1 << 34) + FIRST - 1;
 
-/// Decodes a time; `extra` is absent where the inode has no room for it.
+/// Decodes a time. `extra` is `None` if the inode has no room for it.
 #[must_use]
 pub fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
     let base = i64::from(seconds.cast_signed());
@@ -23,7 +23,8 @@ pub fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
     }
 }
 
-/// The nearest time that can be stored, as Linux has it at once: whole seconds in the short form, and at both ends.
+/// The nearest time that can be stored, as Linux truncates it: whole seconds in the short form, and
+/// the limits of the range.
 #[must_use]
 pub fn storable(time: Timestamp, wide: bool) -> Timestamp {
     let last = if wide { LAST } else { i64::from(i32::MAX) };
@@ -32,7 +33,7 @@ pub fn storable(time: Timestamp, wide: bool) -> Timestamp {
     Timestamp { seconds, nanoseconds: if whole { 0 } else { time.nanoseconds } }
 }
 
-/// Encodes a time as `(seconds, extra)`: the nearest that is [`storable`].
+/// Encodes the nearest [`storable`] time as `(seconds, extra)`.
 #[must_use]
 pub fn encode(time: Timestamp, wide: bool) -> (u32, u32) {
     let Timestamp { seconds, nanoseconds } = storable(time, wide);
@@ -61,7 +62,7 @@ mod tests {
 
     #[test]
     fn values_of_the_specification() {
-        // The table of the ext4 documentation: extra bits, sign of the 32-bit time, first second.
+        // The table of the ext4 documentation: extra bits, 32-bit time, first second.
         for (epoch, low, seconds) in [
             (0, 0x8000_0000_u32, -0x8000_0000_i64),
             (0, 0, 0),

@@ -1,8 +1,10 @@
-//! Extended attributes as bytes: the area behind an inode's fields, and the block an inode may share with others.
+//! The bytes of extended attributes: the area behind an inode's fields, and the block that inodes
+//! may share.
 //!
-//! Entries grow up from the start, values down from the end. Invariant of what we write: values do not overlap, entries
-//! of a block are sorted, every hash is right. Values of the inode area are addressed from the first entry, values of a
-//! block from the block's start. Source: "Extended Attributes" in the kernel's ext4 documentation.
+//! Entries grow up from the start, values down from the end. Invariant of encoded bytes: values do
+//! not overlap, entries of a block are sorted, every hash is right. Value offsets count from the
+//! first entry in an inode, and from the start of a block. Source: "Extended Attributes" in the
+//! kernel's ext4 documentation.
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{Ino, Pba};
@@ -22,7 +24,7 @@ pub const MAGIC: u32 = 0xea02_0000;
 pub const REFCOUNT_MAX: u32 = 1024;
 /// Largest value that can be set (Linux's limit).
 pub const VALUE_MAX: usize = 65_536;
-/// Largest value an entry may claim in an inode of its own.
+/// Largest value in an inode of its own that is accepted.
 const FAR_VALUE_MAX: u32 = 1 << 24;
 
 /// `struct ext4_xattr_ibody_header`.
@@ -39,13 +41,13 @@ pub struct RawInodeHeader {
 pub struct RawBlockHeader {
     /// [`MAGIC`].
     pub h_magic: U32,
-    /// Inodes that point here.
+    /// Inodes that refer to the block.
     pub h_refcount: U32,
     /// 1.
     pub h_blocks: U32,
-    /// Hash of all entries; 0 if one of them has none.
+    /// Hash of all entries; 0 if an entry has none.
     pub h_hash: U32,
-    /// crc32c of volume seed, block number and the block with this field 0.
+    /// crc32c of the volume seed, the block number and the block with this field as 0.
     pub h_checksum: U32,
     /// 0.
     pub h_reserved: [U32; 3],
@@ -57,15 +59,15 @@ pub struct RawBlockHeader {
 pub struct RawEntry {
     /// Bytes of the name.
     pub e_name_len: u8,
-    /// Which prefix the name has.
+    /// Prefix of the name.
     pub e_name_index: u8,
     /// Place of the value.
     pub e_value_offs: U16,
-    /// Inode that holds the value; 0 if it is here.
+    /// Inode that holds the value; 0 if the container does.
     pub e_value_inum: U32,
     /// Bytes of the value.
     pub e_value_size: U32,
-    /// Hash of name and value; may be 0 in an inode.
+    /// Hash of name and value; it may be 0 in an inode.
     pub e_hash: U32,
 }
 
@@ -77,7 +79,7 @@ const ENTRY_LEN: usize = size_of::<RawEntry>();
 /// Offset of `h_checksum`.
 const CHECKSUM_AT: usize = 16;
 
-/// Which of the two containers the bytes are.
+/// The container of attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrLocation {
     /// The area behind the inode's fields.
@@ -94,7 +96,7 @@ impl XattrLocation {
         }
     }
 
-    /// What `e_value_offs` counts from.
+    /// Start of the offsets `e_value_offs`.
     const fn values_from(self) -> usize {
         match self {
             Self::Inode => size_of::<RawInodeHeader>(),
@@ -109,61 +111,61 @@ impl XattrLocation {
         }
     }
 
-    /// The error, with its place.
+    /// The error with its place.
     #[must_use]
     pub const fn corrupt(self, ino: Ino, what: &'static str, value: u64) -> Corrupt {
         Corrupt::Xattr { ino, place: self.name(), what, value }
     }
 }
 
-/// Where the value of an entry is.
+/// The value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// In the same container.
     Here(&'a [u8]),
-    /// In an inode of its own.
+    /// In its own inode.
     Inode {
-        /// That inode.
+        /// The inode.
         ino: Ino,
         /// Bytes.
         size: u32,
-        /// `e_hash`: covers the name and the hash the value's inode holds.
+        /// `e_hash`: covers the name and the hash in the value's inode.
         hash: u32,
     },
 }
 
-/// One attribute, borrowed from its container.
+/// An attribute, borrowed from its container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
     /// Prefix index.
     pub index: u8,
-    /// Name behind the prefix.
+    /// Name without the prefix.
     pub name: &'a [u8],
     /// Value.
     pub value: Value<'a>,
-    /// Where in the container the value starts (0 for an empty one).
+    /// Offset of the value in the container; 0 for an empty one.
     pub value_at: usize,
 }
 
-/// One attribute on its own.
+/// An attribute that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedAttribute {
     /// Prefix index.
     pub index: u8,
-    /// Name behind the prefix.
+    /// Name without the prefix.
     pub name: Vec<u8>,
     /// Value.
     pub value: OwnedValue,
 }
 
-/// [`Value`] on its own.
+/// [`Value`] that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedValue {
     /// In the same container.
     Here(Vec<u8>),
-    /// In an inode of its own.
+    /// In its own inode.
     Inode {
-        /// That inode.
+        /// The inode.
         ino: Ino,
         /// Bytes.
         size: u32,
@@ -183,7 +185,7 @@ impl From<&Attribute<'_>> for OwnedAttribute {
 }
 
 impl OwnedAttribute {
-    /// The value, if it is in the container; else nothing.
+    /// The value if it is in the container; otherwise nothing.
     #[must_use]
     pub fn value_here(&self) -> &[u8] {
         match &self.value {
@@ -204,7 +206,7 @@ pub const fn entry_len(name_len: usize) -> usize {
     (ENTRY_LEN + name_len + 3) & !3
 }
 
-/// Bytes a value takes.
+/// Bytes of a value with its padding.
 #[must_use]
 pub const fn padded(value_len: usize) -> usize {
     (value_len + 3) & !3
@@ -212,7 +214,9 @@ pub const fn padded(value_len: usize) -> usize {
 
 /// All attributes of a container. An inode area without the magic has none.
 ///
-/// Checks that entries and values are inside, apart from each other in sum, and (in a block) magic and header.
+/// # Errors
+/// An entry or value is outside the container, entries and values overlap, or the header of a block
+/// is invalid.
 pub fn decode(bytes: &[u8], location: XattrLocation, ino: Ino) -> Result<Vec<Attribute<'_>>, Corrupt> {
     let corrupt = |what, value: usize| location.corrupt(ino, what, value as u64);
     let magic = bytes.first_chunk().map_or(0, |magic| u32::from_le_bytes(*magic));
@@ -288,26 +292,26 @@ fn header(block: &[u8]) -> Option<&RawBlockHeader> {
     RawBlockHeader::ref_from_prefix(block).ok().map(|(header, _)| header)
 }
 
-/// Inodes that share a block whose header has been checked.
+/// Number of inodes that share a block with a valid header.
 #[must_use]
 pub fn refcount(block: &[u8]) -> u32 {
     header(block).map_or(0, |header| header.h_refcount.get())
 }
 
-/// True if these attributes fit a container of `capacity` bytes.
+/// True if the attributes fit a container of `capacity` bytes.
 #[must_use]
 pub fn fits(capacity: usize, location: XattrLocation, attributes: &[OwnedAttribute]) -> bool {
     encoded_len(location, attributes) <= capacity
 }
 
-/// Bytes these attributes need, header and end mark included.
+/// Bytes of the attributes, with header and end mark.
 #[must_use]
 pub fn encoded_len(location: XattrLocation, attributes: &[OwnedAttribute]) -> usize {
     let each = |a: &OwnedAttribute| entry_len(a.name.len()) + padded(a.value_here().len());
     location.header_len() + 4 + attributes.iter().map(each).sum::<usize>()
 }
 
-/// Writes the inode area; all zero without attributes. They must fit.
+/// Encodes the inode area. Without attributes it is zero.
 ///
 /// # Panics
 /// If they do not fit.
@@ -317,14 +321,14 @@ pub fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
         return;
     }
     area[..4].copy_from_slice(&MAGIC.to_le_bytes());
-    // The kernel leaves the hash of inode entries 0 (values in inodes excepted), and readers accept that.
+    // As in Linux, entries in an inode have the hash 0 unless their value has its own inode.
     write_entries(area, XattrLocation::Inode, attributes, |attribute| match attribute.value {
         OwnedValue::Here(_) => 0,
         OwnedValue::Inode { hash, .. } => hash,
     });
 }
 
-/// Writes an external block for one inode, sorted and with hashes; [`seal_block`] completes it. They must fit.
+/// Encodes a block of one inode, sorted and with hashes. [`seal_block`] writes the checksum.
 ///
 /// # Panics
 /// If they do not fit.
@@ -389,7 +393,7 @@ fn write_entries(
     }
 }
 
-/// Sets the number of inodes that share the block; [`seal_block`] must follow.
+/// Sets the number of inodes that share the block. The caller then calls [`seal_block`].
 ///
 /// # Panics
 /// If the block is shorter than a header.
@@ -404,7 +408,7 @@ fn block_checksum(block: &[u8], pba: Pba, seed: u32) -> u32 {
     crc32c(sum, block.get(CHECKSUM_AT + 4..).unwrap_or(&[]))
 }
 
-/// Writes the checksum of a block; nothing without metadata_csum.
+/// Writes the checksum of a block. Does nothing without metadata_csum.
 ///
 /// # Panics
 /// If the block is shorter than a header.
@@ -415,7 +419,10 @@ pub fn seal_block(block: &mut [u8], pba: Pba, checksum: MetadataChecksum) {
     }
 }
 
-/// Checks header and checksum of a block.
+/// Verifies header and checksum of a block.
+///
+/// # Errors
+/// The header is invalid or the checksum is wrong.
 pub fn verify_block(block: &[u8], pba: Pba, checksum: MetadataChecksum, ino: Ino) -> Result<(), Corrupt> {
     check_header(block, ino)?;
     let Some(seed) = checksum.seed() else { return Ok(()) };

@@ -1,8 +1,9 @@
-//! Which blocks are the filesystem's own: superblocks, descriptors, bitmaps, inode tables, and the journal's blocks.
+//! The blocks of the volume's structures: superblocks, descriptors, bitmaps, inode tables and the
+//! journal (Linux's `block_validity`).
 //!
-//! Built once; no locks. No block of data is one of these, whatever an inode, a tree or a bitmap says (Linux's `block_validity`):
-//! every map is checked against them when it is read, every free map when it is made, everything that is freed. Also used to compute
-//! implied block bitmaps.
+//! They are collected once and need no lock. No file may have one of these blocks: maps are checked
+//! when they are read, free maps when they are built, and freed blocks when they are freed. The
+//! bitmaps of uninitialised groups follow from them.
 
 use cairn_base::{FileBlock, Pba, bitmap};
 
@@ -14,17 +15,17 @@ use crate::format::layout::Layout;
 /// Sorted, disjoint, merged ranges of metadata.
 #[derive(Debug)]
 pub struct Zones {
-    /// First block and the block behind the last; without the journal.
+    /// First block and block after the last one, without the journal.
     ranges: Vec<(u64, u64)>,
-    /// The same, and the journal's.
+    /// The same with the journal.
     all: Vec<(u64, u64)>,
 }
 
 impl Zones {
-    /// Collects the zones of all groups.
+    /// Collects the blocks of all groups.
     ///
     /// # Errors
-    /// Two of them overlap.
+    /// Two structures overlap.
     pub fn new(layout: &Layout, descs: &[GroupDesc]) -> Result<Self, Corrupt> {
         let mut parts = Vec::with_capacity(descs.len() * 3);
         for (group, desc) in (0..).zip(descs) {
@@ -58,7 +59,7 @@ impl Zones {
     /// Adds the journal's blocks.
     ///
     /// # Errors
-    /// One of them is among the others, or comes twice.
+    /// One of them belongs to another structure, or occurs twice.
     pub fn protect(&mut self, journal: &[(FileBlock, Pba, u64)]) -> Result<(), Corrupt> {
         let mut all: Vec<(u64, u64)> = journal.iter().map(|(_, start, len)| (start.get(), start.get() + len)).collect();
         all.extend(&self.ranges);
@@ -75,26 +76,26 @@ impl Zones {
         Ok(())
     }
 
-    /// All of them.
+    /// All blocks.
     #[must_use]
     pub fn all(&self) -> SystemBlocks<'_> {
         SystemBlocks(&self.all)
     }
 
-    /// All but the journal's.
+    /// All blocks but the journal's.
     #[must_use]
     pub fn structures(&self) -> SystemBlocks<'_> {
         SystemBlocks(&self.ranges)
     }
 
-    /// Checks that a group's block bitmap has its metadata in use: what is free is given to files.
+    /// Checks that a group's block bitmap has the structures in use.
     ///
     /// # Errors
-    /// It does not.
+    /// One of their bits is clear.
     pub fn check_in_use(&self, layout: &Layout, group: u32, bits: &[u8]) -> Result<(), Corrupt> {
         for (start, end) in self.bits_of(layout, group, &self.all) {
             if let Some(free) = bitmap::next_clear(bits, start, end) {
-                // Below the blocks of a group.
+                // It is less than the blocks of a group.
                 let bit = free as u32;
                 return Err(Corrupt::Bitmap { what: "block", group, bit, state: "is free, but the filesystem's own" });
             }
@@ -102,7 +103,7 @@ impl Zones {
         Ok(())
     }
 
-    /// The bits in a group's bitmap of the ranges that touch it.
+    /// The bits of the ranges in a group's bitmap.
     fn bits_of<'r>(
         &self,
         layout: &'r Layout,
@@ -115,12 +116,13 @@ impl Zones {
         ranges.iter().skip(from).take_while(move |range| range.0 < behind).map(move |range| {
             let start = (range.0.max(first) - first) >> layout.cluster_bits;
             let end = (range.1.min(behind) - first).div_ceil(1 << layout.cluster_bits);
-            // Both are below the blocks of a group.
+            // Both are less than the blocks of a group.
             (start as usize, end as usize)
         })
     }
 
-    /// The block bitmap of a group nothing was ever allocated in: its metadata, and bits beyond its end.
+    /// The block bitmap of a group without an allocation: the structures, and the bits beyond the
+    /// end.
     #[must_use]
     pub fn initial_block_bitmap(&self, layout: &Layout, group: u32) -> Vec<u8> {
         let mut bits = vec![0; layout.block_size as usize];
@@ -132,7 +134,7 @@ impl Zones {
     }
 }
 
-/// Sets the bits from `bits` to the end of the block: they stand for nothing.
+/// Sets the bits from `bits` to the end of the block, which belong to no block.
 pub fn pad(map: &mut [u8], bits: u32) {
     let total = map.len() * 8;
     let bits = (bits as usize).min(total);

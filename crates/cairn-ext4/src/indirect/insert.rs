@@ -1,4 +1,4 @@
-//! Mapping a hole.
+//! Maps a hole.
 
 use std::ops::Range;
 
@@ -12,7 +12,8 @@ use crate::format::indirect::{SLOTS, decode, encode, max_blocks, pointers_per_bl
 use crate::map::MapContext;
 use crate::txn::Handle;
 
-/// Maps the hole `run` to the blocks from `pba` on, which are already marked in use. Returns the blocks added.
+/// Maps the hole `run` to the blocks from `pba` on, which are marked in use. Returns the number of
+/// blocks added.
 pub fn insert(
     context: &MapContext<'_>,
     handle: &Handle,
@@ -26,7 +27,7 @@ pub fn insert(
     };
     assert!(context.bounds().holds(pba, run.len), "blocks outside the volume and its own are never mapped");
     if pba.get() + run.len > u64::from(u32::MAX) {
-        // These pointers have 32 bits.
+        // The pointers have 32 bits.
         return Err(cairn_vfs::Error::NoSpace.into());
     }
     let mut filling = Filling { context, handle, range: start..end, pba, fresh: Vec::new() };
@@ -37,7 +38,7 @@ pub fn insert(
         needed += filling.count(*pointer, level, base)?;
     }
     filling.fresh = context.allocate(handle, needed, pba)?;
-    // In file order: the first block allocated is the first used.
+    // The first allocated block is used first, so that pointer blocks are in file order.
     filling.fresh.reverse();
     for (slot, pointer) in slots.iter_mut().enumerate().take(SLOTS) {
         let (level, base) = slot_range(slot, context.layout.block_size);
@@ -68,7 +69,7 @@ impl Filling<'_> {
         entries(base, each, count, &self.range).map(move |index| (index, base + index as u64 * each))
     }
 
-    /// Blocks of pointers missing below a pointer. Fails if data is there already.
+    /// Number of pointer blocks that are missing below a pointer. Fails if a data block is mapped.
     fn count(&self, pointer: u32, level: u32, base: u64) -> Result<usize> {
         if !self.touches(level, base) {
             return Ok(0);
@@ -91,7 +92,7 @@ impl Filling<'_> {
         Ok(missing)
     }
 
-    /// Maps what lies in the range below a pointer; returns what it becomes.
+    /// Maps the part of the range that lies below a pointer. Returns the new pointer.
     fn fill(&mut self, pointer: u32, level: u32, base: u64) -> Result<u32> {
         if !self.touches(level, base) {
             return Ok(pointer);

@@ -1,8 +1,10 @@
-//! Block maps of ext2 and ext3: looking up, inserting and freeing runs.
+//! Block maps of ext2 and ext3: finding, inserting and freeing runs.
 //!
-//! A walk goes down at most three levels and through one block of pointers at a time. Blocks that an insert needs are
-//! allocated before anything is written. Locking: the caller holds the inode's MAPPING lock; no buffer is locked while
-//! blocks are allocated or freed.
+//! A walk has at most three levels and holds one pointer block at a time. The blocks of an
+//! insertion are allocated before the first change.
+//!
+//! Locking: the caller holds the inode's MAPPING lock. No buffer is locked while blocks are
+//! allocated or freed.
 
 mod insert;
 mod remove;
@@ -20,8 +22,11 @@ use crate::map::MapContext;
 pub use insert::insert;
 pub use remove::remove;
 
-/// What is at `block`: the run of data blocks or the hole from it on, as far as one block of pointers shows. Beyond the
-/// last block that pointers reach there is one endless hole.
+/// The run of data blocks or the hole at `block`, as far as one pointer block shows. Beyond the
+/// last possible block there is one hole without end.
+///
+/// # Errors
+/// A pointer block cannot be read, or a pointer is invalid.
 pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
     let size = context.layout.block_size;
     let slots = decode_inode(i_block);
@@ -57,7 +62,7 @@ pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileB
     }
 }
 
-/// The run from `at` on in an array of data pointers whose first is file block `base`.
+/// The run at `at` in an array of data pointers whose first one maps file block `base`.
 fn run_at(context: &MapContext<'_>, pba: Pba, pointers: &[u32], base: u64, at: u64) -> Result<Known> {
     let mut rest = pointers.iter().skip(index_of(at - base, 1)).copied();
     let first = rest.next().unwrap_or(0);
@@ -95,7 +100,8 @@ fn load(context: &MapContext<'_>, pointer: u32, at: u64) -> Result<(Pba, Vec<u32
     Ok((pba, decode(&context.buffers.get(pba)?.image())))
 }
 
-/// The entries of an array that map any of `range`; the first one maps `base`, each maps `each` blocks.
+/// The entries of an array that map a part of `range`. The first entry maps `base`, and each maps
+/// `each` blocks.
 fn entries(base: u64, each: u64, count: usize, range: &Range<u64>) -> Range<usize> {
     let end = base + each * count as u64;
     let (from, to) = (range.start.clamp(base, end), range.end.clamp(base, end));

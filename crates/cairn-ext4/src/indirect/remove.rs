@@ -1,4 +1,4 @@
-//! Freeing a run and the blocks of pointers that it leaves empty.
+//! Frees a run, and the pointer blocks that become empty.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::map::{Budget, MapContext, Progress};
 use crate::space::Freed;
 use crate::txn::Handle;
 
-/// What one array of data pointers sets aside: itself and the two above it, each written or freed.
+/// Credits for one array of data pointers: the array and the two above it, each written or freed.
 const ARRAY_CREDITS: u32 = 9;
 
-/// Frees the blocks of `run`, from its end backwards, changing at most about `budget` metadata blocks (but always some).
-/// Returns the blocks added, a negative number.
+/// Frees the blocks of `run` from its end backwards. A call changes about `budget` metadata
+/// blocks and always makes progress. Returns the number of blocks added, which is negative.
 pub fn remove(
     context: &MapContext<'_>,
     handle: &Handle,
@@ -60,10 +60,10 @@ struct Freeing<'a> {
     handle: &'a Handle,
     range: Range<u64>,
     budget: Budget<'a>,
-    /// Data blocks taken out of the map and not freed yet: start and count.
+    /// Data blocks that were removed from the map and not freed yet: start and count.
     run: Option<(u64, u64)>,
     blocks: i64,
-    /// Why the walk ends early; the arrays it came through are still written on the way back.
+    /// Why the walk ends early. The arrays on its path are still written.
     stopped: Option<Stop>,
 }
 
@@ -74,7 +74,7 @@ impl Freeing<'_> {
         }
     }
 
-    /// Frees what lies in the range below a pointer, last first; returns what the pointer becomes.
+    /// Frees what lies in the range below a pointer, from the end on. Returns the new pointer.
     fn free(&mut self, pointer: u32, level: u32, base: u64) -> u32 {
         let reach = span(level, self.context.layout.block_size);
         if pointer == 0 || self.stopped.is_some() || base >= self.range.end || base + reach <= self.range.start {

@@ -1,17 +1,19 @@
 //! Access times that have changed in memory only.
 //!
-//! Reading must not write, so the time of the last access waits in the inode until something else stores it. An inode that is dirty
-//! cannot leave memory; so those that are dirty for this alone are listed, and stored when there are many.
+//! A read must not write, so the access time waits in memory until the inode is written for another
+//! reason. A dirty inode cannot be evicted. So inodes that are dirty only because of their access
+//! time are listed, and written when there are many.
 //!
-//! Locking: the list is a leaf. Stored is with no lock held, by whoever has write access to the volume.
+//! Locking: the list has rank LEAF. A caller with write access to the volume and without other
+//! locks writes the inodes.
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank};
 
-/// So many may wait.
+/// Most inodes that wait.
 const MOST: usize = 1024;
 
-/// Inodes whose access time waits.
+/// Inodes whose access time is not written yet.
 pub struct Waiting(Mutex<Vec<Ino>>);
 
 impl Default for Waiting {
@@ -21,18 +23,18 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// An inode became dirty by being read.
+    /// Records an inode that became dirty by a read.
     pub fn note(&self, ino: Ino) {
         self.0.lock().push(ino);
     }
 
-    /// Are there so many that they are to be stored? Then whoever asks does it.
+    /// Takes the list if it is full; the caller then writes the inodes.
     pub(super) fn take_many(&self) -> Option<Vec<Ino>> {
         let mut waiting = self.0.lock();
         (waiting.len() >= MOST).then(|| std::mem::take(&mut *waiting))
     }
 
-    /// Is it time for [`super::writeback::write_access_times`]?
+    /// True if [`super::writeback::write_access_times`] is due.
     pub fn are_many(&self) -> bool {
         self.0.lock().len() >= MOST
     }

@@ -1,4 +1,4 @@
-//! Attributes: what stat tells, and the times that follow from other work.
+//! Attributes: the values for stat, and the times that other operations change.
 
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::protection::without_privileges;
@@ -48,7 +48,8 @@ pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
     }
 }
 
-/// Contents in the inode take no blocks, but programs take a file without sectors for one hole: Linux counts its size.
+/// Inline contents use no blocks. As Linux does, the size is counted, because programs take a file
+/// without sectors for a hole.
 fn inline_sectors(kind: FileKind, state: &State) -> u64 {
     let is_inline = kind == FileKind::Regular && state.record.flags.contains(InodeFlags::INLINE_DATA);
     if is_inline { state.size.div_ceil(512) } else { 0 }
@@ -65,12 +66,13 @@ pub fn decode_device(device: u32) -> (u32, u32) {
     (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
 }
 
-/// Refuses writes that the inode's flags forbid.
+/// Fails if the inode's flags forbid the write.
 pub(super) fn check_write(inode: &Inode, offset: u64, size: u64) -> Result<()> {
     Ok(inode.flags().check_write(offset >= size)?)
 }
 
-/// Contents changed: times move and privileges go. In memory; stored with the next write-back, fsync or sync.
+/// Updates times and privileges after a change of contents, in memory. The next write-back, fsync
+/// or sync stores them.
 pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) {
     if flags.contains(IoFlags::KILL_PRIVILEGES) {
         state.record.mode = without_privileges(state.record.mode, FileKind::Regular);
@@ -84,7 +86,7 @@ pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) 
     state.dirty = true;
 }
 
-/// Contents were read: the access time follows as with `relatime`, in memory.
+/// Updates the access time after a read as `relatime` does, in memory.
 pub fn touch_access(volume: &Volume, inode: &Inode) {
     if !volume.options.access_times() || volume.is_read_only() {
         return;

@@ -1,4 +1,4 @@
-//! Reading and writing file contents.
+//! Reads and writes file contents.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ mod fiemap {
     pub const UNWRITTEN: u32 = 0x800;
 }
 
-/// Reads into `buf`; fewer bytes only at the end of the file.
+/// Reads into `buf`. Returns fewer bytes only at the end of the file.
 pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
     inode.kind.check_regular()?;
     let _data = inode.data.read();
@@ -44,7 +44,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
     Ok(done)
 }
 
-/// As [`read`], but lends what is cached to `take`. False if that cannot be had: inline, or direct.
+/// As [`read`], but passes the cached bytes to `take`. False for inline contents and direct reads.
 pub fn read_shared(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
@@ -69,7 +69,7 @@ pub fn read_shared(
     Ok(true)
 }
 
-/// Writes `data`; a shorter count means that space ran out after some of it.
+/// Writes `data`. Returns fewer bytes if space ran out.
 pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
     inode.kind.check_regular()?;
     volume.check_writable()?;
@@ -78,14 +78,14 @@ pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8],
     }
     let mut done = 0;
     while done < data.len() {
-        // With no lock held: a throttled writer writes back other files, too.
+        // The caller holds no lock, because a throttled writer writes back other files as well.
         volume.pages.balance()?;
         let piece = volume.with_space(|| write_locked(volume, inode, offset + done as u64, &data[done..], flags));
         match piece {
             Ok(0) => break,
             Ok(taken) => done += taken,
             Err(error) if done == 0 => return Err(error),
-            // What was taken so far counts; the next call meets the error.
+            // The call succeeds with the bytes written so far. The next call returns the error.
             Err(_) => break,
         }
     }
@@ -107,7 +107,7 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     let fits = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(data.len());
     let data = &data[..fits];
     if inode.is_inline() {
-        super::inline::spill(volume, inode)?;
+        super::inline::convert_inline_data(volume, inode)?;
     }
     let mapper = InodeMapper::new(volume, inode).ordinary(flags.contains(IoFlags::ORDINARY));
     let done = if flags.contains(IoFlags::DIRECT) {
@@ -123,7 +123,8 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     Ok(done)
 }
 
-/// `SEEK_DATA` and `SEEK_HOLE`. Delayed blocks are data; preallocated ones are data only where the cache has some.
+/// `SEEK_DATA` and `SEEK_HOLE`. Delayed blocks are data. Preallocated blocks are data only if they
+/// have cached data.
 pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
@@ -135,7 +136,7 @@ pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -
     }
     let block_size = u64::from(volume.layout.block_size);
     let mapper = InodeMapper::new(volume, inode);
-    // A reservation without data is no data.
+    // A reservation ahead of a writer is not data.
     inode.cache.release_reservation(&mapper);
     let mut at = offset;
     while at < size {
@@ -240,7 +241,7 @@ fn has_blocks_from(volume: &Arc<Volume>, inode: &Arc<Inode>, block: u64) -> Resu
     Ok(false)
 }
 
-/// Copies within the volume, through the cache; holes are skipped where the target has none to fill.
+/// Copies within the volume through the cache. Holes are skipped if the target has a hole there.
 pub fn copy_range(
     volume: &Arc<Volume>,
     from: &Arc<Inode>,

@@ -1,4 +1,4 @@
-//! The end of an inode: its blocks, attributes and number are freed once nobody can reach it.
+//! Deletes inodes: frees their blocks, attributes and number.
 
 use std::sync::Arc;
 
@@ -11,8 +11,11 @@ use crate::inode::truncate::remove_blocks;
 use crate::inode::{Inode, attributes};
 use crate::volume::Volume;
 
-/// Deletes an inode that has neither names nor users. It is on the orphan records, so a crash in between is finished by
-/// recovery.
+/// Deletes an inode without names and users. It has an orphan record, so recovery completes the
+/// deletion after a crash.
+///
+/// # Errors
+/// The inode is damaged, the device failed, or the journal was aborted. The orphan record stays.
 pub fn delete_inode(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let _data = inode.data.write();
     if std::mem::replace(&mut inode.state.write().deleted, true) {
@@ -35,7 +38,7 @@ pub fn delete_inode(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     state.record.links = 0;
     inode.write_inode(volume, &handle, state)?;
     volume.space.free_inode(&handle, inode.ino, inode.kind == cairn_vfs::FileKind::Directory)?;
-    // Before the handle ends: the number can be given out again once its transaction is durable.
+    // This comes before the end of the handle, after which the number may be allocated again.
     volume.inodes.remove(inode.ino);
     handle.finish();
     Ok(())

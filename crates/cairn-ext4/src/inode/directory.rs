@@ -1,6 +1,6 @@
-//! A directory's entries, over blocks or inside the inode.
+//! The entries of a directory, in blocks or in the inode.
 //!
-//! Locking: the caller holds `namespace`: shared to search, alone to change.
+//! Locking: the caller holds `namespace`, shared to search and exclusively to change.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::inode::{Inode, inline};
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// A directory's blocks, found through its map.
+/// A directory's blocks by its block map.
 struct Blocks<'a> {
     volume: &'a Arc<Volume>,
     inode: &'a Arc<Inode>,
@@ -44,7 +44,7 @@ fn settings(volume: &Volume, inode: &Inode) -> DirSettings {
     }
 }
 
-/// How names are hashed on a volume.
+/// How a volume hashes names.
 pub fn hash_settings(superblock: &crate::format::superblock::Superblock) -> HashSettings {
     let raw = &superblock.raw;
     let flags = raw.s_flags.get();
@@ -117,13 +117,13 @@ impl DirBlocks for Blocks<'_> {
     }
 }
 
-/// Bytes of an inline directory, copied.
+/// Copies the bytes of an inline directory.
 fn inline_bytes(volume: &Volume, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
     let state = inode.state.read();
     Ok((state.record.block, inline::tail(volume, inode, &state)?))
 }
 
-/// Finds a name, `.` and `..` too.
+/// Finds a name, including `.` and `..`.
 pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<(Ino, Option<FileKind>)>> {
     if inode.is_inline() {
         let (head, tail) = inline_bytes(volume, inode)?;
@@ -133,7 +133,7 @@ pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<O
     Ok(dir::lookup(&Blocks { volume, inode }, name)?.map(|found| (found.ino, found.kind)))
 }
 
-/// Adds a name that is not there. Only here can space run out, and then no name has changed.
+/// Adds a name that does not exist. If space runs out, no name has changed.
 pub fn add(
     volume: &Arc<Volume>,
     handle: &Handle,
@@ -151,7 +151,7 @@ pub fn add(
     dir::add(&Blocks { volume, inode }, handle, name, ino, kind)
 }
 
-/// Removes a name that is there.
+/// Removes an existing name.
 pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     if inode.is_inline() {
         return edit_inline(volume, handle, inode, |dir, settings| dir.remove(settings, name)).map(drop);
@@ -159,7 +159,7 @@ pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &
     dir::remove(&Blocks { volume, inode }, handle, name).map(drop)
 }
 
-/// Points a name (`..` too) to another inode.
+/// Changes the inode of a name or of `..`.
 pub fn set_target(
     volume: &Arc<Volume>,
     handle: &Handle,
@@ -174,7 +174,7 @@ pub fn set_target(
     dir::set_target(&Blocks { volume, inode }, handle, name, ino, kind).map(drop)
 }
 
-/// True if there is nothing but `.` and `..`.
+/// True if the directory contains only `.` and `..`.
 pub fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
     if inode.is_inline() {
         let (head, tail) = inline_bytes(volume, inode)?;
@@ -211,7 +211,7 @@ pub fn read(
     Ok(())
 }
 
-/// Changes the entries of an inline directory where they are.
+/// Changes the entries of an inline directory in the inode.
 fn edit_inline<T>(
     volume: &Volume,
     handle: &Handle,
@@ -226,16 +226,17 @@ fn edit_inline<T>(
     Ok(done)
 }
 
-/// An inline directory without room for one more name moves to a block, in the same handle. Without a block for it, it stays.
+/// Moves the entries of an inline directory to a block in the same handle. If no block is free, the
+/// directory stays inline.
 fn to_blocks(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>) -> Result<()> {
     let (head, tail) = inline_bytes(volume, inode)?;
     let (before, size) = {
         let mut state = inode.state.write();
         let before = (state.record.clone(), state.size);
-        inline::leave(volume, inode, &mut state)?;
+        inline::destroy_inline_data(volume, inode, &mut state)?;
         before
     };
-    // What fits into an inode fits into one block: only the first thing it does, to get that, can find no space.
+    // The entries fit one block. Only its allocation, which comes first, can find no space.
     let converted = InlineDir { head: &head, tail: &tail }.convert(&Blocks { volume, inode }, handle);
     if converted.is_err() && inode.size() == 0 {
         let mut state = inode.state.write();

@@ -1,4 +1,4 @@
-//! The way of an inode out of memory: references are dropped, and one without names is deleted.
+//! Evicts inodes from memory, and deletes those without names.
 
 use std::sync::Arc;
 
@@ -10,7 +10,10 @@ use crate::inode::delete::delete_inode;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Drops references; an inode without names and references is deleted.
+    /// Drops references. An inode without names and references is deleted.
+    ///
+    /// # Errors
+    /// The inode could not be deleted; its orphan record stays.
     pub fn forget(self: &Arc<Self>, ino: Ino, count: u64) -> Result<()> {
         if self.inodes.release(ino, count) > 0 {
             return Ok(());
@@ -21,7 +24,10 @@ impl Volume {
         }
     }
 
-    /// Deletes the inode if nothing keeps it.
+    /// Deletes the inode if it has no names and no users.
+    ///
+    /// # Errors
+    /// The inode could not be deleted; its orphan record stays.
     pub fn evict_inode(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         let nameless = inode.state.read().record.links == 0;
         if !nameless || self.inodes.references(inode.ino) > 0 || self.is_read_only() {
@@ -30,7 +36,7 @@ impl Volume {
         delete_inode(self, inode)
     }
 
-    /// Drops a reference from another thread: for callers that hold locks or a handle.
+    /// Drops a reference in another thread, for callers with locks or a handle.
     pub fn release_later(self: &Arc<Self>, ino: Ino) {
         let volume = self.clone();
         self.runtime.defer(Box::new(move || {
@@ -40,7 +46,10 @@ impl Volume {
         }));
     }
 
-    /// At the end: whatever the front-end still holds, unlinked files are gone.
+    /// Deletes all inodes without names at unmount, whatever references the front-end holds.
+    ///
+    /// # Errors
+    /// The first inode that could not be deleted. The others are.
     pub fn delete_nameless(self: &Arc<Self>) -> Result<()> {
         self.runtime.drain_deferred();
         let mut nameless = Vec::new();

@@ -1,8 +1,10 @@
-//! Growing an inode's fields beyond the first 128 bytes (`i_extra_isize`) to what the volume wants today.
+//! Grows an inode's fields beyond the first 128 bytes (`i_extra_isize`) to the size that the volume
+//! prefers.
 //!
-//! Done whenever a record is written, as Linux does: volumes come from older systems, whose inodes have no room for finer times or
-//! projects. Attributes in the inode make room; those that find none move to the block. Where even `s_min_extra_isize` cannot be had,
-//! the inode stays as it is until it is loaded again: nobody's operation fails for it.
+//! As in Linux, every write of a record does this, because inodes of older systems lack the fields
+//! for finer times or projects. Attributes in the inode move to the block if they no longer fit. If
+//! even `s_min_extra_isize` is impossible, the inode stays as it is until it is loaded again, and
+//! the operation continues.
 
 use cairn_base::Ino;
 
@@ -12,7 +14,7 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr_ops::{self, Room};
 
-/// Grows the record in memory, which the caller is about to store as part of `handle`.
+/// Grows the record in memory. The caller writes it in `handle`.
 ///
 /// # Errors
 /// The journal or the device failed.

@@ -1,7 +1,9 @@
-//! Contents that live in the inode: the first 60 bytes in the block map's place, the rest in the attribute `system.data`.
+//! Inline contents: the first 60 bytes in place of the block map, the rest in the attribute
+//! `system.data`.
 //!
-//! Inline contents are read where they are, cut there, and filled with zeros. What is to be written moves to blocks first: in one
-//! transaction, after its data is on the device, so that a crash shows the old place or the new one.
+//! Inline contents are read, truncated and zeroed in place. Before a write they move to blocks, in
+//! one transaction that follows the write of the data, so that a crash leaves them in one of both
+//! places.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ use crate::xattr::inline_data;
 const SYSTEM: u8 = 7;
 const DATA: &[u8] = b"data";
 
-/// The part of the contents that does not fit the block map's place.
+/// The contents behind the first 60 bytes.
 pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let found = attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
@@ -36,7 +38,7 @@ pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
     }
 }
 
-/// Other contents of the same length in the place of the old ones. In memory; the caller stores them.
+/// Replaces the contents by others of the same length, in memory. The caller stores them.
 pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let mut attributes: Vec<_> = attributes.iter().map(OwnedAttribute::from).collect();
@@ -48,8 +50,8 @@ pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>)
     Ok(())
 }
 
-/// Cuts, fills up with zeros, or has a range become zeros, where the contents are. False, and nothing has changed, if they would
-/// not fit any more. Call with `data` locked alone.
+/// Truncates or extends the contents in place, or zeroes a range. False if they do not fit; then
+/// nothing has changed. The caller holds `data` exclusively.
 pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> Result<bool> {
     let mut bytes = contents(volume, inode)?;
     let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
@@ -102,9 +104,9 @@ pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resu
     Ok(len)
 }
 
-/// The inode stops being inline: flag and attribute go, the block map starts empty. In memory; the caller stores it in the same
-/// handle that gives the contents their new place.
-pub fn leave(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
+/// Ends the inline state: removes flag and attribute, and initialises an empty block map. It
+/// changes memory only; the caller stores the inode in the handle that maps the contents.
+pub fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let kept: Vec<OwnedAttribute> = attributes
         .iter()
@@ -121,20 +123,20 @@ pub fn leave(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
     Ok(())
 }
 
-/// Moves an inline file's contents to blocks. Call with `data` locked alone.
-pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+/// Moves the contents of an inline file to blocks. The caller holds `data` exclusively.
+pub fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let bytes = contents(volume, inode)?;
     let block_size = volume.layout.block_size as usize;
     let blocks = u32::try_from(bytes.len().div_ceil(block_size)).map_err(|_| VfsError::TooLarge)?;
     if blocks == 0 {
         let handle = volume.begin(volume.credits.attributes)?;
         let mut state = inode.state.write();
-        leave(volume, inode, &mut state)?;
+        destroy_inline_data(volume, inode, &mut state)?;
         return inode.write_inode(volume, &handle, &mut state);
     }
     let allocation = volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::Privileged)?;
     let start = allocation.start;
-    let handle = match put_aside(volume, &allocation, bytes, blocks) {
+    let handle = match write_contents(volume, &allocation, bytes, blocks) {
         Ok(handle) => handle,
         Err(error) => {
             volume.space.cancel(allocation);
@@ -144,9 +146,9 @@ pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let mut state = inode.state.write();
     let state = &mut *state;
     let before = state.record.clone();
-    leave(volume, inode, state)?;
+    destroy_inline_data(volume, inode, state)?;
     if let Err(error) = volume.map_allocation(&handle, inode, state, allocation, FileBlock(0), false) {
-        // Nothing was stored: the contents are still where they were.
+        // Nothing was stored, so the contents are still inline.
         state.record = before;
         return Err(error);
     }
@@ -156,8 +158,8 @@ pub fn spill(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the contents to their new place, before anything points there.
-fn put_aside(volume: &Volume, allocation: &Allocation, mut bytes: Vec<u8>, blocks: u32) -> Result<Handle> {
+/// Writes the contents to their blocks, which are not mapped yet.
+fn write_contents(volume: &Volume, allocation: &Allocation, mut bytes: Vec<u8>, blocks: u32) -> Result<Handle> {
     if allocation.len < blocks {
         return Err(VfsError::NoSpace.into());
     }

@@ -1,4 +1,4 @@
-//! From the inode table to memory (`iget`).
+//! Loads inodes from the inode table (`ext4_iget`).
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::inode::writeback::Flusher;
 use crate::volume::Volume;
 
 impl Volume {
-    /// The inode, loaded if need be.
+    /// The inode, which is loaded if it is not in memory.
     ///
     /// # Errors
-    /// [`VfsError::Stale`] if the number is not in use.
+    /// [`VfsError::Stale`] if the number is not in use; the record is damaged or the device failed.
     pub fn inode(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
         if let Some(inode) = self.inodes.get(ino) {
             return Ok(inode);
         }
-        self.inodes.get_or_try_insert(ino, || self.load(ino)).inspect(|inode| self.own(inode))
+        self.inodes.get_or_try_insert(ino, || self.load(ino)).inspect(|inode| self.set_owner(inode))
     }
 
     fn load(&self, ino: Ino) -> Result<Inode> {
         let record = self.read_record(ino)?;
-        // An unlinked inode is alive while it is an orphan: opened through a number it is still good.
+        // An unlinked inode is valid as long as it is an orphan: a process has it open.
         if record.mode == 0 || (record.links == 0 && !self.orphans.contains(ino)) {
             return Err(VfsError::Stale.into());
         }
@@ -52,8 +52,8 @@ impl Volume {
         Ok(Inode::new(&self.pages, &self.layout, ino, location, kind, record, ledger))
     }
 
-    /// Ties an inode's cache to its owner, once.
-    fn own(self: &Arc<Self>, inode: &Arc<Inode>) {
+    /// Sets the owner of an inode's cache, once.
+    fn set_owner(self: &Arc<Self>, inode: &Arc<Inode>) {
         inode.flusher.get_or_init(|| {
             let flusher: Arc<dyn Flushable> = Arc::new(Flusher::new(self, inode));
             inode.cache.set_owner(Arc::downgrade(&flusher));
@@ -62,14 +62,20 @@ impl Volume {
     }
 
     /// The inode, with a reference for the caller's front-end.
+    ///
+    /// # Errors
+    /// As [`Volume::inode`].
     pub fn acquire(self: &Arc<Self>, ino: Ino) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
-        // Whoever holds the value keeps it in the table, unless it is deleted.
+        // The caller holds the value, so the entry exists unless the inode was deleted.
         self.inodes.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
         Ok(inode)
     }
 
-    /// Takes in an inode that was just made, with a reference.
+    /// Adds a new inode to the table, with a reference.
+    ///
+    /// # Errors
+    /// The number is in use: the bitmap is damaged.
     pub fn adopt(self: &Arc<Self>, inode: Inode) -> Result<Arc<Inode>> {
         let ino = inode.ino;
         let mut fresh = false;
@@ -78,12 +84,12 @@ impl Volume {
             Ok::<_, crate::Error>(inode)
         })?;
         if !fresh {
-            // The bitmap gave out a number that is in use.
+            // The bitmap says that the number is free, and it is in use.
             let (field, value, expected) = ("i_mode", u64::from(inode.state.read().record.mode), "0 in a free inode");
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
         self.inodes.acquire(ino);
-        self.own(&inode);
+        self.set_owner(&inode);
         Ok(inode)
     }
 }

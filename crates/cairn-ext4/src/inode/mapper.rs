@@ -1,5 +1,5 @@
-//! The bridge between the file cache and the block map: lookup, reserve, place, and the ticket that maps a block only
-//! when its data is on the device.
+//! Connects the file cache with the block map: look-up, reservation, placement, and the ticket that
+//! maps blocks when their data is on the device.
 
 use std::sync::Arc;
 
@@ -15,35 +15,36 @@ use crate::map::Progress;
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// Maps one inode's data. Made for each call; holds nothing but references.
+/// Maps one inode's data. It is created for each call and holds only references.
 pub struct InodeMapper<'v> {
     volume: &'v Arc<Volume>,
     inode: &'v Arc<Inode>,
-    /// Ordinary users may not use the root-reserved blocks.
+    /// Other users may not use the root-reserved blocks.
     privileged: bool,
 }
 
 impl<'v> InodeMapper<'v> {
-    /// A mapper for `inode`.
+    /// Creates a mapper for `inode`.
     #[must_use]
     pub fn new(volume: &'v Arc<Volume>, inode: &'v Arc<Inode>) -> Self {
         Self { volume, inode, privileged: true }
     }
 
-    /// The same for data of somebody who may not have the root-reserved blocks.
+    /// With `ordinary`, the mapper does not use the root-reserved blocks.
     #[must_use]
     pub(super) fn ordinary(self, ordinary: bool) -> Self {
         Self { privileged: !ordinary, ..self }
     }
 
-    /// The largest known run at `block`, read from the map if the status cache does not know.
+    /// The largest known run at `block`. The map is read if the status cache has no entry.
     pub(crate) fn find(volume: &Volume, inode: &Inode, state: &mut State, block: FileBlock) -> Result<Known> {
         if let Some(known) = state.status.find(block) {
             return Ok(known);
         }
         let mapped = volume.map_of(inode, state).lookup(&state.record.block, block)?;
         state.status.remember(mapped);
-        // Remembering never overwrites delayed ranges, so ask again: a hole may be delayed in part.
+        // `remember` does not overwrite delayed ranges, so a part of the hole may be delayed: look
+        // it up again.
         Ok(state.status.find(block).unwrap_or(mapped))
     }
 
@@ -77,7 +78,8 @@ impl FileMapper for InodeMapper<'_> {
                 return Err(MapError::TooLarge);
             }
             before.run.len = before.run.len.min(largest - run.start.get());
-            // Under pressure a part of the run may still fit: halve before giving up.
+            // A part of the run may fit when the volume is nearly full, so the run is halved until
+            // it is one block.
             loop {
                 match self.volume.space.reserve(before.run.len, self.privileged) {
                     Ok(()) => break,
@@ -137,7 +139,7 @@ impl FileMapper for InodeMapper<'_> {
 }
 
 impl InodeMapper<'_> {
-    /// Behind the block before this one if that is mapped, else the inode's group.
+    /// The block behind the mapping of the block before this one, or the inode's group.
     pub(crate) fn goal(&self, state: &mut State, block: FileBlock) -> Result<Pba> {
         if let Some(before) = block.get().checked_sub(1) {
             let known = Self::find(self.volume, self.inode, state, FileBlock(before))?;
@@ -149,9 +151,9 @@ impl InodeMapper<'_> {
     }
 }
 
-/// What completing a write has to do to the map.
+/// What the completion of a write changes in the map.
 enum Work {
-    /// Nothing: the blocks were mapped and written before.
+    /// Nothing: the blocks are mapped and written.
     Overwrite,
     /// Preallocated blocks become written.
     Convert,

@@ -1,11 +1,12 @@
 //! An inode in memory: its record, its locks, its cached data.
 //!
-//! Locks, in the order they may be taken (each ranked, two of a kind by inode number):
-//! `namespace` (a directory's entries) → `data` (contents and size: readers and write-back shared, everything that
-//! changes size or mapping exclusive) → a handle → `state` (the record and its block map; held briefly).
+//! Locks, in their order (each has a rank; two of one kind are taken in order of inode number):
+//! `namespace` (a directory's entries); `data` (contents and size: shared for readers and
+//! write-back, exclusive for every change of size or mapping); a handle; `state` (the record and
+//! its block map, held briefly).
 //!
-//! [`State::record`]`.size` is the size *on disk*; see `size` for how it follows [`State::size`]. [`State::dirty`] says that the
-//! record differs from the inode table.
+//! [`State::record`]`.size` is the size *on disk*; `size` describes how it follows [`State::size`].
+//! [`State::dirty`]: the record differs from the inode table.
 
 pub mod access_times;
 pub mod attributes;
@@ -43,43 +44,45 @@ use crate::store::Location;
 use state::PendingDisksize;
 pub use state::State;
 
-/// True if the record maps blocks: a file, a directory, or a link whose target has a block; neither inline nor a device.
+/// True if the record has a block map: a file, a directory, or a symbolic link whose target has a
+/// block, none of them inline. A device has none.
 #[must_use]
 pub fn has_block_map(record: &Record) -> bool {
     if record.flags.contains(InodeFlags::INLINE_DATA) {
         return false;
     }
-    // A target in the inode owns no blocks but perhaps one of attributes, and never fills the map's place.
+    // A target in the inode has no block but perhaps one for attributes, and is shorter than the
+    // map.
     let fast_target = record.is_symlink() && !record.flags.contains(InodeFlags::EXTENTS) && record.size < 60;
     record.is_regular() || record.is_directory() || (record.is_symlink() && !fast_target)
 }
 
-/// One inode, shared by all who use it.
+/// An inode, shared by all its users.
 pub struct Inode {
     /// Number.
     pub ino: Ino,
-    /// Kind; never changes while the number is in use.
+    /// Kind. It does not change while the number is in use.
     pub kind: FileKind,
     /// Place of the record.
     pub location: Location,
-    /// Seed of this inode's checksums.
+    /// Seed of the inode's checksums.
     pub seed: InodeSeed,
-    /// Entries of a directory.
+    /// Lock of a directory's entries.
     pub namespace: RwLock<()>,
-    /// Contents and size.
+    /// Lock of contents and size.
     pub data: RwLock<()>,
     /// The record.
     pub state: RwLock<State>,
-    /// Cached contents (regular files).
+    /// Cached contents of a regular file.
     pub cache: FileCache,
-    /// What of it is durable.
+    /// What of the inode is durable.
     pub ledger: Ledger<Tid>,
-    /// What the cache calls to have this inode written back.
+    /// The cache's interface for writing the inode back.
     pub flusher: OnceLock<Arc<dyn Flushable>>,
 }
 
 impl Inode {
-    /// An inode that is being made, or was stored by somebody who is not in memory any more.
+    /// Creates an inode that is new or was loaded.
     pub(crate) fn new(
         pages: &Arc<PageCache>,
         layout: &Layout,
@@ -117,13 +120,14 @@ impl Inode {
         }
     }
 
-    /// Size in bytes as readers see it.
+    /// Size in bytes, as readers see it.
     pub fn size(&self) -> u64 {
         self.state.read().size
     }
 
-    /// True if an inode can leave memory without losing anything. What is on its way to the medium is no reason to stay: whoever
-    /// loads it takes for changed whatever may have been ([`Ledger::loaded`]).
+    /// True if the inode can be evicted without losing changes. Changes that are not durable do not
+    /// prevent that, because a loaded inode counts as changed in the transaction in flight
+    /// ([`Ledger::loaded`]).
     pub fn can_evict(&self) -> bool {
         let idle = !self.cache.has_dirty() && !self.cache.errors().is_open();
         let stored =
@@ -134,7 +138,7 @@ impl Inode {
             .is_some_and(|state| stored(&state) && state.record.links > 0 && state.delayed == 0)
     }
 
-    /// True if the contents live in the inode.
+    /// True if the inode holds the contents.
     pub fn is_inline(&self) -> bool {
         self.state.read().record.flags.contains(InodeFlags::INLINE_DATA)
     }

@@ -1,4 +1,4 @@
-//! `fallocate`: allocate, punch, zero, collapse, insert.
+//! `fallocate`: allocates, punches, zeroes, collapses and inserts ranges.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::map::Progress;
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// Carries out one `fallocate`. Offsets and lengths are bytes.
+/// Performs one `fallocate`. Offset and length are in bytes.
 pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
     volume.check_writable()?;
     match inode.kind {
@@ -39,7 +39,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
         if mode == AllocateMode::PunchHole && super::inline::reshape(volume, inode, inode.size(), offset..end)? {
             return Ok(());
         }
-        super::inline::spill(volume, inode)?;
+        super::inline::convert_inline_data(volume, inode)?;
     }
     match mode {
         AllocateMode::Extend => preallocate(volume, inode, offset, end, Some(end)),
@@ -51,7 +51,8 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
     }
 }
 
-/// Refuses what the inode's flags forbid: an append-only file may get more space, but nothing in it may change.
+/// Fails if the inode's flags forbid the change. An append-only file may get space, but its data
+/// must not change.
 fn check_flags(inode: &Inode, mode: AllocateMode) -> Result<()> {
     Ok(inode.flags().check_write(matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize))?)
 }
@@ -63,13 +64,13 @@ fn extents_only(volume: &Volume, inode: &Inode) -> Result<()> {
     Err(VfsError::Unsupported("this file is mapped by indirect blocks, which cannot hold preallocated space").into())
 }
 
-/// Blocks that the byte range touches.
+/// Blocks that contain a part of the byte range.
 fn outer(volume: &Volume, offset: u64, end: u64) -> (u64, u64) {
     let block_size = u64::from(volume.layout.block_size);
     (offset / block_size, end.div_ceil(block_size))
 }
 
-/// Checks and zeroing before space is given to a range that ends at `end`.
+/// Checks and zeroes before space is allocated for a range that ends at `end`.
 fn prepare(volume: &Arc<Volume>, inode: &Arc<Inode>, end: u64, size: Option<u64>) -> Result<()> {
     extents_only(volume, inode)?;
     if end > volume.max_file_size(inode) {
@@ -89,7 +90,7 @@ fn preallocate(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, 
     reshape(volume, inode, size)
 }
 
-/// Gives every hole of the blocks an unwritten extent, one transaction an allocation.
+/// Allocates an unwritten extent for every hole, in one transaction each.
 fn fill_holes(volume: &Arc<Volume>, inode: &Arc<Inode>, first: u64, last: u64) -> Result<()> {
     let mut at = first;
     while at < last {
@@ -135,20 +136,20 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
     Ok(run.len)
 }
 
-/// Zeroes the partial blocks at both ends through the cache; gives the whole blocks between.
+/// Zeroes the partial blocks at both ends through the cache. Returns the whole blocks in between.
 fn zero_edges(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<Option<Run>> {
     let block_size = u64::from(volume.layout.block_size);
     inode.cache.zero(&InodeMapper::new(volume, inode), offset..end, inode.size())?;
     let first = offset.div_ceil(block_size);
-    // A range that reaches the end of the file takes the whole last block with it.
+    // A range up to the end of the file contains the whole last block.
     let last = if end >= inode.size() { end.div_ceil(block_size) } else { end / block_size };
     Ok((first < last).then(|| Run { start: FileBlock(first), len: last - first }))
 }
 
-/// Drops the cached contents of whole blocks, with their reservations.
+/// Drops the cached data of whole blocks, and their reservations.
 fn drop_cached(volume: &Arc<Volume>, inode: &Arc<Inode>, run: Run) {
     inode.cache.discard(&InodeMapper::new(volume, inode), run.start.get()..run.start.get().saturating_add(run.len));
-    // Nothing stale can be left in a block that goes away.
+    // A freed block needs no zeroed tail.
     inode.state.write().drop_tail(run);
 }
 
@@ -165,7 +166,8 @@ fn zero_range(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, s
     prepare(volume, inode, end, size)?;
     if let Some(run) = zero_edges(volume, inode, offset, end)? {
         drop_cached(volume, inode, run);
-        // Simplest correct order: free the old blocks, then preallocate; both are crash-safe states of "zeros".
+        // The old blocks are freed, then new ones are preallocated. After a crash in between the
+        // range reads as zeros, too.
         let mut handle = volume.begin(volume.credits.remove_step)?;
         remove_blocks(volume, inode, &mut handle, run)?;
     }
@@ -211,12 +213,14 @@ fn insert(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, len: u64) -> Re
     }
     write_and_drop_pages(volume, inode, offset)?;
     let block_size = u64::from(volume.layout.block_size);
-    // The size first: a crash between the two leaves a longer file with its blocks where they were.
+    // The size changes first: after a crash in between the file is longer, with its blocks in their
+    // old places.
     resize(volume, inode, size + len)?;
     shift(volume, inode, FileBlock(offset / block_size), (len / block_size).cast_signed())
 }
 
-/// Moves the blocks from `from` on. After a crash in the middle some have moved and some not, and the file is sound.
+/// Moves the blocks from `from` on. After a crash some blocks have moved, and the file is
+/// consistent.
 fn shift(volume: &Arc<Volume>, inode: &Arc<Inode>, from: FileBlock, by: i64) -> Result<()> {
     let mut shift = {
         let state = inode.state.read();

@@ -1,15 +1,15 @@
-//! What is known of an inode under its `state` lock.
+//! [`State`]: the part of an inode that its `state` lock guards.
 
 use cairn_base::FileBlock;
 use cairn_cache::status::ExtentStatus;
 
 use crate::format::inode::Inode as Record;
 
-/// What changes under the `state` lock.
+/// The part of an inode that its `state` lock guards.
 pub struct State {
-    /// The record as it is, or will be, in the inode table.
+    /// The record, as it is or will be in the inode table.
     pub record: Record,
-    /// Size in bytes as readers see it.
+    /// Size in bytes, as readers see it.
     pub size: u64,
     /// Blocks reserved for delayed data (`i_reserved_data_blocks`).
     pub delayed: u64,
@@ -17,18 +17,18 @@ pub struct State {
     pub status: ExtentStatus,
     /// `record` has changed since it was stored.
     pub dirty: bool,
-    /// What keeps the size on disk back.
+    /// The size that waits for the tail.
     pub pending: PendingDisksize,
-    /// The fields of its record cannot grow: see the module `extra_isize`.
+    /// The record's extra fields cannot grow; see the module `extra_isize`.
     pub stays_small: bool,
-    /// The record has been freed; only teardown may touch the inode.
+    /// The record was freed; only the deletion may use the inode.
     pub deleted: bool,
 }
 
-/// What keeps the size on disk back.
+/// A size on disk that waits for the tail.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PendingDisksize {
     pub(super) tail: Option<FileBlock>,
-    /// Size to take on once the tail is written.
+    /// The size on disk after the tail is written.
     pub(super) wanted: u64,
 }

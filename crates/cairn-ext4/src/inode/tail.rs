@@ -1,5 +1,5 @@
-//! The block with the old end of a file, when the file grows past it: what is behind that end must be zero on the device before
-//! the size on disk covers it.
+//! The tail: the block with the old end of a file that grows. Its bytes behind that end must be
+//! zero on the device before the size on disk covers them.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::inode::mapper::InodeMapper;
 use crate::inode::writeback::write_back;
 use crate::volume::Volume;
 
-/// Before the size moves from `old` to `size`: the rest of the old last block becomes zero.
+/// Zeroes the rest of the old last block before the size grows from `old` to `size`.
 pub(super) fn zero_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
     inode.cache.truncate(&InodeMapper::new(volume, inode), old, size)?;
     note_pending_tail(volume, inode, old, size);
     Ok(())
 }
 
-/// The cache zeroes a partly used last block beyond the old end when the size moves past it. Until that block is written, the size
-/// on disk must not cover what stands there now. One such block exists at a time.
+/// Records the tail. The cache zeroes a partly used last block when the size grows beyond it. Until
+/// that block is written, the size on disk must not cover its old bytes. There is at most one tail.
 pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_size: u64, next: u64) {
     let block_size = u64::from(volume.layout.block_size);
     let block = FileBlock(old_size / block_size);
@@ -35,7 +35,7 @@ pub(super) fn note_pending_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old_si
     }
 }
 
-/// Before the size moves on disk from `old` to `new`, as it does with direct writes: what keeps it back is written.
+/// Writes the pending tail before a direct write moves the size on disk from `old` to `new`.
 pub(super) fn write_old_tail(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, new: u64) -> Result<()> {
     if new <= old {
         return Ok(());

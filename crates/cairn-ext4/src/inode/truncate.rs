@@ -1,4 +1,4 @@
-//! Changing the size, and freeing blocks in steps that each leave the volume consistent.
+//! Changes the size, and frees blocks in steps after each of which the volume is consistent.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::space::{BlockSource, Freed};
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// `truncate(2)`, both ways.
+/// `truncate(2)`, in both directions.
 pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     if inode.kind != FileKind::Regular {
         let error = if inode.kind == FileKind::Directory {
@@ -35,18 +35,18 @@ pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<(
         if super::inline::reshape(volume, inode, size, 0..0)? {
             return Ok(());
         }
-        super::inline::spill(volume, inode)?;
+        super::inline::convert_inline_data(volume, inode)?;
     }
     if size < old { shrink(volume, inode, size) } else { grow(volume, inode, old, size) }
 }
 
-/// The new end needs no blocks; the old partial block must be zero beyond the old end first.
+/// Grows the file without allocating blocks. The rest of the old last block is zeroed first.
 fn grow(volume: &Arc<Volume>, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
     zero_old_tail(volume, inode, old, size)?;
     reshape(volume, inode, Some(size))
 }
 
-/// Size (if it grows) and times after the file's shape has changed.
+/// Updates times and, if it grows, the size after a change of the file's blocks.
 pub(super) fn reshape(volume: &Arc<Volume>, inode: &Arc<Inode>, size: Option<u64>) -> Result<()> {
     let handle = volume.begin(volume.credits.attributes)?;
     let mut state = inode.state.write();
@@ -63,7 +63,7 @@ fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let mapper = InodeMapper::new(volume, inode);
     inode.cache.truncate(&mapper, inode.size(), size)?;
     inode.state.write().truncate_size(size);
-    // The orphan record makes recovery finish the job if it takes more than one transaction.
+    // With the orphan record recovery completes a truncation that takes several transactions.
     let credits = &volume.credits;
     let mut handle = volume.begin(credits.orphan + credits.attributes + credits.remove_step)?;
     {
@@ -81,7 +81,7 @@ fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Recovery: frees what lies beyond the size of an inode that was being cut when power failed.
+/// Recovery: frees the blocks beyond the size of an inode whose truncation was interrupted.
 pub(crate) fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let _data = inode.data.write();
     let mut handle = volume.begin(volume.credits.remove_step)?;
@@ -94,12 +94,12 @@ pub(crate) fn finish(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     Ok(())
 }
 
-/// Takes the inode off the orphan records and stores it.
+/// Removes the inode's orphan record and writes the inode.
 pub(super) fn clear_orphan(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle) -> Result<()> {
     volume.ensure_credits(handle, volume.credits.orphan + volume.credits.attributes)?;
     let mut state = inode.state.write();
     if state.record.links == 0 {
-        // Still an orphan for another reason: it has no name.
+        // It stays an orphan because it has no name.
         return inode.write_inode(volume, handle, &mut state);
     }
     if volume.orphans.remove(volume, handle, inode.ino)? {
@@ -108,11 +108,13 @@ pub(super) fn clear_orphan(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mu
     inode.write_inode(volume, handle, &mut state)
 }
 
-/// Blocks of journaled contents that one step frees: each needs a record in the log, and so many fit into one log block.
+/// Blocks of journalled contents that one step frees. Each needs a revoke record, and this many fit
+/// one log block.
 const JOURNALED_STEP: u64 = 64;
 
-/// Frees the blocks of a run, storing the inode after each step and going to a new transaction when one is full.
-/// Call with `data` exclusive (or the inode unreachable) and the run's folios gone.
+/// Frees the blocks of a run, writes the inode after each step, and starts a new transaction when
+/// one is full. The caller holds `data` exclusively, or the inode has no users, and the run has no
+/// folios.
 pub(super) fn remove_blocks(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &mut Handle, run: Run) -> Result<()> {
     if inode.kind == FileKind::Regular {
         return remove_run(volume, inode, handle, run);
@@ -121,7 +123,8 @@ pub(super) fn remove_blocks(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &m
         let blocks = inode.state.read().record.size.div_ceil(u64::from(volume.layout.block_size));
         run.start.get().saturating_add(run.len).min(blocks.max(run.start.get()))
     };
-    // What is mapped beyond the end (damage, or another system's preallocation) goes first.
+    // Blocks that are mapped beyond the end (by damage or another system's preallocation) are freed
+    // first.
     let beyond = Run { start: FileBlock(end), len: run.start.get().saturating_add(run.len) - end };
     remove_run(volume, inode, handle, beyond)?;
     let mut to = end;
@@ -134,7 +137,7 @@ pub(super) fn remove_blocks(volume: &Arc<Volume>, inode: &Arc<Inode>, handle: &m
     Ok(())
 }
 
-/// Credits for one more step, in this transaction or the next.
+/// Gets credits for one more step, in this transaction or the next.
 fn continue_in(handle: &mut Handle, credits: u32) -> Result<()> {
     if handle.extend(credits)? { Ok(()) } else { handle.restart(credits) }
 }
@@ -167,8 +170,8 @@ fn remove_step(volume: &Arc<Volume>, inode: &Inode, handle: &Handle, state: &mut
     Ok(progress)
 }
 
-/// Frees contents that went through the journal (directories, link targets): without a revoke record, recovery would write an old
-/// entry block over whatever has the block by then.
+/// Frees journalled contents (directories, link targets) with revoke records. Without these,
+/// recovery would write an old version over the block's next contents.
 struct JournaledContents<'a>(&'a dyn BlockSource);
 
 impl BlockSource for JournaledContents<'_> {
@@ -181,7 +184,7 @@ impl BlockSource for JournaledContents<'_> {
     }
 }
 
-/// Everything from a byte on, in blocks.
+/// All blocks from a byte on.
 fn blocks_from(layout: &Layout, size: u64) -> Run {
     let first = size.div_ceil(u64::from(layout.block_size));
     Run { start: FileBlock(first), len: u64::MAX - first }

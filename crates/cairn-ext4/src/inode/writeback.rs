@@ -1,6 +1,7 @@
-//! Writing an inode back: its data to the device, its size on disk, its record to the inode table.
+//! Writes an inode back: its data to the device, its size on disk, its record to the inode table.
 //!
-//! [`Inode::write_inode`] puts the record into its inode table block as part of a handle; the commit makes it durable.
+//! [`Inode::write_inode`] puts the record into its inode table block in a handle; the commit makes
+//! it durable.
 
 use std::sync::{Arc, Weak};
 
@@ -17,14 +18,14 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 
 impl Inode {
-    /// Writes the record into its inode table block as part of `handle`: more than times may have changed.
+    /// Writes the record to its inode table block in `handle`, after any change.
     pub fn write_inode(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         self.write_inode_times(volume, handle, state)?;
         self.ledger.changed(Part::Data, handle.tid());
         Ok(())
     }
 
-    /// The same where nothing but times has changed: fdatasync does without it.
+    /// As [`Inode::write_inode`], if only times have changed, which fdatasync does not need.
     pub fn write_inode_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
         state.update_disksize();
@@ -32,7 +33,8 @@ impl Inode {
         let orphans = &volume.orphans;
         orphans.with_link(self.ino, |link| {
             if let Some(next) = link {
-                // While an inode is on the orphan list, its deletion time holds the next one's number.
+                // The deletion time of an inode on the orphan list holds the number of the next
+                // one.
                 state.record.dtime = next;
             }
             let mut block = handle.write(&buffer)?;
@@ -46,7 +48,7 @@ impl Inode {
     }
 }
 
-/// Puts changes that live in memory only (times, a size) into a transaction.
+/// Puts changes in memory (times, a size) into a transaction.
 pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     if !inode.state.read().dirty {
         return Ok(());
@@ -60,7 +62,7 @@ pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<
     Ok(())
 }
 
-/// Writes dirty data of a byte range and waits for it. Call with `data` held, shared or exclusive.
+/// Writes dirty data of a byte range and waits for it. The caller holds `data`.
 pub fn write_back(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
@@ -72,8 +74,8 @@ pub fn write_back(
     Ok(())
 }
 
-/// The size on disk follows the data below it; where the last of that data was cut off before it was written, nothing else
-/// brings the size up. Call with `data` held, after write-back.
+/// Raises the size on disk after write-back. Write-back does this itself unless the last of the
+/// data was truncated before it was written. The caller holds `data`.
 pub fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let behind = |state: &State| {
         state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
@@ -92,7 +94,8 @@ pub fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     Ok(())
 }
 
-/// Writes back everything from `from` on and empties the cache there, for operations that move blocks.
+/// Writes back everything from `from` on and drops it from the cache, for operations that move
+/// blocks.
 pub(super) fn write_and_drop_pages(volume: &Arc<Volume>, inode: &Arc<Inode>, from: u64) -> Result<()> {
     write_back(volume, inode, from..u64::MAX, WritebackMode::Sync)?;
     let first = from / u64::from(volume.layout.block_size);
@@ -111,10 +114,11 @@ pub(crate) fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()>
     update_disksize(volume, inode)
 }
 
-/// Writes the inodes whose access time has changed in memory only, once there are many. What has been stored, or has left memory, since then is passed over.
+/// Writes the inodes of which only the access time has changed, if there are many. Inodes that were
+/// written or evicted meanwhile are skipped.
 ///
 /// # Errors
-/// The journal has stopped, or the device failed.
+/// The journal was aborted, or the device failed.
 pub fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
     for ino in volume.accessed.take_many().into_iter().flatten() {
         if let Some(inode) = volume.inodes.get(ino) {
@@ -124,14 +128,14 @@ pub fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
     Ok(())
 }
 
-/// Write-back's view of an inode.
+/// Write-back's interface to an inode.
 pub struct Flusher {
     volume: Weak<Volume>,
     inode: Weak<Inode>,
 }
 
 impl Flusher {
-    /// For `inode`; keeps neither it nor the volume in memory.
+    /// Creates the interface for `inode`. It keeps neither the inode nor the volume in memory.
     pub(super) fn new(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Self {
         Self { volume: Arc::downgrade(volume), inode: Arc::downgrade(inode) }
     }
@@ -152,7 +156,7 @@ impl Flushable for Flusher {
         let mapper = InodeMapper::new(&volume, &inode);
         let written = inode.cache.write_back(&mapper, 0..u64::MAX, inode.size(), mode).map_err(crate::Error::from);
         let sized = written.and_then(|()| update_disksize(&volume, &inode));
-        // The times that the data came with, so that they are as old on disk as it is.
+        // The times of the data are stored with it.
         let stored = sized.and_then(|()| write_inode_if_dirty(&volume, &inode));
         volume.observe(stored).map_err(MapError::from)?;
         Ok(Flushed::Written)
@@ -161,7 +165,7 @@ impl Flushable for Flusher {
     fn read_ahead(&self, blocks: std::ops::Range<u64>) {
         let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else { return };
         let Some(_data) = inode.data.try_read() else { return };
-        // A shorter file, or one that has moved into its inode since, has nothing there.
+        // A shorter file has no such blocks, and an inline file has none at all.
         if !inode.is_inline() {
             inode.cache.read_ahead(&InodeMapper::new(&volume, &inode), inode.size(), blocks);
         }

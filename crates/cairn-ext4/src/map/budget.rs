@@ -1,4 +1,4 @@
-//! How many metadata blocks a step of a removal may change.
+//! [`Budget`]: how many metadata blocks one step of a removal may change.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,15 @@ use cairn_base::Pba;
 
 use crate::format::layout::Layout;
 
-/// The metadata a removal may still change.
+/// The metadata blocks that a removal may still change.
 ///
-/// Freeing costs a bitmap and a descriptor for each group; the map's own blocks are set aside by the caller.
+/// Freeing costs a bitmap and a descriptor for each group. The caller reserves credits for blocks
+/// of the map by [`Budget::set_aside`].
 pub(crate) struct Budget<'a> {
     layout: &'a Layout,
     left: u32,
     groups: BTreeSet<u32>,
-    /// Something was freed: from now on the budget may say no. Before, a step that is too small still makes progress.
+    /// Something was freed, so the budget may refuse. Before that, a step always makes progress.
     progressed: bool,
 }
 
@@ -22,7 +23,7 @@ impl<'a> Budget<'a> {
         Self { layout, left: credits, groups: BTreeSet::new(), progressed: false }
     }
 
-    /// Sets aside the cost of a step's map blocks; false if the step should wait for the next handle.
+    /// Reserves credits for blocks of the map. False if the step should wait for the next handle.
     pub(crate) fn set_aside(&mut self, credits: u32) -> bool {
         if self.progressed && self.left < credits.saturating_add(2) {
             return false;

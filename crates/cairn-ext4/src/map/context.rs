@@ -1,4 +1,4 @@
-//! What both kinds of block map are given: the file, the volume, and where blocks come from.
+//! [`MapContext`]: what both kinds of block map use of the file and the volume.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::format::layout::Layout;
 use crate::space::{BlockSource, Freed};
 use crate::txn::Handle;
 
-/// What a block map needs to know of its file and its volume.
+/// The file and volume of a block map.
 #[derive(Clone, Copy)]
 pub struct MapContext<'a> {
     /// The file.
@@ -21,21 +21,21 @@ pub struct MapContext<'a> {
     pub seed: InodeSeed,
     /// The volume's geometry.
     pub layout: &'a Layout,
-    /// Blocks that the file cannot have: the volume's own.
+    /// Blocks of the volume's structures, which the file must not have.
     pub system: SystemBlocks<'a>,
-    /// Where the map's blocks are cached.
+    /// The cache of the map's blocks.
     pub buffers: &'a Arc<BufferCache>,
-    /// Where they are allocated and freed.
+    /// Allocates and frees blocks.
     pub source: &'a dyn BlockSource,
 }
 
 impl MapContext<'_> {
-    /// The whole file and the whole volume.
+    /// The range of the whole file and the whole volume.
     pub(crate) fn bounds(&self) -> Bounds<'_> {
         Bounds {
             start: 0,
             end: MAX_FILE_BLOCKS,
-            // The first block holds the superblock: no file can have it.
+            // The first block contains the superblock.
             volume_start: self.layout.first_data_block + 1,
             volume_end: self.layout.blocks_count,
             system: self.system,
@@ -46,7 +46,7 @@ impl MapContext<'_> {
         Site { ino: self.ino, pba }
     }
 
-    /// Allocates `count` blocks for the map itself, or none.
+    /// Allocates `count` blocks for the map, or none.
     pub(crate) fn allocate(&self, handle: &Handle, count: usize, goal: Pba) -> Result<Vec<Pba>> {
         let mut blocks = Vec::with_capacity(count);
         for _ in 0..count {
@@ -64,7 +64,7 @@ impl MapContext<'_> {
     }
 }
 
-/// A source for maps that are only read: it has no blocks and takes none.
+/// The source of a map that is only read: it fails every call.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSource;
 
@@ -78,11 +78,12 @@ impl BlockSource for NoSource {
     }
 }
 
-/// How far a bounded step came.
+/// Result of a bounded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All of it.
+    /// Everything is done.
     Done,
-    /// The budget is spent at a consistent point: store the inode and call again with the same arguments.
+    /// The budget is used up at a consistent point. The caller stores the inode and calls again
+    /// with the same arguments.
     More,
 }

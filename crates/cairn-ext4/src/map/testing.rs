@@ -1,4 +1,5 @@
-//! A volume in memory for tests of block maps: blocks are handed out by a list that notices double use and double free.
+//! A volume in memory for tests of block maps. Its allocator detects blocks that are used twice or
+//! freed twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::txn::{Handle, Txn};
 /// Blocks of the volume.
 const BLOCKS: u64 = 1 << 20;
 
-/// A volume of blocks of 1 KiB, so that trees get deep with few extents.
+/// A volume with blocks of 1 KiB, so that trees become deep with few extents.
 pub(crate) fn layout() -> Layout {
     let mut raw = RawSuperblock::new_zeroed();
     raw.s_magic = U16::new(MAGIC);
@@ -54,15 +55,15 @@ struct Blocks {
     used: BTreeSet<u64>,
     metadata: BTreeSet<u64>,
     next: u64,
-    /// Metadata blocks that can still be had.
+    /// Metadata blocks that can still be allocated.
     left: Option<u32>,
 }
 
-/// Hands out blocks upwards.
+/// Allocates blocks in ascending order.
 pub(crate) struct Source(Mutex<Blocks>);
 
 impl Source {
-    /// Takes a run of data blocks, leaving a gap before it so that runs never touch unless `adjacent`.
+    /// Allocates a run of data blocks. Unless `adjacent`, it leaves a gap before the run.
     pub(crate) fn take(&self, len: u64, adjacent: bool) -> Pba {
         let mut blocks = self.0.lock();
         let start = blocks.next + u64::from(!adjacent);
@@ -72,7 +73,7 @@ impl Source {
         Pba(start)
     }
 
-    /// Lets only `count` more metadata blocks be had.
+    /// Allows only `count` more metadata blocks.
     pub(crate) fn limit(&self, count: Option<u32>) {
         self.0.lock().left = count;
     }
@@ -102,7 +103,7 @@ impl BlockSource for Source {
     }
 }
 
-/// One file on that volume, with what it should contain.
+/// A file on the volume, and its expected contents.
 pub(crate) struct Fixture {
     pub layout: Layout,
     pub device: Arc<MemoryDevice>,
@@ -111,9 +112,9 @@ pub(crate) struct Fixture {
     pub seed: InodeSeed,
     pub extents: bool,
     pub i_block: [u8; 60],
-    /// Sum of the counts returned.
+    /// Sum of the returned counts.
     pub blocks: i64,
-    /// File block to address and "unwritten".
+    /// The address of each file block, and whether it is unwritten.
     pub model: BTreeMap<u64, (u64, bool)>,
 }
 
@@ -142,7 +143,7 @@ impl Fixture {
         }
     }
 
-    /// Runs a change of the map on a copy of `i_block`, as the inode layer does.
+    /// Changes the map on a copy of `i_block`, as the inode layer does.
     pub(crate) fn change<T>(
         &mut self,
         change: impl FnOnce(&BlockMap<'_>, &Handle, &mut [u8; 60]) -> Result<(T, i64)>,
@@ -155,12 +156,12 @@ impl Fixture {
         Ok(value)
     }
 
-    /// Returns a data block that was taken but never mapped.
+    /// Frees a data block that was allocated and never mapped.
     pub(crate) fn give_back(&self, pba: Pba) {
         assert!(self.source.0.lock().used.remove(&pba.get()));
     }
 
-    /// Maps the holes of a run, each to one run of new blocks.
+    /// Maps each hole of a run to one run of new blocks.
     pub(crate) fn fill(&mut self, start: u64, len: u64, unwritten: bool, adjacent: bool) {
         let mut at = start;
         while at < start + len {
@@ -177,7 +178,7 @@ impl Fixture {
         }
     }
 
-    /// Converts a run in steps of `budget`; returns how many it took.
+    /// Converts a run in steps of `budget`. Returns the number of steps.
     pub(crate) fn convert(&mut self, start: u64, len: u64, unwritten: bool, budget: u32) -> u32 {
         let run = Run { start: FileBlock(start), len };
         let mut steps = 1;
@@ -195,7 +196,7 @@ impl Fixture {
         steps
     }
 
-    /// Frees a run in steps of `budget`; returns how many it took.
+    /// Frees a run in steps of `budget`. Returns the number of steps.
     pub(crate) fn remove(&mut self, start: u64, len: u64, budget: u32) -> u32 {
         let run = Run { start: FileBlock(start), len };
         let mut steps = 1;
@@ -207,8 +208,8 @@ impl Fixture {
         steps
     }
 
-    /// Moves what is from `from` on, in steps of `budget`; after each, the map is sound and has as many blocks as before.
-    /// Returns how many it took.
+    /// Moves the blocks from `from` on in steps of `budget`. After each step the map is valid and
+    /// has as many blocks as before. Returns the number of steps.
     pub(crate) fn shift(&mut self, from: u64, by: i64, budget: u32) -> u32 {
         let map = BlockMap::new(self.context(), self.extents);
         let mut shift = map.begin_shift(&self.i_block, FileBlock(from), by).unwrap();
@@ -229,7 +230,7 @@ impl Fixture {
         steps
     }
 
-    /// The map as lookups tell it, up to `end`.
+    /// The map up to `end`, by look-ups.
     pub(crate) fn walk(&self, end: u64) -> BTreeMap<u64, (u64, bool)> {
         let map = BlockMap::new(self.context(), self.extents);
         let mut found = BTreeMap::new();
@@ -253,7 +254,8 @@ impl Fixture {
         found
     }
 
-    /// Asserts that the map is the model, and that exactly its blocks are in use; `tree` are the map's own blocks.
+    /// Asserts that the map equals the model, and that exactly its blocks are in use. `tree` are
+    /// the blocks of the map itself.
     pub(crate) fn check(&self, end: u64, tree: &BTreeSet<u64>) {
         assert_eq!(self.walk(end), self.model);
         let blocks = self.source.0.lock();

@@ -1,4 +1,4 @@
-//! Maps of the files of a new volume: an extent tree of at most one level, or the classic block map.
+//! Block maps of the files of a new volume: an extent tree of at most one level, or block pointers.
 
 use cairn_base::Pba;
 use cairn_base::checksum::crc32c;
@@ -16,7 +16,7 @@ const IN_INODE: usize = 4;
 const LONGEST: u64 = 32_768;
 const DIRECT: usize = 12;
 
-/// Stores the map of a file that occupies `runs` from block 0 on, and its block count.
+/// Stores the map and block count of a file that has `runs` from block 0 on.
 pub(super) fn store(
     plan: &mut Plan,
     output: &mut Output,
@@ -117,7 +117,7 @@ fn store_indirect(plan: &mut Plan, output: &mut Output, root: &mut [u8; 60], run
     Ok(extra)
 }
 
-/// Writes the tree of indirect blocks over `blocks`; returns its root.
+/// Writes the tree of pointer blocks of `blocks`. Returns its root.
 fn indirect(plan: &mut Plan, output: &mut Output, blocks: &[Pba], depth: u32, extra: &mut u64) -> Result<Pba> {
     let per_block = plan.layout.block_size as usize / 4;
     let own = one_block(plan)?;

@@ -1,4 +1,4 @@
-//! The features of a new volume: today's defaults of mke2fs, changed by the user's wishes, made consistent.
+//! The features of a new volume: mke2fs's present defaults with the user's changes.
 
 use crate::error::{Error, Result};
 use crate::format::features::{Access, Compat, Features, Incompat, RoCompat};
@@ -22,10 +22,10 @@ const DEFAULTS: &[&str] = &[
     "metadata_csum",
 ];
 
-/// States, not choices: only a mounted filesystem sets them.
+/// Features that only a mounted filesystem sets.
 const STATES: &[&str] = &["needs_recovery", "orphan_present", "journal_dev"];
 
-/// Pairs of a feature and what it needs.
+/// Pairs of a feature and one that it needs.
 const NEEDS: &[(&str, &str)] = &[
     ("64bit", "extent"),
     ("metadata_csum_seed", "metadata_csum"),
@@ -36,11 +36,12 @@ const NEEDS: &[(&str, &str)] = &[
     ("large_dir", "dir_index"),
 ];
 
-/// Pairs that exclude each other: the first gives way unless it was asked for.
+/// Pairs that exclude each other. The first one is dropped unless the user asked for it.
 const EXCLUDES: &[(&str, &str)] =
     &[("resize_inode", "meta_bg"), ("uninit_bg", "metadata_csum"), ("sparse_super", "sparse_super2")];
 
-/// Works out the set. Defaults give way to wishes; wishes that contradict each other are refused.
+/// Chooses the set. The user's choices override defaults; choices that contradict each other are
+/// refused.
 pub(super) fn choose(wishes: &[String]) -> Result<Features> {
     let mut features = Features::default();
     for name in DEFAULTS {
@@ -78,7 +79,7 @@ fn resolve(features: &mut Features, wanted: &Features) -> Result<()> {
         }
         features.set_by_name(gives_way, false);
     }
-    // Twice: giving one up can leave another without what it needs.
+    // Twice: dropping a feature can leave another without one that it needs.
     for _ in 0..2 {
         for (name, need) in NEEDS {
             let met = has(features, need) || (*need == "sparse_super" && has(features, "sparse_super2"));
@@ -99,12 +100,12 @@ fn has(features: &Features, name: &str) -> bool {
     features.compat(flag.compat) && features.incompat(flag.incompat) && features.ro_compat(flag.ro_compat)
 }
 
-/// Turns the journal off for a volume too small for one.
+/// Drops the journal of a volume that is too small for one.
 pub(super) fn drop_journal(features: &mut Features) {
     features.compat -= Compat::HAS_JOURNAL | Compat::ORPHAN_FILE | Compat::FAST_COMMIT;
 }
 
-/// True if inode records larger than 128 bytes are described by `extra_isize`.
+/// Drops `extra_isize` if inode records have 128 bytes.
 pub(super) fn check_inode_size(features: &mut Features, inode_size: u32) {
     if inode_size == 128 {
         features.ro_compat -= RoCompat::EXTRA_ISIZE;

@@ -1,5 +1,5 @@
-//! The files every new volume has: root, lost+found, and where the features ask for them the journal, the orphan file and
-//! the inode that owns the reserved descriptor blocks.
+//! The files of a new volume: the root, lost+found, and by the features the journal, the orphan
+//! file and the inode of the reserved descriptor blocks.
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{Ino, Pba};
@@ -23,7 +23,7 @@ const TYPE_DIRECTORY: u8 = 2;
 const TYPE_CHECKSUM: u8 = 0xde;
 const DOUBLE_INDIRECT: usize = 13;
 
-/// Writes all of them; records of group 0's inode table included.
+/// Writes all files and their records in group 0's inode table.
 pub(super) fn write(plan: &mut Plan, output: &mut Output, identity: &Identity) -> Result<()> {
     let mut table = Table::new(plan);
     plan.used_inodes = inodes::FIRST;
@@ -60,7 +60,7 @@ impl Table {
     }
 
     fn write(self, plan: &Plan, output: &mut Output) -> Result<()> {
-        // The table's zeros may wait in the same batch.
+        // The same batch may contain the zeros of the table.
         output.send()?;
         output.blocks(plan.descs[0].inode_table, self.bytes)
     }
@@ -78,7 +78,8 @@ fn new_inode(plan: &Plan, identity: &Identity, mode: u16, links: u32, blocks: u6
     inode
 }
 
-/// A directory block: entries in order, the last one filling it, and a checksum at the end.
+/// A directory block with the entries in order. The last one fills the block; a checksum is at the
+/// end.
 fn directory_block(plan: &Plan, entries: &[(Ino, &[u8])], seed: InodeSeed) -> Vec<u8> {
     let size = plan.layout.block_size as usize;
     let end = if seed.0.is_some() { size - TAIL } else { size };
@@ -102,7 +103,7 @@ fn directory_block(plan: &Plan, entries: &[(Ino, &[u8])], seed: InodeSeed) -> Ve
 fn put_entry(place: &mut [u8], ino: Ino, len: usize, name: &[u8], kind: u8) {
     let number = u32::try_from(ino.get()).expect("inode numbers have 32 bits");
     place[..4].copy_from_slice(&number.to_le_bytes());
-    // A length of 65536 does not fit; 65535 stands for it.
+    // A length of 65536 does not fit and is stored as 65535.
     place[4..6].copy_from_slice(&u16::try_from(len).unwrap_or(u16::MAX).to_le_bytes());
     place[6] = u8::try_from(name.len()).expect("names have at most 255 bytes");
     place[7] = kind;
@@ -122,7 +123,8 @@ fn root(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Iden
     Ok(())
 }
 
-/// At least 16 KiB and two blocks, as far as twelve blocks go: fsck fills it without allocating.
+/// At least 16 KiB and two blocks, and at most twelve blocks, so that fsck need not allocate
+/// blocks.
 fn lost_and_found(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
     let blocks = (16384 / u64::from(plan.layout.block_size)).clamp(2, 12);
     let mut inode = new_inode(plan, identity, mode::DIRECTORY | 0o700, 2, blocks);
@@ -143,8 +145,9 @@ fn lost_and_found(plan: &mut Plan, output: &mut Output, table: &mut Table, ident
     Ok(())
 }
 
-/// Inode 7 maps the reserved descriptor blocks: its double indirect block names those behind the primary descriptors, and
-/// each of them, as an indirect block, names its twins in the backup groups.
+/// Inode 7 maps the reserved descriptor blocks. Its double indirect block points to those behind
+/// the primary descriptors. Each of these is a pointer block for the blocks at its place in the
+/// backup groups.
 fn resize(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
     let layout = plan.layout;
     let words = u64::from(layout.block_size) / 4;
@@ -174,7 +177,8 @@ fn resize(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Id
     Ok(())
 }
 
-/// An empty jbd2 log in the middle of the volume. Source: "Journal (jbd2)" in the kernel's ext4 documentation.
+/// An empty jbd2 log in the middle of the volume. Source: "Journal (jbd2)" in the kernel's ext4
+/// documentation.
 fn journal(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &Identity) -> Result<()> {
     const MAGIC: u32 = 0xc03b_3998;
     const SUPERBLOCK_V2: u32 = 4;
@@ -187,8 +191,8 @@ fn journal(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &I
     }
     let length = u32::try_from(blocks).expect("a journal has less than 2^32 blocks");
     let mut block = Vec::with_capacity(plan.layout.block_size as usize);
-    // Header (magic, kind, sequence), block size, length, first block, first sequence, start (0: empty), error, the
-    // three feature sets, UUID, number of users.
+    // Header (magic, kind, sequence), block size, length, first block, first sequence, start (0:
+    // empty), error, the three feature sets, UUID, number of users.
     let (head, users) = ([MAGIC, SUPERBLOCK_V2, 0, plan.layout.block_size, length, 1, 1, 0, 0, 0, 0, 0], 1_u32);
     head.iter().for_each(|word| block.extend(word.to_be_bytes()));
     block.extend([0; 16]);
@@ -203,7 +207,7 @@ fn journal(plan: &mut Plan, output: &mut Output, table: &mut Table, identity: &I
     Ok(())
 }
 
-/// The superblock keeps a copy of the journal's map and size.
+/// Copies the journal's map and size to the superblock.
 fn back_up_journal(plan: &mut Plan, inode: &Inode) {
     let raw = &mut plan.superblock.raw;
     raw.s_journal_inum = U32::new(8);

@@ -1,4 +1,4 @@
-//! Bitmaps, descriptors and superblocks of the new volume.
+//! Bitmaps, descriptors and superblocks of a new volume.
 
 use cairn_base::{Pba, bitmap};
 use zerocopy::little_endian::{U16, U32};
@@ -10,7 +10,7 @@ use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::superblock::{OFFSET, SIZE};
 use crate::groups::zones::pad;
 
-/// Writes them all, the primary superblock last.
+/// Writes all of them, the primary superblock last.
 pub(super) fn write(plan: &mut Plan, output: &mut Output) -> Result<()> {
     let mut free = 0;
     for group in 0..plan.layout.groups {
@@ -21,7 +21,7 @@ pub(super) fn write(plan: &mut Plan, output: &mut Output) -> Result<()> {
     plan.superblock.set_free_blocks(free);
     let inodes = plan.layout.inodes_count - plan.used_inodes;
     plan.superblock.raw.s_free_inodes_count = U32::new(inodes);
-    // Descriptors share a batch with nothing they overlap.
+    // Descriptors overlap earlier writes, so they begin a new batch.
     output.send()?;
     descriptors(plan, output)?;
     superblocks(plan, output)
@@ -39,7 +39,8 @@ fn block_bitmap(plan: &mut Plan, output: &mut Output, group: u32) -> Result<()> 
     let used = bitmap::count_set(&bits, 0, blocks as usize);
     let desc = &mut plan.descs[group as usize];
     desc.free_blocks = blocks - u32::try_from(used).expect("at most the group's blocks");
-    // Implied only where nothing but superblock and descriptors lies: what every reader computes the same way.
+    // The bitmap is left uninitialised only in a group with superblock and descriptors alone, for
+    // which every reader computes the same bitmap.
     let bare = used == layout.base_metadata(group) as usize && group + 1 < layout.groups;
     if layout.features.has_group_checksums() && bare {
         desc.flags |= GroupFlags::BLOCK_UNINIT;
@@ -103,7 +104,7 @@ fn descriptors(plan: &Plan, output: &mut Output) -> Result<()> {
 fn superblocks(plan: &mut Plan, output: &mut Output) -> Result<()> {
     let layout = plan.layout;
     for group in (1..layout.groups).filter(|group| layout.backups(*group)) {
-        // Groups beyond 65535 do not fit the field; readers know.
+        // The field has 16 bits; readers accept 65535 for larger numbers.
         plan.superblock.raw.s_block_group_nr = U16::new(u16::try_from(group).unwrap_or(u16::MAX));
         let mut block = vec![0; layout.block_size as usize];
         block[..SIZE].copy_from_slice(&plan.superblock.encode());

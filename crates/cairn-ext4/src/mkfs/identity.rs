@@ -1,4 +1,4 @@
-//! What no option or size decides: UUID, hash seed and time of a new volume.
+//! UUID, hash seed and time of a new volume.
 
 use std::time::UNIX_EPOCH;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::options::MkfsOptions;
 
-/// What makes two volumes of the same size different.
+/// What distinguishes two volumes of the same size.
 pub(super) struct Identity {
     pub(super) uuid: Uuid,
     pub(super) hash_seed: Uuid,

@@ -1,4 +1,4 @@
-//! Writing the new volume: requests collected into large batches.
+//! Writes a new volume in large batches.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Output {
         Self { device, block_size: block_size.into(), batch: Vec::new(), bytes: 0 }
     }
 
-    /// Boot sector and superblock go first: an interrupted run leaves nothing that looks like a filesystem.
+    /// Erases boot sector and superblock first, so that an interrupted run leaves no filesystem.
     pub(super) fn erase_signature(&mut self) -> Result<()> {
         let first = usize::try_from(OFFSET).unwrap_or(0) + SIZE;
         self.device.write_at(0, vec![0; first.max(4096)])?;
@@ -53,7 +53,8 @@ impl Output {
         Ok(())
     }
 
-    /// Sends what was collected. Requests of one batch have no order: send between writes that overlap.
+    /// Sends the batch. Requests of one batch have no order, so writes that overlap go to different
+    /// batches.
     pub(super) fn send(&mut self) -> Result<()> {
         self.bytes = 0;
         let requests = std::mem::take(&mut self.batch);
@@ -61,7 +62,7 @@ impl Output {
         Ok(())
     }
 
-    /// Everything so far, then the block with the primary superblock, all on the medium.
+    /// Writes everything, then the block with the primary superblock, and flushes both.
     pub(super) fn finish(&mut self, first_block: Pba, data: Vec<u8>) -> Result<()> {
         self.send()?;
         self.device.flush()?;

@@ -1,4 +1,4 @@
-//! Sizes and places of everything on the new volume.
+//! Sizes and places of all structures of a new volume.
 
 use cairn_base::Pba;
 use zerocopy::FromZeros;
@@ -21,18 +21,18 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Default mount options of mke2fs.conf: user_xattr and acl.
 const MOUNT_OPTIONS: u32 = 0x4 | 0x8;
-/// Block groups whose metadata lies together.
+/// log2 of the groups whose metadata is contiguous.
 const LOG_GROUPS_PER_FLEX: u8 = 4;
-/// A last group with fewer blocks than its metadata and this is left out.
+/// A last group is dropped if it has fewer blocks than this beside its metadata.
 const LEAST_LAST_GROUP: u64 = 50;
 const EXTRA_ISIZE: u16 = 32;
 
-/// mke2fs.conf's types by size: largest size in bytes, block size, bytes for each inode.
+/// The size classes of mke2fs.conf: largest size in bytes, block size, bytes for each inode.
 const SIZE_CLASSES: &[(u64, u32, u64)] =
     &[(3 * MIB, 1024, 8192), (512 * MIB, 1024, 4096), (4096 * GIB, 4096, 16384), (16384 * GIB, 4096, 32768)];
 const HUGE: (u32, u64) = (4096, 65536);
 
-/// Default journal sizes: volumes below so many blocks, journal blocks.
+/// Default journal sizes: upper bound of the volume in blocks, blocks of the journal.
 const JOURNAL_SIZES: &[(u64, u64)] = &[
     (2048, 0),
     (32_768, 1024),
@@ -53,7 +53,7 @@ pub(super) struct Plan {
     pub(super) used: Ranges,
     pub(super) descs: Vec<GroupDesc>,
     pub(super) journal_blocks: u64,
-    /// Inodes in use in group 0: the reserved ones, and files behind them.
+    /// Inodes in use in group 0: the reserved ones and the files behind them.
     pub(super) used_inodes: u32,
 }
 
@@ -91,8 +91,8 @@ impl Plan {
         Ok(Self { superblock, layout, used: Ranges::default(), descs: Vec::new(), journal_blocks, used_inodes })
     }
 
-    /// Takes the blocks of superblocks and descriptors, then places bitmaps and inode tables, flexible group by
-    /// flexible group, and zeroes the tables.
+    /// Allocates superblocks and descriptors, then bitmaps and inode tables by flexible group, and
+    /// zeroes the tables.
     pub(super) fn place_tables(&mut self, output: &mut Output) -> Result<()> {
         let layout = self.layout;
         for group in 0..layout.groups {
@@ -114,7 +114,7 @@ impl Plan {
     fn place_flex(&mut self, first: u32, end: u32, output: &mut Output) -> Result<()> {
         let layout = self.layout;
         let from = layout.group_first_block(first).get();
-        // Without flex_bg each group is on its own.
+        // Without flex_bg each group has its own metadata.
         let to = layout.group_first_block(end - 1).get() + u64::from(layout.group_blocks(end - 1));
         let groups = end - first;
         let table = u64::from(layout.inode_table_blocks());
@@ -145,7 +145,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Blocks for a file, in runs from the group on.
+    /// Allocates blocks for a file, in runs from the group on.
     pub(super) fn take(&mut self, count: u64, group: u32) -> Result<Vec<(Pba, u64)>> {
         let layout = &self.layout;
         let (from, end) = (layout.group_first_block(group).get(), layout.blocks_count);
@@ -177,7 +177,7 @@ fn journal_blocks(options: &MkfsOptions, features: &mut Features, blocks: u64, b
     Ok(journal)
 }
 
-/// All of the superblock that does not depend on the number of groups.
+/// The fields of the superblock that do not depend on the number of groups.
 fn skeleton(
     options: &MkfsOptions,
     features: Features,
@@ -195,7 +195,7 @@ fn skeleton(
     raw.s_log_cluster_size = raw.s_log_block_size;
     raw.s_first_data_block = U32::new(u32::from(block_size == 1024));
     raw.s_first_ino = U32::new(inodes::FIRST);
-    // At most the block size of 65536 would not fit, and Linux's limit is the same.
+    // Only the block size 65536 would not fit, and Linux does not accept it as inode size.
     raw.s_inode_size = U16::new(u16::try_from(inode_size).map_err(|_| Error::Option("inode size above 32768".into()))?);
     raw.s_uuid = *identity.uuid.as_bytes();
     for (word, bytes) in raw.s_hash_seed.iter_mut().zip(identity.hash_seed.as_bytes().as_chunks::<4>().0) {
@@ -258,13 +258,13 @@ fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ra
     }
     let wanted = options.inodes.map_or(blocks * block_size / ratio, u64::from).max(u64::from(inodes::FIRST) + 1);
     let groups = groups(superblock);
-    // Whole table blocks and whole bitmap bytes.
+    // Table blocks and bitmap bytes are filled completely.
     let per_block = block_size / u64::from(superblock.raw.s_inode_size.get());
     let step = if per_block.is_multiple_of(8) { per_block } else { per_block * 8 / gcd(per_block) };
     let mut inodes_per_group = wanted.div_ceil(groups).next_multiple_of(step).max(step.next_multiple_of(16));
     let most = (block_size * 8).min(65528);
     if options.inodes.is_none() {
-        // A ratio is a wish: as many inodes as the bitmaps hold.
+        // A ratio is approximate: the bitmaps limit the number of inodes.
         inodes_per_group = inodes_per_group.min(most / step * step);
     }
     if inodes_per_group > most || inodes_per_group * groups > u64::from(u32::MAX) {
@@ -274,12 +274,13 @@ fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ra
     Ok(())
 }
 
-/// Greatest common divisor with 8 of a power of two.
+/// Greatest common divisor of 8 and a power of two.
 const fn gcd(power: u64) -> u64 {
     if power < 8 { power } else { 8 }
 }
 
-/// Descriptor blocks for growth to 1024 times the size, as far as one indirect block can name them.
+/// Reserves descriptor blocks for growth to 1024 times the size, at most those of one pointer
+/// block.
 fn set_reserved_descriptors(superblock: &mut Superblock) {
     if !superblock.features().compat(Compat::RESIZE_INODE) {
         return;
@@ -294,7 +295,7 @@ fn set_reserved_descriptors(superblock: &mut Superblock) {
     superblock.raw.s_reserved_gdt_blocks = U16::new(u16::try_from(reserved).unwrap_or(0));
 }
 
-/// A last group that could hold little but its own metadata is left out.
+/// Drops a last group that has room for little more than its own metadata.
 fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
     let groups = set_groups(superblock)?;
     let layout = probe_layout(superblock)?;
@@ -311,7 +312,7 @@ fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
     set_groups(superblock).map(drop)
 }
 
-/// Sets what follows from the number of groups.
+/// Sets the fields that depend on the number of groups.
 fn set_groups(superblock: &mut Superblock) -> Result<u32> {
     let count = groups(superblock);
     let Ok(count) = u32::try_from(count) else { return refuse("too many groups") };
@@ -332,7 +333,7 @@ fn finish_sizes(superblock: &mut Superblock, options: &MkfsOptions) -> Result<()
     if !(0.0..=50.0).contains(&percent) {
         return refuse(format!("{percent} per cent reserved: from 0 to 50 are possible"));
     }
-    // Precise enough: the reserve is a rule of thumb.
+    // The precision suffices for a percentage.
     superblock.set_reserved_blocks((superblock.blocks_count() as f64 * percent / 100.0) as u64);
     Ok(())
 }

@@ -1,15 +1,15 @@
-//! Blocks in use on the volume that is being planned: ranges, because a large volume has few of them.
+//! [`Ranges`]: the blocks in use on a planned volume. A large volume has few ranges.
 
 use std::collections::BTreeMap;
 
 use cairn_base::Pba;
 
-/// Disjoint ranges in use, by start; the value is the block behind the last.
+/// Disjoint ranges in use: start, and block after the last one.
 #[derive(Debug, Default)]
 pub(super) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Takes a range that is free.
+    /// Allocates a range, which must be free.
     pub(super) fn take(&mut self, start: u64, count: u64) {
         let (mut start, mut end) = (start, start + count);
         if let Some((before, behind)) = self.0.range(..=start).next_back().map(|(s, e)| (*s, *e)) {
@@ -48,14 +48,14 @@ impl Ranges {
         gaps
     }
 
-    /// Takes the first free run of `count` blocks in the range.
+    /// Allocates the first free run of `count` blocks in the range.
     pub(super) fn take_run(&mut self, count: u64, from: u64, end: u64) -> Option<Pba> {
         let (start, _) = self.gaps(from, end).into_iter().find(|(start, behind)| behind - start >= count)?;
         self.take(start, count);
         Some(Pba(start))
     }
 
-    /// Takes `count` blocks in as few runs as the gaps allow, from `from` on.
+    /// Allocates `count` blocks from `from` on, in as few runs as possible.
     pub(super) fn take_many(&mut self, count: u64, from: u64, end: u64) -> Option<Vec<(Pba, u64)>> {
         let mut left = count;
         let mut runs = Vec::new();
@@ -71,7 +71,7 @@ impl Ranges {
         None
     }
 
-    /// Ranges in use that touch `from..end`, clipped to it.
+    /// Ranges in use within `from..end`.
     pub(super) fn used(&self, from: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let before = self.0.range(..from).next_back().filter(|(_, behind)| **behind > from);
         let all = before.into_iter().chain(self.0.range(from..end));

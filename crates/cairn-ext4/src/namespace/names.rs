@@ -65,7 +65,7 @@ impl Namespace for Names<'_> {
     }
 
     fn rename_mutex(&self) -> &Mutex<()> {
-        &self.0.moves
+        &self.0.rename_mutex
     }
 
     fn replace(

@@ -5,13 +5,13 @@ use cairn_base::options::Vocabulary;
 
 const ALLOCATOR: &str = "it tunes Linux's allocator, Cairn has one of its own";
 const COMMITS: &str = "it tunes Linux's journal threads; commit= and async_checkpoint= are Cairn's";
-const READAHEAD: &str = "it tunes what Linux reads ahead";
+const READAHEAD: &str = "it tunes Linux's readahead";
 const QUOTA: &str = "quotas are neither counted nor enforced here: leave it out, or mount with the kernel";
 const EXTERNAL: &str =
     "external journals are not supported: mount with the kernel, or move the journal inside (tune2fs)";
 const DEBUG: &str = "it is for developers of Linux: leave it out";
 
-/// See the module.
+/// The options without a setting, and the reasons.
 pub(super) const WORDS: &Vocabulary = &[
     (
         &[
@@ -63,7 +63,7 @@ pub(super) const WORDS: &Vocabulary = &[
     (&["min_batch_time=", "max_batch_time=", "journal_ioprio=", "journal_async_commit"], Ignored(COMMITS)),
     (&["inode_readahead_blks="], Ignored(READAHEAD)),
     (&["resuid=", "resgid="], Ignored("the superblock says who may use the root-reserved blocks: tune2fs -u and -g")),
-    (&["data_err="], Ignored("data that cannot be written stays dirty, and whoever uses its file hears of it")),
+    (&["data_err="], Ignored("data that cannot be written stays dirty, and the file's users get the error")),
     (&["init_itable", "init_itable=", "noinit_itable"], Ignored("inode tables are initialised where they are used")),
     (
         &[
@@ -77,7 +77,7 @@ pub(super) const WORDS: &Vocabulary = &[
             "no_mbcache",
             "inlinecrypt",
         ],
-        Ignored("it chooses between ways of Linux to do the same"),
+        Ignored("it chooses between implementations in Linux"),
     ),
     (&["i_version"], Ignored("every change of an inode is counted, but only Linux's NFS server asks for it")),
     (

@@ -1,4 +1,4 @@
-//! Finishing what the orphan records tell (`ext4_orphan_cleanup`): inodes that were being deleted or truncated.
+//! Completes what the orphan records describe (`ext4_orphan_cleanup`): deletions and truncations.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::system_file::file_extents;
 use crate::volume::Volume;
 
-/// The orphan file, and what its slots hold.
+/// The orphan file, and the inodes in its slots.
 pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, FoundSlots)> {
     if !store.layout.features.compat(Compat::ORPHAN_FILE) {
         return Ok((None, Vec::new()));
@@ -28,8 +28,8 @@ pub(crate) fn open_orphan_file(store: &Store) -> Result<(Option<OrphanFile>, Fou
     Ok((Some(file), slots))
 }
 
-/// Finishes what the orphan records tell: nameless inodes are deleted, others cut to their size. One that cannot be is left to
-/// e2fsck, which the superblock asks for; nobody is kept from mounting for it.
+/// Deletes inodes without names and truncates the others to their size. An inode for which that
+/// fails is left to e2fsck, which the superblock then requests; the mount succeeds.
 pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> Result<()> {
     let (listed, whole) = orphan_list(volume)?;
     if let Err(error) = volume.observe(whole) {
@@ -47,7 +47,7 @@ pub(crate) fn finish_orphans(volume: &Arc<Volume>, slots: Vec<(Ino, Slot)>) -> R
     }
     for ino in all.into_iter().filter(|ino| volume.orphans.contains(*ino)) {
         if let Err(error) = volume.observe(finish_orphan(volume, ino)) {
-            tracing::warn!(%ino, %error, "an orphan could not be deleted or cut: run e2fsck");
+            tracing::warn!(%ino, %error, "an orphan could not be deleted or truncated: run e2fsck");
             note_if_unread(volume, &error);
             if volume.is_read_only() {
                 break;
@@ -67,7 +67,7 @@ fn finish_orphan(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
     }
 }
 
-/// Damage has been noted; an orphan that could not be read is one for e2fsck, too.
+/// Records that e2fsck must run if the error is not one of damage, which is recorded already.
 fn note_if_unread(volume: &Volume, error: &Error) {
     if !matches!(error, Error::Corrupt(_)) && !volume.is_read_only() {
         volume.note_damage(error);
@@ -84,7 +84,7 @@ fn clear_list(volume: &Volume) -> Result<()> {
     Ok(())
 }
 
-/// Takes an orphan off the records.
+/// Removes an orphan's record.
 fn drop_record(volume: &Volume, ino: Ino) -> Result<()> {
     let handle = volume.begin(volume.credits.orphan)?;
     volume.orphans.remove(volume, &handle, ino)?;
@@ -92,7 +92,7 @@ fn drop_record(volume: &Volume, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// e2fsck 1.47 deletes the orphans of a replayed journal and leaves their slots in the orphan file.
+/// e2fsck 1.47 deletes the orphans of a replayed journal but not their slots in the orphan file.
 fn drop_stale_slot(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
     if volume.groups.inode_in_use(ino)? {
         return Ok(());
@@ -100,7 +100,7 @@ fn drop_stale_slot(volume: &Arc<Volume>, ino: Ino) -> Result<()> {
     drop_record(volume, ino)
 }
 
-/// The list that starts in the superblock, head first, as far as it can be followed; and why no further.
+/// The list that begins in the superblock, up to the first invalid member, and the error of that.
 pub(crate) fn orphan_list(volume: &Volume) -> Result<(Vec<Ino>, Result<()>)> {
     let mut next = volume.superblock.read(&volume.buffers)?.raw.s_last_orphan.get();
     let mut members = Vec::new();
@@ -108,7 +108,7 @@ pub(crate) fn orphan_list(volume: &Volume) -> Result<(Vec<Ino>, Result<()>)> {
     while next != 0 {
         let ino = Ino(u64::from(next));
         if next > volume.layout.inodes_count || !seen.insert(next) {
-            let what = "orphan list leaves the volume or runs in a circle";
+            let what = "orphan list has an invalid inode number or a loop";
             return Ok((members, Err(Corrupt::Orphan { what, value: u64::from(next) }.into())));
         }
         next = match volume.read_record(ino) {

@@ -1,4 +1,4 @@
-//! The orphan file: blocks of inode numbers, so that many can come and go without meeting at one place.
+//! The orphan file: blocks of inode numbers, so that concurrent operations change different blocks.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub struct Slot {
     index: usize,
 }
 
-/// The file's blocks and which slots are taken.
+/// The blocks of the file, and which slots are in use.
 pub struct OrphanFile {
     seed: InodeSeed,
     blocks: Vec<Block>,
-    /// Where the last free slot was found.
+    /// The slot at which the last free one was found.
     hint: usize,
 }
 
@@ -33,10 +33,10 @@ struct Block {
 }
 
 impl OrphanFile {
-    /// `blocks` are the file's blocks in order. Returns the file and the orphans in it.
+    /// Reads the file, whose blocks are `blocks` in order. Returns it with its orphans.
     ///
     /// # Errors
-    /// A block that cannot be read or is not an orphan block.
+    /// A block cannot be read or is not an orphan block.
     pub fn open(store: &Store, seed: InodeSeed, blocks: &[Pba]) -> Result<(Self, Vec<(Ino, Slot)>)> {
         let mut found = Vec::new();
         let mut table = Vec::with_capacity(blocks.len());
@@ -54,7 +54,7 @@ impl OrphanFile {
         Ok((Self { seed, blocks: table, hint: 0 }, found))
     }
 
-    /// Marks a slot found at open as taken.
+    /// Marks a slot that was found at mount as in use.
     pub fn adopt(&mut self, slot: Slot) {
         let block = &mut self.blocks[slot.block];
         if !std::mem::replace(&mut block.taken[slot.index], true) {
@@ -62,7 +62,7 @@ impl OrphanFile {
         }
     }
 
-    /// Writes `ino` into a free slot; `None` if the file is full.
+    /// Writes `ino` to a free slot. `None` if the file is full.
     pub fn take_slot(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<Option<Slot>> {
         let count = self.blocks.len();
         let Some(number) = (0..count).map(|step| (self.hint + step) % count).find(|n| self.blocks[*n].free > 0) else {

@@ -1,4 +1,4 @@
-//! The orphan list: superblock `s_last_orphan`, then each inode's deletion time.
+//! The orphan list: `s_last_orphan` of the superblock, then the deletion time of each inode.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::store::Store;
 use crate::txn::Handle;
 
-/// The list's links, in memory. 0 ends it.
+/// The links of the list, in memory. 0 ends it.
 #[derive(Default)]
 pub struct OrphanList {
     head: u32,
@@ -21,7 +21,7 @@ fn number(ino: Ino) -> u32 {
 }
 
 impl OrphanList {
-    /// The list as read from disk, head first.
+    /// The list as read from the disk, head first.
     pub fn adopt(members: Vec<Ino>) -> Self {
         let mut list = Self::default();
         for ino in members.into_iter().rev() {
@@ -38,14 +38,15 @@ impl OrphanList {
         self.head = ino;
     }
 
-    /// Puts `ino` first. The caller stores the inode: its link is what [`OrphanList::next_of`] gives.
+    /// Adds `ino` as the head. The caller writes the inode, with [`OrphanList::next_of`] as its
+    /// link.
     pub fn push(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
         store.superblock.set_last_orphan(store, handle, number(ino))?;
         self.link(number(ino));
         Ok(())
     }
 
-    /// Takes `ino` out, rewriting the link of the one before it.
+    /// Removes `ino` and rewrites the link of the member before it.
     pub fn remove(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
         let Some((next, previous)) = self.links.get(&number(ino)).copied() else { return Ok(()) };
         if previous == 0 {
@@ -64,7 +65,7 @@ impl OrphanList {
         Ok(())
     }
 
-    /// The member after `ino` (0: none); `None` if `ino` is not on the list.
+    /// The member after `ino`; 0 if it is the last. `None` if `ino` is not on the list.
     pub fn next_of(&self, ino: Ino) -> Option<u32> {
         self.links.get(&number(ino)).map(|(next, _)| *next)
     }

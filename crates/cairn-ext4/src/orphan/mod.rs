@@ -1,10 +1,13 @@
-//! Inodes that must be dealt with after a crash: unlinked but still open, or being truncated.
+//! Orphan records: inodes that recovery deletes or truncates, because they are unlinked but open,
+//! or being truncated.
 //!
-//! They stand in the orphan file where the volume has one and it has room, else on the list that starts in the
-//! superblock and goes on in each inode's deletion time. The list's links are kept here, not in the inodes: an
-//! in-memory inode asks for its link when it is stored, so a neighbour's change never meets a stale copy.
+//! The records are in the orphan file if the volume has one with a free slot, otherwise on the list
+//! that begins in the superblock and continues in each inode's deletion time. The links of the list
+//! are here and not in the inodes: an inode gets its link when it is written, so a change of its
+//! neighbour needs no other inode in memory.
 //!
-//! Locking: one lock (rank ALLOCATOR), taken with or without an inode's `state` lock held, before buffers.
+//! Locking: one lock (rank ALLOCATOR), taken before buffers, with or without an inode's `state`
+//! lock.
 
 pub(crate) mod cleanup;
 mod file;
@@ -22,12 +25,12 @@ use crate::error::Result;
 use crate::store::Store;
 use crate::txn::Handle;
 
-/// Where one orphan is recorded.
+/// The place of an orphan record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OrphanRecord {
-    /// Slot of the orphan file.
+    /// A slot of the orphan file.
     Slot(file::Slot),
-    /// On the list.
+    /// The list.
     List,
 }
 
@@ -37,20 +40,20 @@ struct Inner {
     file: Option<OrphanFile>,
 }
 
-/// Orphans that were found at mount, with their slots.
+/// Orphans that the mount has found, with their slots.
 pub(crate) type FoundSlots = Vec<(Ino, Slot)>;
 
 /// All orphans of a volume.
 pub struct Orphans(Mutex<Inner>);
 
 impl Orphans {
-    /// No orphans yet; `file` where the volume has an orphan file.
+    /// No orphans. `file` is the volume's orphan file.
     #[must_use]
     pub fn new(file: Option<OrphanFile>) -> Self {
         Self(Mutex::new(Rank::ALLOCATOR, Inner { records: HashMap::new(), list: OrphanList::default(), file }))
     }
 
-    /// Records an orphan as part of `handle`. Returns true if the inode's record must be stored for it (its link changed).
+    /// Adds a record in `handle`. True if the caller must write the inode, whose link has changed.
     pub fn add(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
         if inner.records.contains_key(&ino) {
@@ -67,7 +70,8 @@ impl Orphans {
         Ok(true)
     }
 
-    /// Takes an orphan off as part of `handle`. Returns true if the inode's deletion time held a link and is now meaningless.
+    /// Removes a record in `handle`. True if the inode's deletion time holds a link, which is now
+    /// invalid.
     pub fn remove(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
         match inner.records.get(&ino).copied() {
@@ -85,7 +89,8 @@ impl Orphans {
         }
     }
 
-    /// Calls `store` with the inode's link if it is on the list; the link cannot change meanwhile.
+    /// Calls `store` with the inode's link, if it is on the list. The link does not change
+    /// meanwhile.
     pub fn with_link<R>(&self, ino: Ino, store: impl FnOnce(Option<u32>) -> R) -> R {
         let inner = self.0.lock();
         match inner.list.next_of(ino) {
@@ -97,17 +102,17 @@ impl Orphans {
         }
     }
 
-    /// True if the inode is recorded as an orphan.
+    /// True if the inode has an orphan record.
     pub fn contains(&self, ino: Ino) -> bool {
         self.0.lock().records.contains_key(&ino)
     }
 
-    /// True if there is none.
+    /// True if there is no record.
     pub fn is_empty(&self) -> bool {
         self.0.lock().records.is_empty()
     }
 
-    /// Takes over what was found on disk at mount: slots of the file, and the list from its head on.
+    /// Adds the records that the mount has found: slots of the file, and the list from its head.
     pub fn adopt(&self, slots: Vec<(Ino, file::Slot)>, list: Vec<Ino>) {
         let mut inner = self.0.lock();
         for (ino, slot) in slots {

@@ -1,5 +1,5 @@
-//! POSIX ACLs as ext4 stores them: version 1, entries without an id are four bytes shorter than in the attribute
-//! `system.posix_acl_*` (version 2), through which programs see them.
+//! The stored form of POSIX ACLs: version 1, in which an entry without an id is four bytes shorter
+//! than in the attribute `system.posix_acl_*` (version 2).
 
 use cairn_vfs::acl::shown_from_compact;
 
@@ -14,7 +14,7 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// Whether entries with this tag carry an id; `None` for an unknown tag.
+/// True if entries with this tag have an id. `None` for an unknown tag.
 const fn has_id(tag: u16) -> Option<bool> {
     match tag {
         USER | GROUP => Some(true),
@@ -26,7 +26,7 @@ const fn has_id(tag: u16) -> Option<bool> {
 /// The stored form of an attribute value.
 ///
 /// # Errors
-/// [`cairn_vfs::Error::Invalid`] if the value is no ACL.
+/// [`cairn_vfs::Error::Invalid`] if the value is not an ACL.
 pub fn to_stored(shown: &[u8]) -> Result<Vec<u8>> {
     compact(shown).ok_or_else(|| cairn_vfs::Error::Invalid("malformed access control list").into())
 }
@@ -34,7 +34,8 @@ pub fn to_stored(shown: &[u8]) -> Result<Vec<u8>> {
 /// The attribute value of a stored ACL.
 ///
 /// # Errors
-/// [`cairn_vfs::Error::Invalid`] if it is malformed, `NoAttribute` if it has no entries: the answers of Linux.
+/// As in Linux: [`cairn_vfs::Error::Invalid`] if it is malformed, `NoAttribute` if it has no
+/// entries.
 pub fn to_shown(stored: &[u8]) -> Result<Vec<u8>> {
     match shown_from_compact(stored) {
         Ok(shown) => Ok(shown.ok_or(cairn_vfs::Error::NoAttribute)?),
@@ -42,7 +43,7 @@ pub fn to_shown(stored: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Copies entries without the ids that mean nothing.
+/// Copies entries without undefined ids.
 fn compact(shown: &[u8]) -> Option<Vec<u8>> {
     let (head, mut rest) = shown.split_first_chunk()?;
     if u32::from_le_bytes(*head) != SHOWN_VERSION {

@@ -1,4 +1,4 @@
-//! The attribute block: reading, writing, copying a shared one, leaving it.
+//! The attribute block: reads it, writes it, copies a shared one, and drops it.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::format::xattr::{self, OwnedAttribute, OwnedValue};
 use crate::space::Freed;
 use crate::txn::Handle;
 
-/// What storing a block came to.
+/// Result of storing a block.
 pub(super) struct Stored {
     /// Change of the inode's space, in 512-byte units.
     pub(super) change: i64,
-    /// The old block still belongs to other inodes, with all it refers to.
+    /// Other inodes still use the old block and everything that it refers to.
     pub(super) left_to_others: bool,
 }
 
@@ -34,8 +34,8 @@ impl XattrStore<'_> {
         (self.block_size / 512) as i64
     }
 
-    /// Makes `attributes` the content of the inode's block: in place, in a new block, or by giving the block up.
-    /// `removed` is the attribute that was in the block before and is not any more.
+    /// Stores `attributes` as the inode's block: in place, in a new block, or by dropping the
+    /// block. `removed` is the attribute that was in the block before.
     pub(super) fn store_block(
         &self,
         handle: &Handle,
@@ -73,7 +73,7 @@ impl XattrStore<'_> {
         Ok(())
     }
 
-    /// The copy of a shared block refers once more to every value inode that the old one refers to.
+    /// Adds references of the copied block to every value inode that the shared block refers to.
     fn retain_copied(
         &self,
         handle: &Handle,
@@ -94,7 +94,8 @@ impl XattrStore<'_> {
         Ok(())
     }
 
-    /// The inode does without its block: the last user frees it with the value inodes of `attributes`.
+    /// Drops the inode's block. The last user frees it together with the value inodes of
+    /// `attributes`.
     pub(super) fn leave_block(
         &self,
         handle: &Handle,
@@ -107,7 +108,7 @@ impl XattrStore<'_> {
             self.drop_reference(handle, edit.ino, pba)?;
         } else {
             for attribute in attributes {
-                // Its space was the caller's to count.
+                // The caller has counted its space.
                 self.release_value(handle, attribute)?;
             }
             self.source.free(handle, pba, 1, Freed::Metadata)?;

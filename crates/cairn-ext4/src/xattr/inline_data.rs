@@ -1,5 +1,5 @@
-//! File contents that live in their inode: 60 bytes in `i_block`, the rest in the attribute `system.data`. The attribute
-//! is there even when its value is empty. Source: "Inline Data" in the kernel's ext4 documentation.
+//! Inline contents: 60 bytes in `i_block`, the rest in the attribute `system.data`. The attribute
+//! exists even if its value is empty. Source: "Inline Data" in the kernel's ext4 documentation.
 
 use std::ops::Range;
 
@@ -18,10 +18,10 @@ fn find(area: &[u8], ino: Ino) -> Result<Option<Attribute<'_>>> {
     Ok(attributes.find(|attribute| attribute.index == SYSTEM && attribute.name == NAME))
 }
 
-/// Where in the attribute area the value of `system.data` is.
+/// The place of the value of `system.data` in the attribute area.
 ///
 /// # Errors
-/// If the area is damaged, or the attribute is missing or elsewhere.
+/// The area is damaged, or the attribute is missing or in another place.
 pub fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
     let missing = || XattrLocation::Inode.corrupt(ino, "inline data without system.data", 0);
     let attribute = find(area, ino)?.ok_or_else(missing)?;
@@ -33,10 +33,10 @@ pub fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
     }
 }
 
-/// The contents: `size` bytes, fewer if less is stored.
+/// The contents: `size` bytes, or fewer if fewer are stored.
 ///
 /// # Errors
-/// If the attribute area is damaged.
+/// The attribute area is damaged.
 pub fn read(head: &[u8; HEAD_LEN], area: &[u8], ino: Ino, size: u64) -> Result<Vec<u8>> {
     let tail = area.get(tail_range(area, ino)?).unwrap_or(&[]);
     let mut data = [head, tail].concat();
@@ -47,7 +47,7 @@ pub fn read(head: &[u8; HEAD_LEN], area: &[u8], ino: Ino, size: u64) -> Result<V
 /// Longest contents that fit beside the other attributes.
 ///
 /// # Errors
-/// If the attribute area is damaged.
+/// The attribute area is damaged.
 pub fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
     let mut others = without(area, ino)?;
     others.push(attribute(Vec::new()));
@@ -57,14 +57,14 @@ pub fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
     })
 }
 
-/// Stores the contents. False, and nothing changed, if they do not fit.
+/// Stores the contents. False if they do not fit; then nothing has changed.
 ///
 /// # Errors
-/// If the attribute area is damaged.
+/// The attribute area is damaged.
 pub fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) -> Result<bool> {
     let (start, rest) = data.split_at(data.len().min(HEAD_LEN));
     let mut attributes = without(area, ino)?;
-    // First, where the kernel puts it: later attributes then leave its place alone.
+    // It is the first attribute, as in Linux, so that later attributes do not move it.
     attributes.insert(0, attribute(rest.to_vec()));
     if !xattr::fits(area.len(), XattrLocation::Inode, &attributes) {
         return Ok(false);
@@ -75,10 +75,10 @@ pub fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) 
     Ok(true)
 }
 
-/// Removes the contents: `i_block` is zero and the attribute gone.
+/// Removes the contents: zeroes `i_block` and removes the attribute.
 ///
 /// # Errors
-/// If the attribute area is damaged.
+/// The attribute area is damaged.
 pub fn clear(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino) -> Result<()> {
     let attributes = without(area, ino)?;
     head.fill(0);

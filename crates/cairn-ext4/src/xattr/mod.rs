@@ -1,9 +1,12 @@
-//! Extended attributes of one inode: in its own record, in a block it may share, and large values in inodes of their own.
+//! Extended attributes of one inode: in its record, in a block that inodes share, and large values
+//! in their own inodes.
 //!
-//! Invariant: a name is in one place only. A value goes into the inode if it fits, else into the block, else (with
-//! ea_inode) into an inode. A shared block is never changed: its user gets a copy.
+//! Invariant: a name is in one place only. A value goes to the inode if it fits, otherwise to the
+//! block, otherwise (with ea_inode) to its own inode. A shared block is never changed; the inode
+//! gets a copy.
 //!
-//! Locking: the caller holds the inode's metadata exclusively for changes, shared for reading.
+//! Locking: the caller holds the inode's metadata lock, exclusively for changes and shared for
+//! reading.
 
 pub mod acl;
 mod block;
@@ -24,76 +27,88 @@ use crate::format::xattr::{
 use crate::space::BlockSource;
 use crate::txn::Handle;
 
-/// Metadata blocks one change touches, beside what allocating a block or an inode costs.
+/// Metadata blocks that one change touches, without the allocation of a block or an inode.
 pub const CHANGE_BLOCKS: u32 = 2;
 
-/// Large values in inodes of their own (the ea_inode feature); implemented by the inode layer.
+/// Inodes for large values (the ea_inode feature). The inode layer implements it.
 pub trait ValueInodes {
-    /// Contents of a value inode, which must have `EA_INODE_FL` and this size.
+    /// The contents of a value inode, which must have `EA_INODE_FL` and this size.
+    ///
+    /// # Errors
+    /// The inode is damaged or has another size, or the device failed.
     fn read(&self, ino: Ino, size: u32) -> Result<Vec<u8>>;
 
-    /// Makes an inode that holds this value, with this hash ([`XattrStore::value_hash`]) and one reference.
+    /// Creates an inode with this value, its hash ([`XattrStore::value_hash`]) and one reference.
+    ///
+    /// # Errors
+    /// The volume is full or does not maintain such inodes.
     fn create(&self, handle: &Handle, value: &[u8], hash: u32) -> Result<Ino>;
 
-    /// One more entry refers to the inode.
+    /// Adds a reference.
+    ///
+    /// # Errors
+    /// The inode is damaged, or the journal was aborted.
     fn retain(&self, handle: &Handle, ino: Ino) -> Result<()>;
 
-    /// One entry less; the inode is freed with the last.
+    /// Drops a reference, and with the last one the inode.
+    ///
+    /// # Errors
+    /// The inode is damaged, or the journal was aborted.
     fn release(&self, handle: &Handle, ino: Ino) -> Result<()>;
 }
 
 /// What attributes need of the volume.
 #[derive(Clone, Copy)]
 pub struct XattrStore<'v> {
-    /// Bytes a block.
+    /// Bytes of a block.
     pub block_size: u32,
-    /// Bytes a cluster: value inodes are charged to their users in clusters.
+    /// Bytes of a cluster. An inode is charged for its value inodes in clusters.
     pub cluster_size: u32,
     /// Checksum of attribute blocks.
     pub checksum: MetadataChecksum,
-    /// Seed of value hashes: the checksum seed, computed even without metadata_csum.
+    /// Seed of value hashes: the checksum seed, also without metadata_csum.
     pub value_seed: u32,
-    /// Where blocks are read.
+    /// The cache of metadata blocks.
     pub buffers: &'v BufferCache,
-    /// Where blocks come from.
+    /// Allocates and frees blocks.
     pub source: &'v dyn BlockSource,
     /// Value inodes, with the ea_inode feature.
     pub values: Option<&'v dyn ValueInodes>,
 }
 
-/// The parts of an inode that hold attributes.
+/// The parts of an inode that contain attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct XattrView<'i> {
     /// The inode.
     pub ino: Ino,
-    /// Bytes of the record behind `i_extra_isize`; may be empty.
+    /// Bytes of the record behind the fields of `i_extra_isize`; may be empty.
     pub in_inode: &'i [u8],
-    /// The attribute block, 0 for none.
+    /// The attribute block; 0 if there is none.
     pub file_acl: Pba,
 }
 
-/// The same parts, to be changed. The caller writes the inode afterwards.
+/// The parts of an inode that contain attributes, for changes. The caller writes the inode.
 #[derive(Debug)]
 pub struct XattrEdit<'i> {
     /// The inode.
     pub ino: Ino,
-    /// Bytes of the record behind `i_extra_isize`.
+    /// Bytes of the record behind the fields of `i_extra_isize`.
     pub in_inode: &'i mut [u8],
-    /// The attribute block, 0 for none.
+    /// The attribute block; 0 if there is none.
     pub file_acl: &'i mut Pba,
-    /// Where a new block should be.
+    /// The preferred place of a new block.
     pub goal: Pba,
 }
 
 impl XattrEdit<'_> {
-    /// The same parts, to be read.
+    /// The same parts, for reading.
     #[must_use]
     pub const fn view(&self) -> XattrView<'_> {
         XattrView { ino: self.ino, in_inode: self.in_inode, file_acl: *self.file_acl }
     }
 }
 
-/// The attributes of both containers while they are being changed.
+/// The attributes of both containers during a change.
 struct Content {
     inode: Vec<OwnedAttribute>,
     block: Vec<OwnedAttribute>,
@@ -102,16 +117,17 @@ struct Content {
 }
 
 impl XattrStore<'_> {
-    /// Hash of a value that gets an inode of its own.
+    /// Hash of a value with its own inode.
     #[must_use]
     pub fn value_hash(&self, value: &[u8]) -> u32 {
         crc32c(self.value_seed, value)
     }
 
-    /// Value of an attribute, by full name. ACLs come in the form of `system.posix_acl_*`.
+    /// The value of an attribute, by its full name. ACLs have the form of `system.posix_acl_*`.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::NoAttribute`] if it is not there, `Invalid` for an ACL that is none, or damage.
+    /// [`cairn_vfs::Error::NoAttribute`] if it does not exist, `Invalid` for a malformed ACL; the
+    /// attributes are damaged.
     pub fn get(&self, view: XattrView<'_>, name: &[u8]) -> Result<Vec<u8>> {
         let (index, rest) = names::parse(name)?;
         let value = self.get_raw(view, index, rest)?.ok_or(cairn_vfs::Error::NoAttribute)?;
@@ -121,10 +137,10 @@ impl XattrStore<'_> {
         Ok(value)
     }
 
-    /// Value as stored, by prefix index and the rest of the name.
+    /// The stored value, by prefix index and the rest of the name.
     ///
     /// # Errors
-    /// Damage only.
+    /// The attributes are damaged.
     pub fn get_raw(&self, view: XattrView<'_>, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let is_it = |a: &&Attribute<'_>| a.index == index && a.name == name;
         let in_inode = xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?;
@@ -159,10 +175,10 @@ impl XattrStore<'_> {
         Ok(value)
     }
 
-    /// Full names of all attributes that are shown, first those in the inode.
+    /// Full names of all visible attributes, those in the inode first.
     ///
     /// # Errors
-    /// Damage only.
+    /// The attributes are damaged.
     pub fn list(&self, view: XattrView<'_>) -> Result<Vec<Vec<u8>>> {
         let shown = |all: &[Attribute<'_>]| all.iter().filter_map(|a| names::full(a.index, a.name)).collect::<Vec<_>>();
         let mut names = shown(&xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?);
@@ -173,10 +189,12 @@ impl XattrStore<'_> {
         Ok(names)
     }
 
-    /// Sets an attribute by full name. Returns the change of the inode's space, in 512-byte units.
+    /// Sets an attribute by its full name. Returns the change of the inode's space in units of 512
+    /// bytes.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::NoAttributeSpace`] if no place has room, `NoSpace` if there is no block for one; `Exists` and `NoAttribute` as `mode` says; `TooBig`.
+    /// [`cairn_vfs::Error::NoAttributeSpace`] if it fits no container, `NoSpace` if no block is
+    /// free; `Exists` and `NoAttribute` by `mode`; `TooBig`.
     pub fn set(
         &self,
         handle: &Handle,
@@ -195,7 +213,8 @@ impl XattrStore<'_> {
         self.set_raw(handle, edit, index, rest, value, mode)
     }
 
-    /// As [`XattrStore::set`], by prefix index and the rest of the name, the value as it is stored.
+    /// As [`XattrStore::set`], by prefix index and the rest of the name, with the stored form of
+    /// the value.
     ///
     /// # Errors
     /// As [`XattrStore::set`].
@@ -235,10 +254,11 @@ impl XattrStore<'_> {
         Ok(self.charge(size) + stored?)
     }
 
-    /// Removes an attribute by full name. Returns the change of the inode's space, in 512-byte units.
+    /// Removes an attribute by its full name. Returns the change of the inode's space in units of
+    /// 512 bytes.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::NoAttribute`] if it is not there.
+    /// [`cairn_vfs::Error::NoAttribute`] if it does not exist; the attributes are damaged.
     pub fn remove(&self, handle: &Handle, edit: &mut XattrEdit<'_>, name: &[u8]) -> Result<i64> {
         let (index, rest) = names::parse(name)?;
         let mut content = self.content(edit.view())?;
@@ -246,10 +266,11 @@ impl XattrStore<'_> {
         self.store(handle, edit, content, Some(old))
     }
 
-    /// Gives up everything an inode that is being freed refers to. Returns the change of its space.
+    /// Frees everything that the attributes of a deleted inode refer to. Returns the change of its
+    /// space.
     ///
     /// # Errors
-    /// Damage, or a failure to free.
+    /// The attributes are damaged, or a block or inode could not be freed.
     pub fn remove_all(&self, handle: &Handle, edit: &mut XattrEdit<'_>) -> Result<i64> {
         let content = self.content(edit.view())?;
         let mut change = 0;
@@ -276,7 +297,7 @@ impl XattrStore<'_> {
         Ok(Content { inode, block, block_changed: false, inode_changed: false })
     }
 
-    /// Writes changed containers. The block goes first: only there can space run out.
+    /// Writes changed containers. The block comes first, because only there space can run out.
     fn store(
         &self,
         handle: &Handle,
@@ -296,7 +317,7 @@ impl XattrStore<'_> {
             xattr::encode_inode(edit.in_inode, &content.inode);
         }
         if let Some((old, location)) = old {
-            // What a shared block refers to, the others still refer to.
+            // The other users of a shared block still refer to its value inodes.
             change += if location == XattrLocation::Block && shared {
                 -self.charge_of(&old)
             } else {
@@ -306,7 +327,7 @@ impl XattrStore<'_> {
         Ok(change)
     }
 
-    /// Gives up the inode that holds a value, if one does; the change of space.
+    /// Drops the inode that holds a value, if one does. Returns the change of space.
     fn release_value(&self, handle: &Handle, attribute: &OwnedAttribute) -> Result<i64> {
         if let (OwnedValue::Inode { ino, .. }, Some(values)) = (&attribute.value, self.values) {
             values.release(handle, *ino)?;
@@ -321,14 +342,14 @@ impl XattrStore<'_> {
         }
     }
 
-    /// What a value inode counts for in the inode that uses it, in 512-byte units.
+    /// The charge of a value inode to its user, in units of 512 bytes.
     fn charge(&self, size: u32) -> i64 {
         i64::from(size.div_ceil(self.cluster_size)) * i64::from(self.cluster_size / 512)
     }
 }
 
 impl Content {
-    /// Takes an attribute out of whichever container has it.
+    /// Removes an attribute from its container and returns it.
     fn take(&mut self, index: u8, name: &[u8]) -> Option<(OwnedAttribute, XattrLocation)> {
         let at = |all: &[OwnedAttribute]| all.iter().position(|a| a.index == index && a.name == name);
         if let Some(at) = at(&self.inode) {
@@ -340,7 +361,7 @@ impl Content {
         Some((self.block.remove(at), XattrLocation::Block))
     }
 
-    /// Puts an attribute where there is room, or gives it back.
+    /// Adds an attribute to a container with room, or returns it.
     fn place(&mut self, attribute: OwnedAttribute, capacity: (usize, usize)) -> Result<(), OwnedAttribute> {
         let (inode_len, block_len) = capacity;
         self.inode.push(attribute);

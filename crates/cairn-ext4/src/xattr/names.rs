@@ -1,4 +1,5 @@
-//! Attribute names: on disk a prefix is one byte. Source: "Extended Attributes" in the kernel's ext4 documentation.
+//! Attribute names, whose prefix is one byte on disk. Source: "Extended Attributes" in the kernel's
+//! ext4 documentation.
 
 use crate::error::Result;
 
@@ -12,14 +13,14 @@ pub const ACL_DEFAULT: u8 = 3;
 pub const TRUSTED: u8 = 4;
 /// `security.`
 pub const SECURITY: u8 = 6;
-/// `system.`: the filesystem's own (inline data), not shown.
+/// `system.`: for the filesystem itself (inline data); not visible.
 pub const SYSTEM: u8 = 7;
 /// `system.richacl`, the whole name.
 pub const RICHACL: u8 = 8;
 
 const NAME_MAX: usize = 255;
 
-/// Names that are one index with nothing behind it.
+/// Names that consist of their index only.
 const WHOLE: [(u8, &[u8]); 3] = [
     (ACL_ACCESS, b"system.posix_acl_access"),
     (ACL_DEFAULT, b"system.posix_acl_default"),
@@ -27,10 +28,11 @@ const WHOLE: [(u8, &[u8]); 3] = [
 ];
 const PREFIXES: [(u8, &[u8]); 3] = [(USER, b"user."), (TRUSTED, b"trusted."), (SECURITY, b"security.")];
 
-/// Index and rest of a full name.
+/// Prefix index and rest of a full name.
 ///
 /// # Errors
-/// [`cairn_vfs::Error::Unsupported`] for other prefixes, `Invalid` for a bare prefix, `Range` for a name over 255 bytes.
+/// [`cairn_vfs::Error::Unsupported`] for unknown prefixes, `Invalid` for a prefix alone, `Range`
+/// for a name over 255 bytes.
 pub fn parse(name: &[u8]) -> Result<(u8, &[u8])> {
     if name.len() > NAME_MAX {
         return Err(cairn_vfs::Error::Range.into());
@@ -48,7 +50,8 @@ pub fn parse(name: &[u8]) -> Result<(u8, &[u8])> {
     Err(cairn_vfs::Error::Unsupported("extended attributes with this prefix").into())
 }
 
-/// The full name; `None` for what is not shown (inline data, encryption contexts, unknown prefixes).
+/// The full name. `None` for attributes that are not visible (inline data, encryption contexts,
+/// unknown prefixes).
 #[must_use]
 pub fn full(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
     if let Some((_, whole)) = WHOLE.iter().find(|(other, _)| *other == index) {

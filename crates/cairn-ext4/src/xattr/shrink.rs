@@ -1,18 +1,18 @@
-//! Less room for attributes in the inode: those that do not fit any more move to the block.
+//! Shrinks the room for attributes in the inode. Those that no longer fit move to the block.
 
 use super::{Content, XattrEdit, XattrStore, XattrView, names};
 use crate::error::Result;
 use crate::format::xattr::{self, OwnedAttribute, XattrLocation, encoded_len, entry_len, fits, padded};
 use crate::txn::Handle;
 
-/// What stays in the inode and what moves. Nothing has been changed yet.
+/// Which attributes stay in the inode and which move, before the change.
 pub struct Shrunk {
     content: Content,
     len: usize,
 }
 
 impl Shrunk {
-    /// Something moves, which takes changes of blocks.
+    /// True if an attribute moves, which changes blocks.
     #[must_use]
     pub const fn moves(&self) -> bool {
         self.content.block_changed
@@ -20,10 +20,11 @@ impl Shrunk {
 }
 
 impl XattrStore<'_> {
-    /// How the attributes in an inode would fit `len` bytes. `None`: they do not, even if the block takes what it can.
+    /// Plans how the attributes in an inode fit `len` bytes. `None` if they do not, even with the
+    /// block.
     ///
     /// # Errors
-    /// Damage only.
+    /// The attributes are damaged.
     pub fn plan_shrink(&self, view: XattrView<'_>, len: usize) -> Result<Option<Shrunk>> {
         let mut content = self.content(view)?;
         while !fits(len, XattrLocation::Inode, &content.inode) && !content.inode.is_empty() {
@@ -40,10 +41,11 @@ impl XattrStore<'_> {
         (self.block_size as usize).saturating_sub(encoded_len(XattrLocation::Block, &content.block))
     }
 
-    /// Moves what moves, and gives the bytes that the inode has from then on with the change of its space, in 512-byte units.
+    /// Moves attributes by the plan. Returns the new bytes of the inode and the change of its space
+    /// in units of 512 bytes.
     ///
     /// # Errors
-    /// There is no block, or a failure to change one: the inode is as it was.
+    /// No block is free, or a block could not be changed. The inode has not changed.
     pub fn shrink(&self, handle: &Handle, edit: &mut XattrEdit<'_>, plan: Shrunk) -> Result<(Vec<u8>, i64)> {
         let Shrunk { mut content, len } = plan;
         let change =
@@ -54,7 +56,8 @@ impl XattrStore<'_> {
     }
 }
 
-/// The smallest attribute that makes enough room, else the largest of those that the block takes. Contents of a file stay.
+/// The smallest attribute that makes enough room, or the largest that fits the block. Inline
+/// contents stay.
 fn best_to_move(all: &[OwnedAttribute], missing: usize, room: usize) -> Option<usize> {
     let size = |attribute: &OwnedAttribute| entry_len(attribute.name.len()) + padded(attribute.value_here().len());
     let can = |attribute: &OwnedAttribute| attribute.index != names::SYSTEM && size(attribute) <= room;

@@ -1,4 +1,5 @@
-//! Entries of a node of an extent tree, and the part of the file and of the volume that a node may name.
+//! Entries of a node of an extent tree, and the range of the file and of the volume that a node may
+//! map.
 
 use cairn_base::{FileBlock, Ino, Pba};
 use zerocopy::little_endian::{U16, U32};
@@ -10,7 +11,8 @@ use crate::corrupt::Corrupt;
 pub const MAGIC: u16 = 0xf30a;
 /// Deepest tree the format allows (`eh_depth` of the root).
 pub const MAX_DEPTH: u16 = 5;
-/// Longest written extent, in blocks. A stored `ee_len` above it means "unwritten, this much longer".
+/// Longest written extent, in blocks. A larger stored `ee_len` is that of an unwritten extent plus
+/// this.
 pub const MAX_WRITTEN: u64 = 32768;
 /// Longest unwritten extent, in blocks.
 pub const MAX_UNWRITTEN: u64 = 32767;
@@ -57,7 +59,7 @@ const _: () = assert!(size_of::<RawHeader>() == ENTRY);
 const _: () = assert!(size_of::<RawIndex>() == ENTRY);
 const _: () = assert!(size_of::<RawExtent>() == ENTRY);
 
-/// Blocks of a file that lie in one piece on the volume.
+/// Contiguous blocks of a file that are contiguous on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First block of the file.
@@ -66,7 +68,7 @@ pub struct Extent {
     pub len: u64,
     /// First block on the volume.
     pub pba: Pba,
-    /// Allocated but never written: reads as zeros.
+    /// The blocks are allocated, were never written, and read as zeros.
     pub unwritten: bool,
 }
 
@@ -77,13 +79,13 @@ impl Extent {
         self.start + self.len
     }
 
-    /// Longest extent of this one's state.
+    /// Longest extent in the state of this one.
     #[must_use]
     pub const fn max_len(&self) -> u64 {
         if self.unwritten { MAX_UNWRITTEN } else { MAX_WRITTEN }
     }
 
-    /// The part of it inside `start..end`, if any.
+    /// The part inside `start..end`, if any.
     #[must_use]
     pub fn clip(&self, start: u64, end: u64) -> Option<Self> {
         let from = self.start.max(start);
@@ -96,7 +98,7 @@ impl Extent {
         })
     }
 
-    /// Whether `next` continues this one in the file, on the volume and in state.
+    /// True if `next` continues this extent in the file, on the volume and in its state.
     #[must_use]
     pub fn continues_with(&self, next: &Self) -> bool {
         self.end() == next.start && self.pba.get() + self.len == next.pba.get() && self.unwritten == next.unwritten
@@ -135,7 +137,7 @@ impl From<&Extent> for RawExtent {
 pub struct Index {
     /// First file block of the child's range.
     pub start: u64,
-    /// Where the child is.
+    /// Address of the child.
     pub child: Pba,
 }
 
@@ -165,7 +167,7 @@ pub(super) fn file_block(block: u64) -> u32 {
     u32::try_from(block).expect("file blocks of an extent tree have 32 bits")
 }
 
-/// Where a node is, for errors.
+/// The place of a node, for errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     /// The file.
@@ -175,14 +177,14 @@ pub struct Site {
 }
 
 impl Site {
-    /// A defect here.
+    /// A defect of this node.
     #[must_use]
     pub fn corrupt(&self, at: u64, what: &'static str, value: u64) -> Corrupt {
         Corrupt::Mapping { ino: self.ino, at: FileBlock(at), pba: self.pba, what, value }
     }
 }
 
-/// The part of a file that a node may map, and the blocks of the volume it may name.
+/// The range of the file that a node may map, and the blocks of the volume that it may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds<'a> {
     /// First file block.
@@ -191,14 +193,14 @@ pub struct Bounds<'a> {
     pub end: u64,
     /// First block of the volume that can belong to a file.
     pub volume_start: u64,
-    /// Block after the volume's last.
+    /// Block after the last one of the volume.
     pub volume_end: u64,
-    /// Blocks between the two that are nobody's: the volume's own structures.
+    /// Blocks in between that belong to the volume's own structures.
     pub system: SystemBlocks<'a>,
 }
 
 impl Bounds<'_> {
-    /// Whether `len` blocks from `pba` on can belong to a file.
+    /// True if `len` blocks from `pba` on can belong to a file.
     #[must_use]
     pub fn holds(&self, pba: Pba, len: u64) -> bool {
         let inside =
@@ -207,15 +209,16 @@ impl Bounds<'_> {
     }
 }
 
-/// Ranges of blocks (the first one, and the one behind the last), sorted and apart: what Linux calls the system zone.
+/// Ranges of blocks (first block, block after the last one), sorted and disjoint. In Linux this is
+/// the system zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemBlocks<'a>(pub &'a [(u64, u64)]);
 
 impl SystemBlocks<'_> {
-    /// None, for those who read a volume whose structures are not known yet.
+    /// No ranges, for a volume whose structures are not known yet.
     pub const NONE: Self = Self(&[]);
 
-    /// Whether any of `len` blocks from `pba` on is one of them.
+    /// True if one of `len` blocks from `pba` on is in a range.
     #[must_use]
     pub fn overlap(&self, pba: Pba, len: u64) -> bool {
         let end = pba.get().saturating_add(len);
@@ -224,11 +227,12 @@ impl SystemBlocks<'_> {
     }
 }
 
-/// Entries a block of `block_size` bytes holds; the checksum fits behind them at every block size.
+/// Number of entries in a block of `block_size` bytes. The checksum fits behind them at every block
+/// size.
 #[must_use]
 pub fn block_capacity(block_size: u32) -> usize {
     (block_size as usize).saturating_sub(ENTRY) / ENTRY
 }
 
-/// Entries the root in the inode holds.
+/// Number of entries in the root.
 pub const ROOT_CAPACITY: usize = (ROOT_BYTES - ENTRY) / ENTRY;

@@ -1,4 +1,4 @@
-//! A node of an extent tree taken out of its bytes, for changes.
+//! A decoded node of an extent tree, for changes.
 
 use cairn_base::checksum::crc32c;
 use zerocopy::little_endian::{U16, U32};
@@ -7,26 +7,26 @@ use zerocopy::{Immutable, IntoBytes};
 use super::entry::{ENTRY, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, RawExtent, RawHeader, RawIndex};
 use crate::checksum::InodeSeed;
 
-/// A node taken out of its bytes.
+/// A decoded node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Levels below; 0 is a leaf.
     pub depth: u16,
-    /// What it holds.
+    /// Its entries.
     pub entries: Entries,
 }
 
 /// Entries of a node, in file order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Of a leaf.
+    /// Entries of a leaf.
     Leaf(Vec<Extent>),
-    /// Of an inner node.
+    /// Entries of an inner node.
     Inner(Vec<Index>),
 }
 
 impl Entries {
-    /// How many.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -35,7 +35,7 @@ impl Entries {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -61,7 +61,7 @@ impl Entries {
 }
 
 impl Node {
-    /// A file without extents.
+    /// The root of a file without extents.
     #[must_use]
     pub const fn empty() -> Self {
         Self { depth: 0, entries: Entries::Leaf(Vec::new()) }

@@ -6,19 +6,19 @@ bitflags! {
     /// `i_flags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct InodeFlags: u32 {
-        /// Secure deletion (not implemented by Linux either).
+        /// Secure deletion (Linux does not implement it).
         const SECRM = 0x1;
-        /// Undeletable (likewise).
+        /// Undeletable (Linux does not implement it).
         const UNRM = 0x2;
-        /// Compressed (likewise).
+        /// Compressed (Linux does not implement it).
         const COMPR = 0x4;
-        /// Write synchronously.
+        /// Writes are synchronous.
         const SYNC = 0x8;
         /// Cannot be changed.
         const IMMUTABLE = 0x10;
         /// Can only grow.
         const APPEND = 0x20;
-        /// dump(8) leaves it out.
+        /// dump(8) skips it.
         const NODUMP = 0x40;
         /// Access times are not kept.
         const NOATIME = 0x80;
@@ -26,25 +26,25 @@ bitflags! {
         const ENCRYPT = 0x800;
         /// Hashed directory.
         const INDEX = 0x1000;
-        /// Contents go through the journal.
+        /// The contents are journalled.
         const JOURNAL_DATA = 0x4000;
-        /// Tail is never merged.
+        /// The tail is never merged.
         const NOTAIL = 0x8000;
         /// Directory changes are synchronous.
         const DIRSYNC = 0x1_0000;
-        /// Its subdirectories are unrelated.
+        /// The subdirectories are unrelated.
         const TOPDIR = 0x2_0000;
         /// `i_blocks` counts filesystem blocks.
         const HUGE_FILE = 0x4_0000;
-        /// Maps its blocks by extents.
+        /// The blocks are mapped by extents.
         const EXTENTS = 0x8_0000;
         /// Protected by fs-verity.
         const VERITY = 0x10_0000;
-        /// Holds an attribute's value.
+        /// The contents are an attribute's value.
         const EA_INODE = 0x20_0000;
-        /// Mapped directly by the host (DAX).
+        /// The host maps it directly (DAX).
         const DAX = 0x200_0000;
-        /// Contents lie in the inode.
+        /// The inode holds the contents.
         const INLINE_DATA = 0x1000_0000;
         /// New files inherit the project.
         const PROJINHERIT = 0x2000_0000;

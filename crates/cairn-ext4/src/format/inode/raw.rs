@@ -14,7 +14,7 @@ use crate::format::layout::{Creator, Layout};
 pub(super) const GOOD_OLD_SIZE: usize = 128;
 pub(super) const RAW_SIZE: usize = 160;
 
-/// The bytes on disk; those from `i_extra_isize` on exist with records above 128 bytes.
+/// The bytes on disk. Records above 128 bytes have those from `i_extra_isize` on.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawInode {
@@ -56,7 +56,7 @@ const _: () = assert!(size_of::<RawInode>() == RAW_SIZE);
 pub(super) const CHECKSUM_LO_AT: usize = 124;
 pub(super) const CHECKSUM_HI_AT: usize = 130;
 
-/// Ends of the fields beyond 128 bytes, as `i_extra_isize` must reach to hold them.
+/// Ends of the fields beyond 128 bytes: a field exists if `i_extra_isize` reaches its end.
 pub(super) mod ends {
     pub(in crate::format::inode) const CHECKSUM_HI: u16 = 4;
     pub(in crate::format::inode) const CTIME: u16 = 8;
@@ -89,7 +89,8 @@ pub(super) fn halves(value: u64) -> (U32, U32) {
     (U32::from_bytes([a, b, c, d]), U32::from_bytes([e, f, g, h]))
 }
 
-/// The upper half of the size was once a directory's ACL block.
+/// True if the record has the upper half of the size. In old directories these bytes were the block
+/// of an access control list.
 pub(super) fn has_wide_size(mode: u16, layout: &Layout) -> bool {
     mode & mode::TYPE == mode::REGULAR || layout.features.incompat(Incompat::LARGE_DIR)
 }
@@ -101,7 +102,7 @@ pub(super) fn size_of_file(raw: &RawInode, mode: u16, layout: &Layout) -> u64 {
 
 pub(super) fn blocks_in_use(raw: &RawInode, flags: InodeFlags, layout: &Layout) -> u64 {
     let low = u64::from(raw.i_blocks_lo.get());
-    // The Hurd has the size of fragments there.
+    // The Hurd has the size of fragments in these bytes.
     if !layout.features.ro_compat(RoCompat::HUGE_FILE) || layout.creator == Creator::Hurd {
         return low;
     }
@@ -114,7 +115,7 @@ pub(super) fn file_acl(raw: &RawInode, layout: &Layout) -> Pba {
     Pba(u64::from(raw.i_file_acl_lo.get()) | u64::from(high) << 32)
 }
 
-/// Checksum of a record, its own two fields taken as zero.
+/// Checksum of a record, with its own two fields as zero.
 pub(super) fn checksum(bytes: &[u8], seed: u32, wide: bool) -> u32 {
     let part = |from: usize, to: usize| bytes.get(from..to.min(bytes.len())).unwrap_or_default();
     let mut sum = crc32c(seed, part(0, CHECKSUM_LO_AT));
@@ -131,7 +132,7 @@ pub(super) fn has_wide_checksum(raw: &RawInode, bytes: &[u8]) -> bool {
     bytes.len() > GOOD_OLD_SIZE && raw.i_extra_isize.get() >= ends::CHECKSUM_HI
 }
 
-/// Only Linux has the checksum in an inode.
+/// Only Linux stores a checksum in an inode.
 pub(super) fn record_seed(raw: &RawInode, ino: Ino, layout: &Layout) -> InodeSeed {
     match layout.creator {
         Creator::Linux => layout.checksum.for_inode(ino, raw.i_generation.get()),

@@ -1,24 +1,25 @@
-//! The numbers of a superblock, each checked against the others and the device.
+//! Checks the numbers of a superblock against each other and the device.
 
 use crate::corrupt::Corrupt;
 use crate::format::features::{Features, Incompat, RoCompat};
 use crate::format::superblock::{DYNAMIC_REVISION, Superblock};
 
-/// First inode of files on volumes of revision 0, and by default.
+/// First inode of files on volumes of revision 0, and the default.
 pub(super) const FIRST_INO: u32 = 11;
-/// Largest number of groups Cairn opens (512 TiB with blocks of 4 KiB): what a hostile superblock can make it hold.
+/// Most groups of a volume that Cairn opens (512 TiB with blocks of 4 KiB). It bounds the memory
+/// for a hostile superblock.
 const MAX_GROUPS: u64 = 1 << 22;
-/// Smallest group mke2fs makes.
+/// Smallest group of mke2fs.
 const MIN_BLOCKS_PER_GROUP: u32 = 256;
 
-/// What the groups have in common.
+/// Sizes that all groups have.
 pub(super) struct GroupGeometry {
     pub blocks_per_group: u32,
     pub clusters_per_group: u32,
     pub inodes_per_group: u32,
 }
 
-/// How large the volume is.
+/// Size of the volume.
 pub(super) struct VolumeGeometry {
     pub blocks_count: u64,
     pub first_data_block: u64,
@@ -45,7 +46,7 @@ pub(super) fn group_geometry(
     Ok(GroupGeometry { blocks_per_group, clusters_per_group, inodes_per_group })
 }
 
-/// Call after [`group_geometry`] has checked the sizes of a group.
+/// Checks the size of the volume. [`group_geometry`] has checked the sizes of a group before.
 pub(super) fn volume_geometry(
     superblock: &Superblock,
     block_bits: u32,
@@ -68,7 +69,7 @@ pub(super) fn volume_geometry(
         "s_blocks_count",
         blocks_count,
         blocks_count <= device_bytes >> block_bits,
-        "more blocks than the device has (was the image copied whole?)",
+        "more blocks than the device has (is the image truncated?)",
     )?;
     let groups = (blocks_count - first_data_block).div_ceil(blocks_per_group.into());
     check("s_blocks_count", blocks_count, groups <= MAX_GROUPS, "more than 4194304 groups")?;
@@ -121,7 +122,7 @@ pub(super) fn cluster_bits(superblock: &Superblock, features: Features) -> Resul
 pub(super) fn want_extra_isize(superblock: &Superblock, inode_size: u32) -> u16 {
     let room = u16::try_from(inode_size - 128).unwrap_or(0);
     let (want, least) = (superblock.raw.s_want_extra_isize.get(), superblock.raw.s_min_extra_isize.get());
-    // 32 bytes hold every field known today; a stored value that cannot be right falls back to it.
+    // 32 bytes hold every field known today. They replace an invalid stored value.
     let default = 32.min(room);
     let wish = want.max(least);
     if wish <= room && wish >= default && wish.is_multiple_of(4) { wish } else { default }

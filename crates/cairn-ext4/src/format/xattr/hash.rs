@@ -1,6 +1,6 @@
 //! Hashes of an entry: its name and its value.
 
-/// `e_hash` of a name with its value in the same container.
+/// `e_hash` of a name and a value in the same container.
 #[must_use]
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     let words = value.chunks(4).map(|chunk| {
@@ -11,13 +11,13 @@ pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     words.fold(name_hash(name), |hash, word| hash.rotate_left(16) ^ word)
 }
 
-/// `e_hash` of a name whose value lives in an inode with this value hash.
+/// `e_hash` of a name whose value has its own inode with this value hash.
 #[must_use]
 pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
     entry_hash(name, &value_hash.to_le_bytes())
 }
 
-/// All that may be stored for [`entry_hash_of_inode`]: older kernels took the bytes of a name as signed.
+/// The valid results for [`entry_hash_of_inode`]: older kernels use signed bytes of the name.
 #[must_use]
 pub fn entry_hashes_of_inode(name: &[u8], value_hash: u32) -> [u32; 2] {
     let signed =
