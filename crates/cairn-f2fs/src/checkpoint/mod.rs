@@ -213,6 +213,16 @@ impl Checkpoints {
         !last.flags.contains(CheckpointFlags::FSCK) && self.state.lock().raise.contains(CheckpointFlags::FSCK)
     }
 
+    /// Is all free space discarded, and is it to be so?
+    fn is_trimmed(&self) -> bool {
+        self.parts.discard && self.parts.segments.undiscarded_blocks() == 0
+    }
+
+    /// All free space has been discarded since the last checkpoint, as its own freed blocks have.
+    fn may_say_trimmed(&self, last: &Checkpoint) -> bool {
+        !last.flags.contains(CheckpointFlags::TRIMMED) && self.is_trimmed()
+    }
+
     /// Has anything changed since the newest snapshot? Inodes and directories that only the
     /// [`Hook`] knows are not counted.
     #[must_use]

@@ -57,6 +57,7 @@ impl Checkpoints {
         let counts = parts.space.counts();
         let mut flags = last.flags.difference(OF_ONE_PACK) | raise | CheckpointFlags::CRC_RECOVERY;
         flags.set(CheckpointFlags::UMOUNT, reason == Reason::Umount);
+        flags.set(CheckpointFlags::TRIMMED, reason == Reason::Umount && self.is_trimmed());
         flags.set(CheckpointFlags::DISABLED, reason == Reason::Pause);
         flags.set(CheckpointFlags::ORPHAN_PRESENT, !orphans.is_empty());
         flags.set(CheckpointFlags::COMPACT_SUM, summaries.compact);

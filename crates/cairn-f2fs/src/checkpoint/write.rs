@@ -25,15 +25,17 @@ use super::{Checkpoints, Reason};
 use crate::blocks::Writes;
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use crate::format::{BlockAddr, CheckpointFlags, Log};
+use crate::format::{CheckpointFlags, Log};
 use crate::node::PlacedNodes;
 use crate::operation_lock::CheckpointGuard;
-use crate::segment::QueuedSummary;
+use crate::segment::{BlockRun, QueuedSummary};
 
 /// Node logs in the order they are written: indirect nodes, directories, files.
 const ORDER: [Log; 3] = [Log::ColdNode, Log::HotNode, Log::WarmNode];
 /// Blocks that are given to the device at once.
 const PART: u64 = 2048;
+/// Runs of blocks that the device is told of at once.
+const RUNS_AT_ONCE: usize = 1024;
 
 /// What a checkpoint writes, as it was with the operation lock held exclusively.
 struct Snapshot {
@@ -130,7 +132,9 @@ impl Checkpoints {
         }
         let last = self.last();
         let wanted = match reason {
-            Reason::Umount => !last.flags.contains(CheckpointFlags::UMOUNT) || self.asks_for_fsck(&last),
+            Reason::Umount => {
+                !last.flags.contains(CheckpointFlags::UMOUNT) || self.asks_for_fsck(&last) || self.may_say_trimmed(&last)
+            }
             Reason::Pause | Reason::Resume => true,
             _ => false,
         };
@@ -225,16 +229,28 @@ impl Checkpoints {
         if !self.parts.discard {
             return;
         }
-        let runs = self.parts.segments.freed_runs();
-        let blocks: u64 = runs.iter().map(|(_, count)| u64::from(*count)).sum();
-        let request = |(start, count): (BlockAddr, u32)| Request::Discard {
-            offset: start.bytes(),
-            len: u64::from(count) * BLOCK_BYTES,
-        };
-        let batch = Batch { requests: runs.into_iter().map(request).collect(), durability: Durability::default() };
-        if !batch.requests.is_empty() && self.parts.device.submit(batch).wait().is_ok() {
-            self.stats.discarded_blocks.add(blocks);
+        if let Err(error) = self.discard(&self.parts.segments.freed_runs()) {
+            tracing::debug!(%error, "freed blocks are not discarded");
         }
+    }
+
+    /// Tells the device about free blocks that nobody places meanwhile, and remembers that it was. Returns the bytes.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn discard(&self, runs: &[BlockRun]) -> Result<u64> {
+        let request = |(start, count): &BlockRun| Request::Discard {
+            offset: start.bytes(),
+            len: u64::from(*count) * BLOCK_BYTES,
+        };
+        for part in runs.chunks(RUNS_AT_ONCE) {
+            let batch = Batch { requests: part.iter().map(request).collect(), durability: Durability::default() };
+            self.parts.device.submit(batch).wait()?;
+            self.parts.segments.discarded(part);
+        }
+        let blocks: u64 = runs.iter().map(|(_, count)| u64::from(*count)).sum();
+        self.stats.discarded_blocks.add(blocks);
+        Ok(blocks * BLOCK_BYTES)
     }
 
     /// The checkpoint is on the medium, and is the last one now.

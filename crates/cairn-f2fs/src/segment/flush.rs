@@ -9,7 +9,7 @@ use crate::format::summary::{
     CompactSummaries, JournalBytes, NatJournal, SIT_JOURNAL_ENTRIES, SitJournal, info_journal,
 };
 use crate::format::units::BLOCK_SIZE;
-use crate::format::{BlockAddr, Layout, Log, SegNo, bits, sit};
+use crate::format::{Layout, Log, SegNo, bits, sit};
 
 /// Data summaries are written in full if the compact form would need as many blocks.
 const FULL_DATA_SUMMARIES: usize = 3;
@@ -115,26 +115,6 @@ impl Segments {
         // A summary of a segment that has become free says nothing any more.
         let State { table, closed, .. } = &mut *state;
         closed.retain(|segno, _| table.valid(*segno) > 0);
-    }
-
-    /// The runs of blocks (first, number) that the next [`Segments::committed`] gives up: what can
-    /// be discarded once the checkpoint in flight is on the medium, and before it is committed.
-    #[must_use]
-    pub fn freed_runs(&self) -> Vec<(BlockAddr, u32)> {
-        let state = self.state.lock();
-        let mut freed: Vec<_> = state.table.in_flight().map(|(segno, map)| (segno, *map)).collect();
-        freed.sort_by_key(|(segno, _)| *segno);
-        let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
-        for (segno, map) in freed {
-            for block in (0..sit::VALID_MAP_SIZE * 8).filter(|block| bits::test(&map, *block)) {
-                let addr = self.layout.address(segno, block as u16);
-                match runs.last_mut() {
-                    Some((start, count)) if start.get() + *count == addr.get() => *count += 1,
-                    _ => runs.push((addr, 1)),
-                }
-            }
-        }
-        runs
     }
 }
 

@@ -27,7 +27,7 @@ use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::log::AllocType;
 use crate::format::summary::{ENTRIES, SitJournal, SummaryBlock};
-use crate::format::{Checkpoint, Layout, Log, SegNo, SitEntry, bits, sit};
+use crate::format::{Checkpoint, CheckpointFlags, Layout, Log, SegNo, SitEntry, bits, sit};
 
 /// About what an entry and what is made of it take.
 const BYTES_PER_SEGMENT: u64 = 400;
@@ -64,6 +64,9 @@ impl Segments {
         check_capacity(&entries, &layout)?;
         Log::ALL.into_iter().try_for_each(|log| check_log(&entries, checkpoint, log, &layout))?;
         let mut table = Table::new(&layout, entries, current);
+        if !checkpoint.flags.contains(CheckpointFlags::TRIMMED) {
+            table.forget_discards();
+        }
         for log in Log::ALL {
             table.set_log(*log.of(&current), log);
         }

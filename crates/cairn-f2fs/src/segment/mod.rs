@@ -13,6 +13,7 @@
 //! reads it without the lock and tries again.
 
 mod adopt;
+mod discards;
 mod flush;
 mod free;
 mod load;
@@ -39,6 +40,7 @@ use crate::error::Result;
 use crate::format::summary::SummaryBlock;
 use crate::format::{BlockAddr, Layout, Log, SegNo, SitEntry, Summary};
 
+pub use discards::BlockRun;
 pub use flush::{SitPlan, Summaries};
 pub use load::{SegmentSources, load};
 pub use place::Placed;

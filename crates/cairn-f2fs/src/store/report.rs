@@ -72,6 +72,7 @@ impl Store {
             .with("sit_blocks_written", &stats.sit_blocks_written)
             .with("summaries_written", &stats.summaries_written)
             .with("free_segments", self.segments.free_segments())
+            .with("undiscarded_blocks", self.segments.undiscarded_blocks())
             .with("prefree_segments", self.segments.prefree_segments())
             .with("free_sections", self.segments.free_sections())
     }

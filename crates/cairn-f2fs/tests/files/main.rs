@@ -20,4 +20,5 @@ mod policy;
 mod promises;
 mod shift;
 mod support;
+mod trimmed;
 mod worn;

@@ -166,3 +166,15 @@ pub fn dump_f2fs(image: &Path) -> BTreeMap<String, u64> {
     };
     text.lines().filter_map(|line| indexed(line).or_else(|| field(line))).collect()
 }
+
+/// The flags of the checkpoint that counts, as dump.f2fs names them: `checkpoint state = 1c5 :  trimmed crc unmount`.
+///
+/// # Panics
+/// dump.f2fs does not print them.
+#[track_caller]
+#[must_use]
+pub fn f2fs_checkpoint_state(image: &Path) -> String {
+    let text = run("dump.f2fs", [image]);
+    let state = text.lines().find(|line| line.contains("checkpoint state"));
+    state.unwrap_or_else(|| panic!("no state: {text}")).to_owned()
+}

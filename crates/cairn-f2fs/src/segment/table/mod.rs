@@ -5,7 +5,8 @@
 //! blocks placed and freed in between: a roll-forward chain may name them), `in_flight` those that
 //! were in `freed` when the checkpoint in flight took its snapshot. While checkpoints are disabled
 //! there is no roll-forward: only blocks of the last checkpoint (`kept`) are held back. Full and
-//! empty segments have no bitmap of their own. What lies behind the end of what a section's zone
+//! empty segments have no bitmap of their own. `undiscarded` holds the free blocks that the device was
+//! not told of: all, where the checkpoint does not carry `TRIMMED`. What lies behind the end of what a section's zone
 //! can hold is never written, and counts as nothing.
 //!
 //! Invariants: `valid` is the number of set bits; a section's counts are the sums over its segments; `freed` and the valid map
@@ -15,6 +16,7 @@
 #[cfg(test)]
 mod check;
 mod segment;
+mod undiscarded;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,7 +26,8 @@ use crate::format::sit::VALID_MAP_SIZE;
 use crate::format::{Layout, Log, SegNo, SitEntry, bits};
 
 pub(super) use segment::Map;
-use segment::{FULL, Segment};
+use segment::{BlockSet, FULL, Segment};
+use undiscarded::Undiscarded;
 
 /// What a section's segments come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +61,7 @@ pub(super) struct Table {
     partial: [BTreeSet<SegNo>; Log::COUNT],
     current: [Option<SegNo>; Log::COUNT],
     pub(super) free: FreeMap,
+    pub(super) undiscarded: Undiscarded,
     empty: u32,
     valid_total: u64,
 }
@@ -80,14 +84,14 @@ impl Table {
             dirty: BTreeSet::new(),
             partial: Default::default(),
             current: current.map(Some),
+            undiscarded: Undiscarded::none(layout.main_segments),
             free: FreeMap::new(layout.main_segments, layout.segs_per_sec, layout.usable_segments()),
             empty: 0,
             valid_total: 0,
         };
         for entry in entries {
-            let mut segment = Segment { mtime: entry.mtime, map: None, valid: 0, log: entry.log, listed: false };
-            segment.set_map(entry.valid_map);
-            table.segments.push(segment);
+            let valid = BlockSet::new(entry.valid_map);
+            table.segments.push(Segment { mtime: entry.mtime, valid, log: entry.log, listed: false });
         }
         for segno in (0..layout.main_segments).map(SegNo) {
             let valid = i32::from(table.valid(segno));
@@ -123,7 +127,7 @@ impl Table {
 
     /// Valid blocks.
     pub(super) fn valid(&self, segno: SegNo) -> u16 {
-        self.segment(segno).valid
+        self.segment(segno).valid.count()
     }
 
     pub(super) fn log(&self, segno: SegNo) -> Log {
@@ -135,12 +139,11 @@ impl Table {
     }
 
     pub(super) fn is_valid(&self, segno: SegNo, block: u16) -> bool {
-        let segment = self.segment(segno);
-        segment.map.as_ref().map_or(segment.valid == FULL, |map| bits::test(&**map, block.into()))
+        self.segment(segno).valid.contains(block)
     }
 
     pub(super) fn valid_map(&self, segno: SegNo) -> Map {
-        self.segment(segno).map()
+        self.segment(segno).valid.map()
     }
 
     /// The blocks that may not be written: those of [`Table::held_map`], and those behind what the zone can hold.
@@ -187,7 +190,7 @@ impl Table {
 
     pub(super) fn entry(&self, segno: SegNo) -> SitEntry {
         let segment = self.segment(segno);
-        SitEntry { log: segment.log, valid_map: segment.map(), mtime: segment.mtime }
+        SitEntry { log: segment.log, valid_map: segment.valid.map(), mtime: segment.mtime }
     }
 
     pub(super) fn is_current(&self, segno: SegNo) -> bool {
@@ -228,19 +231,32 @@ impl Table {
 
     // --- changing ---
 
+    /// Nobody knows what of the free space the device was told of.
+    pub(super) fn forget_discards(&mut self) {
+        for segno in (0..self.len()).map(SegNo) {
+            let usable = self.layout.usable_blocks(segno);
+            let mut free = self.valid_map(segno).map(|byte| !byte);
+            (usable..FULL).for_each(|block| {
+                bits::clear(&mut free, block.into());
+            });
+            self.undiscarded.add(segno, &free);
+        }
+    }
+
     /// Blocks `from..from + count` of a segment are valid from now on.
     pub(super) fn set_valid(&mut self, segno: SegNo, from: u16, count: u16, now: u64) {
         assert!(from + count <= self.layout.usable_blocks(segno), "segment {segno} ends before {from} + {count}");
         let segment = &mut self.segments[segno.index()];
-        let (old, new) = (u64::from(segment.valid), u64::from(count));
+        let (old, new) = (u64::from(segment.valid.count()), u64::from(count));
         segment.mtime = (segment.mtime.saturating_mul(old).saturating_add(now.saturating_mul(new))) / (old + new);
-        segment.edit(|map| {
+        segment.valid.edit(|map| {
             for block in from..from + count {
                 assert!(!bits::set(map, block.into()), "block {block} of segment {segno} is placed twice");
             }
             i32::from(count)
         });
         self.empty -= u32::from(old == 0);
+        self.undiscarded.remove(segno, from, count);
         self.count(segno, i32::from(count));
         self.dirty.insert(segno);
         self.classify(segno);
@@ -256,21 +272,16 @@ impl Table {
     /// These blocks of a segment are not valid any more.
     pub(super) fn clear_all(&mut self, segno: SegNo, mask: &Map) -> Result<(), Corrupt> {
         let segment = &mut self.segments[segno.index()];
-        let valid = segment.map.as_deref();
-        let bad = match valid {
-            Some(map) => first_extra(mask, map),
-            None if segment.valid == FULL => None,
-            None => first_extra(mask, &[0; VALID_MAP_SIZE]),
-        };
-        if let Some(block) = bad {
+        if let Some(block) = first_extra(mask, &segment.valid.map()) {
             return Err(Corrupt::Sit { segno, what: "a block is freed that is not valid", value: block as u64 });
         }
         let count = bits::count(mask) as i32;
-        segment.edit(|map| {
+        segment.valid.edit(|map| {
             map.iter_mut().zip(mask).for_each(|(byte, mask)| *byte &= !mask);
             -count
         });
-        self.empty += u32::from(segment.valid == 0 && count > 0);
+        self.empty += u32::from(segment.valid.count() == 0 && count > 0);
+        self.undiscarded.add(segno, mask);
         self.count(segno, -count);
         self.dirty.insert(segno);
         self.block_all(segno, mask);
@@ -327,7 +338,7 @@ impl Table {
             if std::mem::take(&mut segment.listed) {
                 self.partial[old.index()].remove(&segno);
             }
-            let valid = i32::from(segment.valid);
+            let valid = i32::from(segment.valid.count());
             self.count(segno, -valid);
             self.segments[segno.index()].log = log;
             self.count(segno, valid);
@@ -360,7 +371,8 @@ impl Table {
     /// Puts a segment among those with holes, or takes it out.
     fn classify(&mut self, segno: SegNo) {
         let segment = self.segment(segno);
-        let holes = segment.valid > 0 && segment.valid < self.layout.usable_blocks(segno) && !self.is_current(segno);
+        let valid = segment.valid.count();
+        let holes = valid > 0 && valid < self.layout.usable_blocks(segno) && !self.is_current(segno);
         if holes == segment.listed {
             return;
         }

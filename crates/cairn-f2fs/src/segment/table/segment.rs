@@ -9,39 +9,54 @@ pub(in crate::segment) type Map = [u8; VALID_MAP_SIZE];
 /// Blocks of a segment.
 pub(super) const FULL: u16 = BLOCKS_PER_SEGMENT as u16;
 
-/// A segment without the blocks that are held back.
-pub(super) struct Segment {
-    pub(super) mtime: u64,
-    /// `None` for a full or an empty segment.
-    pub(super) map: Option<Box<Map>>,
-    pub(super) valid: u16,
-    pub(super) log: Log,
-    /// It is in one of the sets of segments with holes.
-    pub(super) listed: bool,
+/// A bit for each block of a segment, and how many are set. All and none need no bitmap.
+#[derive(Clone, Default)]
+pub(super) struct BlockSet {
+    map: Option<Box<Map>>,
+    count: u16,
 }
 
-impl Segment {
+impl BlockSet {
+    /// The set that a bitmap says.
+    pub(super) fn new(map: Map) -> Self {
+        let count = bits::count(&map) as u16;
+        Self { count, map: (count != 0 && count != FULL).then(|| Box::new(map)) }
+    }
+
+    /// How many are set.
+    pub(super) const fn count(&self) -> u16 {
+        self.count
+    }
+
+    pub(super) fn contains(&self, block: u16) -> bool {
+        self.map.as_ref().map_or(self.count == FULL, |map| bits::test(&**map, block.into()))
+    }
+
     pub(super) fn map(&self) -> Map {
         match &self.map {
             Some(map) => **map,
-            None if self.valid == FULL => [0xff; VALID_MAP_SIZE],
+            None if self.count == FULL => [0xff; VALID_MAP_SIZE],
             None => [0; VALID_MAP_SIZE],
         }
     }
 
-    pub(super) fn set_map(&mut self, map: Map) {
-        self.valid = bits::count(&map) as u16;
-        self.map = (self.valid != 0 && self.valid != FULL).then(|| Box::new(map));
-    }
-
-    /// Changes the bitmap; `change` returns by how many blocks the number of valid ones grows.
+    /// Changes the bitmap; `change` returns by how many the number of set bits grows.
     pub(super) fn edit(&mut self, change: impl FnOnce(&mut Map) -> i32) {
-        let byte = if self.valid == FULL { 0xff } else { 0 };
+        let byte = if self.count == FULL { 0xff } else { 0 };
         let map = self.map.get_or_insert_with(|| Box::new([byte; VALID_MAP_SIZE]));
-        let valid = i32::from(self.valid) + change(map);
-        self.valid = u16::try_from(valid).expect("as many valid blocks as bits");
-        if self.valid == 0 || self.valid == FULL {
+        let count = i32::from(self.count) + change(map);
+        self.count = u16::try_from(count).expect("as many blocks as bits");
+        if self.count == 0 || self.count == FULL {
             self.map = None;
         }
     }
+}
+
+/// A segment without the blocks that are held back.
+pub(super) struct Segment {
+    pub(super) mtime: u64,
+    pub(super) valid: BlockSet,
+    pub(super) log: Log,
+    /// It is in one of the sets of segments with holes.
+    pub(super) listed: bool,
 }

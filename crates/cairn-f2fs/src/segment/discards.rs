@@ -1,0 +1,66 @@
+//! What the device can be told of: free blocks that nothing may need any more.
+
+use super::Segments;
+use super::table::Map;
+use crate::format::{BlockAddr, SegNo, bits, sit};
+
+/// Blocks that follow each other: the first, and how many.
+pub type BlockRun = (BlockAddr, u32);
+
+impl Segments {
+    /// The runs of blocks that the next [`Segments::committed`] gives up: what can
+    /// be discarded once the checkpoint in flight is on the medium, and before it is committed.
+    #[must_use]
+    pub fn freed_runs(&self) -> Vec<BlockRun> {
+        let state = self.state.lock();
+        let mut freed: Vec<_> = state.table.in_flight().map(|(segno, map)| (segno, *map)).collect();
+        freed.sort_by_key(|(segno, _)| *segno);
+        self.runs(freed)
+    }
+
+    /// The runs of at least `minimum` free blocks in these segments that the device has not been told of. Nobody places blocks
+    /// meanwhile.
+    #[must_use]
+    pub fn undiscarded_runs(&self, segments: impl Iterator<Item = SegNo>, minimum: u32) -> Vec<BlockRun> {
+        let state = self.state.lock();
+        let free = segments.map(|segno| {
+            let (mut map, held) = (state.table.undiscarded.of(segno), state.table.held_map(segno));
+            map.iter_mut().zip(held).for_each(|(byte, held)| *byte &= !held);
+            (segno, map)
+        });
+        let mut runs = self.runs(free.collect());
+        runs.retain(|(_, count)| *count >= minimum);
+        runs
+    }
+
+    /// The device was told of these blocks, and nobody has placed one since.
+    pub fn discarded(&self, runs: &[BlockRun]) {
+        let mut state = self.state.lock();
+        for (start, count) in runs {
+            let blocks = (start.get()..start.get() + count).map(BlockAddr);
+            for (segno, block) in blocks.filter_map(|addr| self.layout.segment_of(addr)) {
+                state.table.undiscarded.remove(segno, block, 1);
+            }
+        }
+    }
+
+    /// Free blocks that the device has not been told of.
+    #[must_use]
+    pub fn undiscarded_blocks(&self) -> u64 {
+        self.state.lock().table.undiscarded.blocks()
+    }
+
+    fn runs(&self, maps: Vec<(SegNo, Map)>) -> Vec<BlockRun> {
+        let mut runs: Vec<BlockRun> = Vec::new();
+        for (segno, map) in maps {
+            for block in (0..sit::VALID_MAP_SIZE * 8).filter(|block| bits::test(&map, *block)) {
+                let addr = self.layout.address(segno, block as u16);
+                match runs.last_mut() {
+                    Some((start, count)) if start.get() + *count == addr.get() => *count += 1,
+                    _ => runs.push((addr, 1)),
+                }
+            }
+        }
+        runs
+    }
+}
