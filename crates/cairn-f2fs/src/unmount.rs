@@ -52,7 +52,9 @@ impl Volume {
         let written = self.write_data();
         // What that one frees is discarded behind it: as in Linux a second one says that nothing is left to be (`TRIMMED`).
         let checkpointed = self.checkpoint(Reason::Umount).and_then(|_| self.checkpoint(Reason::Umount)).map(drop);
-        deleted.and(written).and(checkpointed)
+        // Also where nothing had to be written: the device says if it is not what it was.
+        let flushed = self.device.flush().map_err(crate::Error::from);
+        deleted.and(written).and(checkpointed).and(flushed)
     }
 
     /// Stops as a power cut would; with `flush_log` everything is written before.

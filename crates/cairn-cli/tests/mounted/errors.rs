@@ -185,6 +185,23 @@ fn an_image_that_is_truncated_under_a_mount_is_noticed() {
     }
 }
 
+/// The same where nothing is written afterwards: whoever unmounts hears of it.
+#[test]
+fn an_image_that_is_truncated_under_a_clean_mount_is_told_of_at_unmount() {
+    let f2fs = || {
+        let mut volume = Volume::f2fs(64 << 20, "");
+        volume.unmount();
+        volume
+    };
+    for mut volume in [Volume::make(64 << 20, &[]), f2fs()] {
+        volume.mount("");
+        File::options().write(true).open(volume.image()).unwrap().set_len(40 << 20).unwrap();
+        let (status, said, daemon) = volume.end_with_status();
+        assert_eq!((status, daemon), (Some(IO_STATUS), Some(IO_STATUS)), "{said}");
+        assert!(said.contains("truncated while it is in use"), "{said}");
+    }
+}
+
 /// What programs see of a volume with a damaged inode, and what is left of it: three files that others write meanwhile.
 fn look_at_damage(root: &Path) -> (bool, Vec<std::io::Result<()>>) {
     let mut files: Vec<File> = (0..3).map(|number| File::create(root.join(format!("new {number}"))).unwrap()).collect();
