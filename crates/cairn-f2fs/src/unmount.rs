@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::checkpoint::Reason;
 use crate::error::Result;
+use crate::format::CheckpointFlags;
 use crate::inode::{Inode, delete};
 use crate::volume::Volume;
 
@@ -55,6 +56,17 @@ impl Volume {
         // Also where nothing had to be written: the device says if it is not what it was.
         let flushed = self.device.flush().map_err(crate::Error::from);
         deleted.and(written).and(checkpointed).and(flushed)
+    }
+
+    /// Writes a checkpoint that asks for fsck.f2fs, as all later ones do. The volume goes on.
+    ///
+    /// # Errors
+    /// The volume is read-only or has stopped, or stops now.
+    pub fn request_fsck(&self) -> Result<()> {
+        self.check_writable()?;
+        let checkpoints = &self.store()?.checkpoints;
+        checkpoints.raise(CheckpointFlags::FSCK);
+        checkpoints.write(Reason::Sync).map(drop)
     }
 
     /// Stops as a power cut would; with `flush_log` everything is written before.

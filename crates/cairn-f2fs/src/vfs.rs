@@ -7,8 +7,8 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
-    Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags, NewInode, OpenMode,
+    RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use crate::dir::readdir;
@@ -318,6 +318,19 @@ impl FileSystem for F2fs {
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {
         self.done(self.volume.shutdown(flush_log))
+    }
+
+    fn go_down(&self, flags: GoingDown) -> Result<()> {
+        match flags {
+            GoingDown::FullSync => self.sync().and_then(|()| self.shutdown(true)),
+            GoingDown::MetaSync => self.shutdown(true),
+            // Linux writes the metadata that it has dirty, and no checkpoint. Here metadata is made for a checkpoint alone.
+            GoingDown::NoSync | GoingDown::MetaFlush => self.shutdown(false),
+            GoingDown::NeedFsck => {
+                let _open = self.enter();
+                self.done(self.volume.request_fsck())
+            }
+        }
     }
 
     fn abandon(&self, reason: &str) -> Result<()> {

@@ -3,7 +3,7 @@
 //! The kernel checks who may change an inode's flags; what concerns the whole volume is for root, checked here.
 
 use cairn_base::Ino;
-use cairn_vfs::{Error, FileSystem, InodeFlags, Result, SetAttributes};
+use cairn_vfs::{Error, FileSystem, GoingDown, InodeFlags, Result, SetAttributes};
 
 use crate::credentials::Credentials;
 
@@ -21,10 +21,9 @@ const FITRIM: u32 = 0xc018_5879;
 /// Its number says "read", so that the kernel copies nothing in: the flags have to be read where the caller has them.
 const EXT4_IOC_SHUTDOWN: u32 = 0x8004_587d;
 
-/// `EXT4_GOING_FLAGS_*`, and with the same meaning `F2FS_GOING_DOWN_*`: everything is written before, the log alone, or nothing.
-const GOING_FLAGS_DEFAULT: u32 = 0;
-const GOING_FLAGS_LOGFLUSH: u32 = 1;
-const GOING_FLAGS_NOLOGFLUSH: u32 = 2;
+/// `EXT4_GOING_FLAGS_*` and `F2FS_GOING_DOWN_*`, by number.
+const GOING_DOWN: [GoingDown; 5] =
+    [GoingDown::FullSync, GoingDown::MetaSync, GoingDown::NoSync, GoingDown::MetaFlush, GoingDown::NeedFsck];
 
 const FSXATTR_SIZE: usize = 28;
 const LABEL_SIZE: usize = 256;
@@ -76,12 +75,13 @@ impl Ioctl {
 
     /// Everything is to be on the disk before the volume ends: also what the kernel still has.
     pub(crate) fn ends_with_everything(&self) -> bool {
-        self.command == EXT4_IOC_SHUTDOWN && self.going_flags() == GOING_FLAGS_DEFAULT && self.caller.is_root()
+        self.command == EXT4_IOC_SHUTDOWN && self.going_down() == Some(GoingDown::FullSync) && self.caller.is_root()
     }
 
     /// Of a caller whose memory is out of sight: the hardest.
-    fn going_flags(&self) -> u32 {
-        self.caller.word_at(self.argument).unwrap_or(GOING_FLAGS_NOLOGFLUSH)
+    fn going_down(&self) -> Option<GoingDown> {
+        let Some(word) = self.caller.word_at(self.argument) else { return Some(GoingDown::NoSync) };
+        GOING_DOWN.get(usize::try_from(word).ok()?).copied()
     }
 
     /// Carries it out; returns what goes back to the caller's buffer.
@@ -146,13 +146,7 @@ impl Ioctl {
 
     fn shut_down(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {
         self.need_root()?;
-        match self.going_flags() {
-            GOING_FLAGS_DEFAULT => fs.sync().and_then(|()| fs.shutdown(true))?,
-            GOING_FLAGS_LOGFLUSH => fs.shutdown(true)?,
-            GOING_FLAGS_NOLOGFLUSH => fs.shutdown(false)?,
-            _ => return Err(Error::Invalid("flags of a shutdown")),
-        }
-        Ok(Vec::new())
+        fs.go_down(self.going_down().ok_or(Error::Invalid("flags of a shutdown"))?).map(|()| Vec::new())
     }
 
     fn trim(&self, fs: &dyn FileSystem) -> Result<Vec<u8>> {

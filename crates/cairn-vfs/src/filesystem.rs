@@ -6,6 +6,7 @@ use cairn_base::Ino;
 use cairn_base::stats::Report;
 
 use crate::error::{Error, Result};
+use crate::going_down::GoingDown;
 use crate::types::{
     AllocateMode, Attributes, Caller, DirEntry, FileExtent, IoFlags, NewInode, OpenMode, RenameMode, Seek,
     SetAttributes, VolumeStats, XattrMode,
@@ -383,6 +384,20 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// The journal could not be committed. The volume has stopped all the same.
     fn shutdown(&self, flush_log: bool) -> Result<()>;
+
+    /// Shuts the volume down in the way that an ioctl asks for.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: the format does not have these flags. Otherwise as
+    /// [`FileSystem::sync`] and [`FileSystem::shutdown`].
+    fn go_down(&self, flags: GoingDown) -> Result<()> {
+        match flags {
+            GoingDown::FullSync => self.sync().and_then(|()| self.shutdown(true)),
+            GoingDown::MetaSync => self.shutdown(true),
+            GoingDown::NoSync => self.shutdown(false),
+            GoingDown::MetaFlush | GoingDown::NeedFsck => Err(Error::Invalid("flags of a shutdown that only F2FS has")),
+        }
+    }
 
     /// Stops the volume at once because of a fault, as [`FileSystem::shutdown`] without
     /// `flush_log`. [`FileSystem::unmount`] then fails with the reason.

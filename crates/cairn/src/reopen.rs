@@ -17,8 +17,8 @@ use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::stats::Report;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
-    Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags, NewInode, OpenMode,
+    RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use crate::volume::OpenOptions;
@@ -261,6 +261,7 @@ impl FileSystem for Reopened {
         thaw() -> Result<()>;
         is_frozen() -> bool, else false;
         shutdown(flush_log: bool) -> Result<()>;
+        go_down(flags: GoingDown) -> Result<()>;
         abandon(reason: &str) -> Result<()>;
         unmount() -> Result<()>;
     }

@@ -132,6 +132,34 @@ fn a_shutdown_keeps_what_its_flags_ask_for() {
     }
 }
 
+/// The flags that F2FS alone has. Metadata without a checkpoint: what counted before counts. A checkpoint that asks for fsck: the
+/// volume goes on.
+#[test]
+fn f2fs_ends_as_its_own_flags_say() {
+    let mut ext4 = Volume::mounted(64 << 20, "");
+    let refused = shut_down(&ext4.root(), "3");
+    assert!(refused.contains("shutdown EINVAL") && refused.contains("mkdir worked"), "{refused}");
+    ext4.unmount();
+    let kept_by = |flags: &str| {
+        let mut volume = Volume::f2fs(64 << 20, "");
+        let answers = shut_down(&volume.root(), flags);
+        volume.end_with_status();
+        let state = judge::f2fs_checkpoint_state(&volume.image());
+        volume.mount_again();
+        let kept = listing(&volume.root());
+        volume.unmount();
+        (answers, kept, state)
+    };
+    let (no_sync, flush) = (kept_by("2"), kept_by("3"));
+    assert_eq!((&flush.0, &flush.1), (&no_sync.0, &no_sync.1));
+    assert!(flush.0.contains("shutdown worked") && flush.0.contains("mkdir EIO"), "{}", flush.0);
+    let (answers, kept, state) = kept_by("4");
+    assert!(["shutdown", "mkdir", "fsync"].iter().all(|call| answers.contains(&format!("{call} worked"))), "{answers}");
+    let kept: Vec<_> = kept.iter().map(|(name, size)| (name.as_str(), *size)).collect();
+    assert_eq!(kept, [("late", 0), ("named", 5000)], "synced was renamed");
+    assert!(state.contains(" fsck"), "dump.f2fs: {state}");
+}
+
 /// Lines that differ from the kernel's: the ioctl, what it is here, and why.
 const KNOWN: [(&str, &str, &str); 4] = [
     (

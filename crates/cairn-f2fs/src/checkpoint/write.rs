@@ -132,13 +132,11 @@ impl Checkpoints {
         }
         let last = self.last();
         let wanted = match reason {
-            Reason::Umount => {
-                !last.flags.contains(CheckpointFlags::UMOUNT) || self.asks_for_fsck(&last) || self.may_say_trimmed(&last)
-            }
+            Reason::Umount => !last.flags.contains(CheckpointFlags::UMOUNT) || self.may_say_trimmed(&last),
             Reason::Pause | Reason::Resume => true,
             _ => false,
         };
-        if !self.is_dirty() && !wanted {
+        if !self.is_dirty() && !wanted && !self.asks_for_fsck(&last) {
             return Ok(Outcome::Nothing);
         }
         let parts = &self.parts;
