@@ -230,7 +230,7 @@ impl Volume {
     /// Counters and options in force.
     #[must_use]
     pub fn report(&self) -> Report {
-        let counts = self.counts();
+        let (counts, stats) = (self.counts(), self.statfs());
         let free = self.checkpoint.checkpoint.free_segment_count;
         let mut state = Report::new().with("format", "f2fs");
         match self.read_only_reason() {
@@ -239,6 +239,11 @@ impl Volume {
         };
         let state = state
             .with("frozen", self.access.is_frozen())
+            .with("block_size", stats.block_size)
+            .with("blocks", stats.blocks)
+            .with("free_blocks", stats.free_blocks)
+            .with("inodes", stats.inodes)
+            .with("free_inodes", stats.free_inodes)
             .with("checkpoint_version", self.version())
             .with("valid_blocks", counts.valid_blocks)
             .with("valid_nodes", u64::from(counts.valid_nodes))

@@ -44,6 +44,29 @@ fn socket(point: &Path) -> PathBuf {
     Path::new("/run/cairn").join(device + ".sock")
 }
 
+/// The names in backticks of a section's row in docs/control.md.
+fn documented_fields(section: &str) -> Vec<&'static str> {
+    let row = format!("| `{section}` | ");
+    let page = include_str!("../../../../docs/control.md");
+    let fields = page.lines().find_map(|line| line.strip_prefix(&row)).unwrap_or_else(|| panic!("no row {section}"));
+    fields.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn both_formats_have_every_documented_field_of_their_state() {
+    // Values of `mode`, and what is there only when something has gone wrong.
+    const OTHERS: &[&str] = &["rw", "ro", "read_only_reason", "journal_aborted"];
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let state = &stats(&volume.root())["state"];
+        for field in documented_fields("state").into_iter().filter(|field| !OTHERS.contains(field)) {
+            assert!(!state[field].is_null(), "{field} of {state}");
+        }
+        let (blocks, _) = volume.free();
+        assert_eq!(state["free_blocks"], blocks, "{state}");
+        volume.unmount();
+    }
+}
+
 #[test]
 fn stats_have_the_documented_shape() {
     let mut volume = Volume::mounted(SIZE, "commit=9");
