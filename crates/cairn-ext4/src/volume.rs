@@ -309,8 +309,11 @@ impl Volume {
         self.space.set_discard(device.cloned());
     }
 
-    /// Bytes that a user can still store.
+    /// Bytes that a user can still store. None while the device has no room for dirty data.
     pub fn room(&self, who: &Caller) -> u64 {
+        if self.pages.lacks_room() {
+            return 0;
+        }
         self.space.available(self.may_use_root_reserved(who)).saturating_mul(u64::from(self.layout.block_size))
     }
 

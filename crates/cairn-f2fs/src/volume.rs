@@ -220,9 +220,12 @@ impl Volume {
         }
     }
 
-    /// Bytes that can still be stored.
+    /// Bytes that can still be stored: none while the device has no room for what it was given.
     #[must_use]
     pub fn bytes_left(&self) -> u64 {
+        if self.pages.lacks_room() {
+            return 0;
+        }
         let free = self.store.as_ref().map_or(0, |store| store.space.free_blocks());
         free.saturating_mul(BLOCK_SIZE as u64)
     }

@@ -47,6 +47,7 @@ struct Plan {
     counts: [u64; 4],
     numbered: Vec<(Operation, u64, Lasting)>,
     bad: Vec<(Operation, Range<u64>)>,
+    full: bool,
 }
 
 impl Fault {
@@ -73,11 +74,17 @@ impl Fault {
         self.plan.lock().bad.push((operation, bytes));
     }
 
+    /// From now on there is no room for any write: the disk of an image's host is full.
+    pub fn fill(&self) {
+        self.plan.lock().full = true;
+    }
+
     /// Forgets all planned faults; the counts go on.
     pub fn clear(&self) {
         let mut plan = self.plan.lock();
         plan.numbered.clear();
         plan.bad.clear();
+        plan.full = false;
     }
 
     /// Operations of this kind so far, failed ones included.
@@ -93,6 +100,9 @@ impl Plan {
         let count = &mut self.counts[operation as usize];
         *count += 1;
         let number = *count;
+        if self.full && operation == Operation::Write {
+            return Err(Error::new(ErrorKind::NoSpace, error::Operation::Write, injected(number)).at(offset, len));
+        }
         let by_number = self.numbered.iter().any(|(kind, nth, lasting)| {
             *kind == operation && (number == *nth || (number > *nth && *lasting == Lasting::Forever))
         });

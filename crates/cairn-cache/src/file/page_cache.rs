@@ -25,7 +25,7 @@ use super::readahead_queue::ReadaheadQueue;
 use super::reservation::ReservingFiles;
 use super::slab::{RawSlab, Slab, SlabPool};
 use crate::budget::{Budget, Reclaim};
-use crate::writeback::{DirtyFile, DirtyFiles, Expired};
+use crate::writeback::{DirtyFile, DirtyFiles, Expired, NoRoom};
 
 fn valid_folio(bytes: usize) -> usize {
     assert!(bytes.is_power_of_two() && (MIN_FOLIO..=MAX_FOLIO).contains(&bytes), "folios of {bytes} bytes");
@@ -40,6 +40,7 @@ pub struct PageCache {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) pool: Arc<SlabPool>,
     pub(crate) dirty: DirtyFiles,
+    pub(crate) no_room: NoRoom,
     pub(super) readahead: ReadaheadQueue,
     pub(super) reserving: ReservingFiles,
     clock: Mutex<VecDeque<Weak<Folio>>>,
@@ -77,6 +78,7 @@ impl PageCache {
         let cache = Arc::new(Self {
             pool: SlabPool::new(budget.clone(), counters.clone(), readahead.wake()),
             dirty: DirtyFiles::new(),
+            no_room: NoRoom::default(),
             readahead,
             reserving: ReservingFiles::new(),
             clock: Mutex::new(Rank::CACHE, VecDeque::new()),

@@ -12,6 +12,7 @@ mod daemon;
 mod dirty_files;
 mod errors;
 mod flushable;
+mod no_room;
 mod submit;
 mod throttle;
 
@@ -19,3 +20,4 @@ pub use errors::ErrorSequence;
 pub use flushable::{Expired, Flushable, Flushed, WritebackMode};
 
 pub(crate) use dirty_files::{DirtyFile, DirtyFiles};
+pub(crate) use no_room::NoRoom;

@@ -38,8 +38,10 @@ impl PageCache {
     ///
     /// # Errors
     /// The dirty data cannot be written. It stays dirty for another attempt, and the caller must
-    /// not add to it. So memory does not grow without bound over a device that takes no writes.
+    /// not add to it. So memory does not grow without bound over a device that takes no writes, and
+    /// over one that has no room the first writer hears of it.
     pub fn balance(&self) -> Result<(), CacheError> {
+        self.retry_refused()?;
         if !self.is_over_limit() {
             return Ok(());
         }
@@ -65,6 +67,31 @@ impl PageCache {
             }
         }
         failed.filter(|_| self.is_over_limit()).map_or(Ok(()), Err)
+    }
+
+    /// True while data waits that the device had no room for.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        self.no_room.pending().is_some() && self.dirty_bytes() > 0
+    }
+
+    /// Tries to write what the device had no room for.
+    fn retry_refused(&self) -> Result<(), CacheError> {
+        let Some(refused) = self.no_room.pending() else { return Ok(()) };
+        assert_may_wait(Rank::INODE_DATA);
+        let mut postponed = false;
+        for _ in 0..self.dirty.len() {
+            match self.flush_oldest(Duration::ZERO) {
+                Attempt::Failed(error) if self.no_room.has_refused_since(refused) => return Err(error),
+                Attempt::Postponed => postponed = true,
+                Attempt::Written | Attempt::Failed(_) => {}
+                Attempt::NotYet(_) | Attempt::None => break,
+            }
+        }
+        if !postponed {
+            self.no_room.settle(refused);
+        }
+        Ok(())
     }
 
     /// Writes back the file that has been dirty longest, if it has been dirty for `age` or more.

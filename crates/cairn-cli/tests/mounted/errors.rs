@@ -16,6 +16,7 @@ use crate::fixture::{CAIRN, Volume};
 const ROOM: &str = "size=40m";
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
+const ENOSPC: i32 = 28;
 /// Exit status: the device or image failed to read or write.
 const IO_STATUS: i32 = 7;
 
@@ -199,6 +200,61 @@ fn an_image_that_is_truncated_under_a_clean_mount_is_told_of_at_unmount() {
         let (status, said, daemon) = volume.end_with_status();
         assert_eq!((status, daemon), (Some(IO_STATUS), Some(IO_STATUS)), "{said}");
         assert!(said.contains("truncated while it is in use"), "{said}");
+    }
+}
+
+/// An fsync failed because the host's disk is full. From then on nobody is told "written" for what there is no room for: not in that
+/// file, and not in another one. When there is room again, writing goes on and nothing is missing.
+#[test]
+fn after_a_failed_fsync_the_next_writer_hears_of_it() {
+    let f2fs = || {
+        let mut volume = Volume::f2fs(512 << 20, "");
+        volume.unmount();
+        volume
+    };
+    for (mut volume, options) in
+        [(Volume::make(512 << 20, &[]), "nowriteback_cache"), (f2fs(), "nowriteback_cache"), (f2fs(), "")]
+    {
+        let tight = Tight::around(&volume);
+        volume.mount(options);
+        let make = |name: &str| File::create(volume.path(name)).unwrap();
+        let (first, second) = (make("first"), make("second"));
+        for file in [&first, &second] {
+            file.write_all_at(&[5; 5000], 0).unwrap();
+            file.sync_all().unwrap();
+        }
+        tight.fill();
+        first.write_all_at(&[6; 1_000_000], 5000).unwrap();
+        let told = first.sync_all().expect_err("the host takes nothing");
+        assert_eq!(told.raw_os_error(), Some(EIO), "{told}");
+        // The kernel is told a moment later to ask before it takes a write.
+        let patience = if options.is_empty() { 200 } else { 1 };
+        let refused = |file: &File, at: u64| {
+            (0..patience).find_map(|round| {
+                let told = file.write_all_at(&[7; 8192], at + round * 8192).err();
+                std::thread::sleep(std::time::Duration::from_millis(if told.is_some() { 0 } else { 5 }));
+                told
+            })
+        };
+        for (file, at) in [(&first, 2_000_000), (&second, 5000)] {
+            let told = refused(file, at).unwrap_or_else(|| panic!("{options}: accepted, and there is no room"));
+            assert!(matches!(told.raw_os_error(), Some(EIO | ENOSPC)), "{told}");
+        }
+        assert_eq!(state(&volume)["mode"], "rw", "only data is in need");
+        tight.empty();
+        // The kernel may tell once more of what it could not hand over.
+        let _ = (first.sync_all(), second.sync_all());
+        second.write_all_at(&[8; 50_000], 5000).unwrap();
+        second.sync_all().unwrap();
+        first.sync_all().unwrap();
+        let expected = [vec![5; 5000], vec![6; 1_000_000]].concat();
+        assert_eq!(fs::read(volume.path("first")).unwrap()[..expected.len()], expected);
+        drop((first, second));
+        assert_eq!(volume.end_with_status().0, Some(0));
+        volume.mount("");
+        assert_eq!(fs::read(volume.path("second")).unwrap()[5000..55_000], [8; 50_000]);
+        volume.end();
+        volume.judge();
     }
 }
 

@@ -173,7 +173,12 @@ impl Operations {
         if request.header.opcode == opcode::FSYNCDIR {
             self.core.run(Operation::FsyncDir, |fs| fs.fsync(ino, 0, data_only))
         } else {
-            self.core.run(Operation::Fsync, |fs| fs.fsync(ino, asked.fh, data_only))
+            let synced = self.core.run(Operation::Fsync, |fs| fs.fsync(ino, asked.fh, data_only));
+            if synced.is_err() {
+                // The device may have no room: then the kernel is to ask before it takes the next write.
+                self.core.guard.arrived(self.core.fs(), request.header.nodeid);
+            }
+            synced
         }
     }
 

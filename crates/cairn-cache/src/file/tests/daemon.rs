@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::{DaemonHandle, Event, Runtime};
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_block::wrap::{Fault, Lasting, Operation};
+use cairn_block::{BlockDevice, ErrorKind};
 
 use super::model::{DEVICE, ModelMapper, Rig};
 use super::pattern;
@@ -146,6 +146,37 @@ fn writers_hear_of_a_device_that_takes_nothing() {
     assert!(!world.rig.pages.is_over_limit());
     file.cache.write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync).expect("the device works again");
     assert_eq!(world.written(), written << 20);
+}
+
+/// A device without room, as an image on a full disk is: the first writer after the failure is told, of whatever file. When there
+/// is room again everything is written, and nobody is refused.
+#[test]
+fn the_first_writer_hears_of_a_device_without_room() {
+    let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
+    let world = World::over(fault.clone());
+    let (file, other) = (world.file(1), world.file(2));
+    let sync = |file: &File| file.cache.write_back(&file.mapper, 0..u64::MAX, DEVICE, WritebackMode::Sync);
+    file.write(0, 100_000);
+    fault.fill();
+    assert!(!world.rig.pages.lacks_room());
+    world.rig.pages.balance().expect("nobody knows yet");
+    let told = sync(&file).expect_err("no room");
+    assert!(matches!(&told, CacheError::Write(error) if error.kind == ErrorKind::NoSpace), "{told}");
+    assert!(world.rig.pages.lacks_room());
+    for _ in 0..3 {
+        world.rig.pages.balance().expect_err("still no room");
+    }
+    fault.clear();
+    world.rig.pages.balance().expect("there is room again");
+    assert!(!world.rig.pages.lacks_room() && world.rig.pages.dirty_bytes() == 0);
+    assert_eq!(world.written(), 100_000_u64.next_multiple_of(4096));
+    // What nobody wants any more keeps nobody from writing.
+    other.write(0, 100_000);
+    fault.fill();
+    sync(&other).expect_err("no room");
+    other.cache.discard(&other.mapper, 0..u64::MAX);
+    assert!(!world.rig.pages.lacks_room());
+    world.rig.pages.balance().expect("nothing waits");
 }
 
 #[test]
