@@ -90,12 +90,11 @@ impl Space {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Reserves `blocks` for data in memory. `privileged` callers may use the root-reserved blocks, too.
+    /// Reserves `blocks` for data in memory.
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
-    pub fn reserve(&self, blocks: u64, privileged: bool) -> Result<()> {
-        let class = if privileged { Class::Privileged } else { Class::User };
+    pub fn reserve(&self, blocks: u64, class: Class) -> Result<()> {
         if self.inner.reservations.reserve(blocks, class) { Ok(()) } else { Err(no_space()) }
     }
 
@@ -104,10 +103,9 @@ impl Space {
         self.inner.reservations.release(blocks);
     }
 
-    /// Blocks an ordinary (or the privileged) user can still get.
+    /// Blocks that can still be had.
     #[must_use]
-    pub fn available(&self, privileged: bool) -> u64 {
-        let class = if privileged { Class::Privileged } else { Class::User };
+    pub fn available(&self, class: Class) -> u64 {
         self.inner.reservations.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
@@ -163,7 +161,7 @@ impl BlockSource for MappingBlocks {
 
 impl BlockSource for Space {
     fn allocate_block(&self, handle: &Handle, goal: Pba) -> Result<Pba> {
-        self.allocate_one(handle, goal, Class::Privileged)
+        self.allocate_one(handle, goal, handle.class())
     }
 
     fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {

@@ -12,6 +12,7 @@ use cairn_cache::block::{Buffer, BufferCache, BufferGuard};
 use cairn_jbd2::Journal;
 use parking_lot::Mutex;
 
+use crate::alloc::reservations::Class;
 use crate::error::Result;
 
 /// Called with `true` when a transaction is durable, or with `false` if it never will be.
@@ -49,7 +50,7 @@ impl Txn {
                 credits: AtomicU32::new(credits),
             }),
         };
-        Ok(Handle { kind, changed: AtomicBool::new(false) })
+        Ok(Handle { kind, class: Class::of_call(), changed: AtomicBool::new(false) })
     }
 }
 
@@ -59,6 +60,8 @@ impl Txn {
 /// `PartialChange`.
 pub struct Handle {
     kind: Kind,
+    /// The class of the call that began the operation.
+    class: Class,
     /// The operation has changed something and is not complete.
     changed: AtomicBool,
 }
@@ -106,6 +109,11 @@ impl Handle {
     /// The operation is complete: a later failure leaves no partial change.
     pub fn finish(&self) {
         self.changed.store(false, Ordering::Relaxed);
+    }
+
+    /// Which blocks this operation may have.
+    pub fn class(&self) -> Class {
+        self.class
     }
 
     fn note_change(&self) {

@@ -10,7 +10,7 @@ use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
-    Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use crate::Ext4;
@@ -284,12 +284,12 @@ impl FileSystem for Ext4 {
         Ok(self.volume.statfs())
     }
 
-    fn room(&self, who: &Caller) -> u64 {
-        self.volume.room(who)
+    fn room(&self, reserved: bool) -> u64 {
+        self.volume.room(reserved)
     }
 
-    fn may_use_reserved(&self, who: &Caller) -> bool {
-        self.volume.may_use_root_reserved(who)
+    fn reserved_for(&self) -> Option<ReservedFor> {
+        self.volume.reserved_for()
     }
 
     fn referenced(&self) -> Vec<Ino> {

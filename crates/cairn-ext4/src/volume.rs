@@ -14,9 +14,9 @@ use cairn_cache::file::PageCache;
 use cairn_cache::mapper::Run;
 use cairn_jbd2::Journal;
 use cairn_vfs::inode_table::InodeTable;
-use cairn_vfs::{Caller, Error as VfsError, VolumeStats, WriteAccess};
+use cairn_vfs::{Error as VfsError, ReservedFor, VolumeStats, WriteAccess};
 
-use crate::alloc::{Allocation, Space};
+use crate::alloc::{Allocation, Class, Space};
 use crate::credits::Credits;
 use crate::damage_log::DamageLog;
 use crate::dir::hash::HashSettings;
@@ -292,11 +292,9 @@ impl Volume {
         }
     }
 
-    /// True if the user may use the root-reserved blocks.
-    pub fn may_use_root_reserved(&self, who: &Caller) -> bool {
-        let layout = &self.layout;
-        let group = layout.reserved_gid != 0 && who.gid == layout.reserved_gid;
-        who.uid == 0 || who.uid == layout.reserved_uid || group
+    /// The user and the group who may use the root-reserved blocks, if there are any.
+    pub fn reserved_for(&self) -> Option<ReservedFor> {
+        (self.layout.root_reserved_blocks > 0).then_some(self.layout.reserved_for)
     }
 
     /// Passes options to the parts that keep copies.
@@ -309,12 +307,14 @@ impl Volume {
         self.space.set_discard(device.cloned());
     }
 
-    /// Bytes that a user can still store. None while the device has no room for dirty data.
-    pub fn room(&self, who: &Caller) -> u64 {
+    /// Bytes that can still be stored. With `reserved`, root-reserved blocks count. None while the
+    /// device has no room for dirty data.
+    pub fn room(&self, reserved: bool) -> u64 {
         if self.pages.lacks_room() {
             return 0;
         }
-        self.space.available(self.may_use_root_reserved(who)).saturating_mul(u64::from(self.layout.block_size))
+        let class = if reserved { Class::Privileged } else { Class::User };
+        self.space.available(class).saturating_mul(u64::from(self.layout.block_size))
     }
 
     /// `statfs`.
@@ -332,7 +332,7 @@ impl Volume {
             block_size: layout.block_size,
             blocks: layout.blocks_count.saturating_sub(overhead),
             free_blocks: free,
-            available_blocks: self.space.available(false).min(free),
+            available_blocks: self.space.available(Class::User).min(free),
             inodes: u64::from(layout.inodes_count),
             free_inodes: self.groups.free_inodes_total(),
             name_max: 255,

@@ -264,7 +264,7 @@ impl FileSystem for F2fs {
         Ok(self.volume.statfs())
     }
 
-    fn room(&self, _who: &Caller) -> u64 {
+    fn room(&self, _reserved: bool) -> u64 {
         self.volume.bytes_left()
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cairn_base::{Ino, memory};
 use cairn_vfs::name::NAME_MAX;
-use cairn_vfs::{Attributes, Error, FileSystem, Result, protection};
+use cairn_vfs::{Attributes, Error, FileSystem, Result, protection, root_reserved};
 use fuser::InitFlags;
 use rustix::io::Errno;
 
@@ -129,8 +129,25 @@ impl Core {
         }
     }
 
-    /// As [`Core::run_taking_memory`], for what takes space: "no space" is not believed while removed inodes are on their way out.
+    /// As [`Core::run_taking_memory`], for what takes space on behalf of `sender`: "no space" is not
+    /// believed while removed inodes are on their way out.
     pub(crate) fn run_taking_space<T>(
+        &self,
+        what: Operation,
+        sender: &Credentials,
+        operation: impl FnMut(&dyn FileSystem) -> Result<T>,
+    ) -> Result<T, Errno> {
+        let may_use_reserved = match what {
+            // Their length has no limit.
+            Operation::Fallocate | Operation::CopyFileRange => sender.may_use_reserved(self.fs()),
+            _ => sender.may_use_reserved_now(self.fs()),
+        };
+        root_reserved::denied_if(!may_use_reserved, || self.run_taking_admitted_space(what, operation))
+    }
+
+    /// As [`Core::run_taking_space`], for data from the kernel's cache. Nothing tells who wrote it, so
+    /// [`crate::guard`] checked the root-reserved blocks when the kernel accepted the write.
+    pub(crate) fn run_taking_admitted_space<T>(
         &self,
         what: Operation,
         mut operation: impl FnMut(&dyn FileSystem) -> Result<T>,
@@ -247,7 +264,7 @@ mod tests {
         let core = Core::new(Arc::new(Model::default()), &MountOptions::default());
         core.removals.note();
         let mut tries = 0;
-        let refused = core.run_taking_space(Operation::SetXattr, |_| {
+        let refused = core.run_taking_admitted_space(Operation::SetXattr, |_| {
             tries += 1;
             Err::<(), _>(Error::NoAttributeSpace)
         });

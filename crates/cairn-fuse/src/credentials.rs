@@ -3,12 +3,18 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use cairn_vfs::Caller;
+use cairn_vfs::{Caller, FileSystem};
 
 use crate::wire::Request;
 
 /// The kernel does not say: on mounts that can be idmapped only requests that make something carry their sender's numbers.
 const UNKNOWN: u32 = u32::MAX;
+
+/// With this many free bytes, a request of limited length does not reach the root-reserved blocks.
+const FAR_FROM_FULL: u64 = 64 << 20;
+
+/// `CAP_SYS_RESOURCE`.
+const SYS_RESOURCE: u32 = 24;
 
 /// The sender of a request.
 pub(crate) struct Credentials {
@@ -46,6 +52,21 @@ impl Credentials {
         self.is_root() || self.gid() == gid || self.numbers("Groups:").contains(&gid)
     }
 
+    /// True if the sender may use root-reserved blocks. As in Linux, its user, its groups and
+    /// `CAP_SYS_RESOURCE` decide.
+    pub(crate) fn may_use_reserved(&self, fs: &dyn FileSystem) -> bool {
+        fs.reserved_for().is_none_or(|of| {
+            of.admits(&self.caller(0), |gid| self.numbers("Groups:").contains(&gid))
+                || self.has_capability(SYS_RESOURCE)
+        })
+    }
+
+    /// As [`Self::may_use_reserved`], for a request of limited length: while much space is free, the
+    /// sender is not looked up.
+    pub(crate) fn may_use_reserved_now(&self, fs: &dyn FileSystem) -> bool {
+        fs.room(false) >= FAR_FROM_FULL || self.may_use_reserved(fs)
+    }
+
     /// Four bytes of the sender's memory, which waits for the answer. `None` if it is out of sight: another's, or of another namespace.
     pub(crate) fn word_at(&self, address: u64) -> Option<u32> {
         let mut word = [0; 4];
@@ -54,12 +75,20 @@ impl Credentials {
         Some(u32::from_ne_bytes(word))
     }
 
-    /// A line of the sender's status; the last number of `Uid` and `Gid` is what file systems go by. Of a process that is gone, or out
+    fn has_capability(&self, capability: u32) -> bool {
+        let set = u64::from_str_radix(self.status("CapEff:").trim(), 16).unwrap_or(0);
+        set >> capability & 1 == 1
+    }
+
+    /// The numbers of a line of the sender's status; the last number of `Uid` and `Gid` is what file systems go by. Of a process that is gone, or out
     /// of sight: nothing.
     fn numbers(&self, line: &str) -> Vec<u32> {
+        self.status(line).split_whitespace().map_while(|number| number.parse().ok()).collect()
+    }
+
+    fn status(&self, line: &str) -> String {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let found = status.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_default();
-        found.split_whitespace().map_while(|number| number.parse().ok()).collect()
+        status.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_default().to_owned()
     }
 }
 
@@ -75,6 +104,14 @@ mod tests {
         assert_eq!(own.word_at(address), Some(*word));
         assert_eq!(own.word_at(8), None, "nothing is mapped there");
         assert_eq!(Credentials { pid: 0, ..own }.word_at(address), None);
+    }
+
+    #[test]
+    fn capabilities_are_those_of_the_sender_s_process() {
+        let own = Credentials { uid: 1, gid: 1, pid: std::process::id() };
+        // CAP_CHOWN; and there is no 63rd.
+        assert_eq!(own.has_capability(0), rustix::process::geteuid().is_root());
+        assert!(!own.has_capability(63) && !Credentials { pid: 0, ..own }.has_capability(0));
     }
 
     #[test]

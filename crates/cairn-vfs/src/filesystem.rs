@@ -7,6 +7,7 @@ use cairn_base::stats::Report;
 
 use crate::error::{Error, Result};
 use crate::going_down::GoingDown;
+use crate::root_reserved::ReservedFor;
 use crate::types::{
     AllocateMode, Attributes, Caller, DirEntry, FileExtent, IoFlags, NewInode, OpenMode, RenameMode, Seek,
     SetAttributes, VolumeStats, XattrMode,
@@ -276,17 +277,18 @@ pub trait FileSystem: Send + Sync {
     /// Those of every method; see [`FileSystem`].
     fn statfs(&self) -> Result<VolumeStats>;
 
-    /// Bytes of new data that `who` can store, at most: the volume may count space that is reserved
-    /// for metadata. It is called for every write and does not wait.
-    fn room(&self, who: &Caller) -> u64 {
-        let _ = who;
+    /// Bytes of new data that can be stored, at most: the volume may count space that is reserved
+    /// for metadata. With `reserved`, root-reserved blocks count. It is called for every write and
+    /// does not wait.
+    fn room(&self, reserved: bool) -> u64 {
+        let _ = reserved;
         u64::MAX
     }
 
-    /// True if `who` may use the root-reserved blocks.
-    fn may_use_reserved(&self, who: &Caller) -> bool {
-        let _ = who;
-        true
+    /// The user and the group who may use the volume's root-reserved blocks, beside root. `None` if
+    /// the volume reserves none. See [`crate::root_reserved`].
+    fn reserved_for(&self) -> Option<ReservedFor> {
+        None
     }
 
     /// The inodes with references.

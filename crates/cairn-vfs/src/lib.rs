@@ -1,6 +1,7 @@
 //! The interface between front-ends (FUSE, command line, library) and formats ([`FileSystem`]), and
 //! what Linux does in the same way for all formats: [`name`], [`namespace`], [`new_inode`],
-//! [`protection`], [`acl`], [`copy`], [`write_access`], [`error_policy`], [`past_damage`].
+//! [`protection`], [`root_reserved`], [`acl`], [`copy`], [`write_access`], [`error_policy`],
+//! [`past_damage`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -17,6 +18,7 @@ pub mod namespace;
 pub mod new_inode;
 pub mod past_damage;
 pub mod protection;
+pub mod root_reserved;
 pub mod types;
 pub mod walk;
 pub mod write_access;
@@ -29,5 +31,6 @@ pub use going_down::GoingDown;
 pub use inode_table::InodeTable;
 pub use name::{Name, NameBuf};
 pub use past_damage::PastDamage;
+pub use root_reserved::ReservedFor;
 pub use types::*;
 pub use write_access::WriteAccess;

@@ -405,8 +405,6 @@ bitflags::bitflags! {
         /// The request comes from the kernel's writeback cache and not from a process. The kernel
         /// keeps the times, so the method does not change them.
         const WRITEBACK = 32;
-        /// The writer may not use root-reserved blocks ([`crate::FileSystem::may_use_reserved`]).
-        const ORDINARY = 64;
     }
 }
 

@@ -18,7 +18,7 @@ use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
 use cairn_base::stats::Report;
 use cairn_vfs::{
     AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags, NewInode, OpenMode,
-    RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use crate::volume::OpenOptions;
@@ -248,8 +248,8 @@ impl FileSystem for Reopened {
         setxattr(ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()>;
         removexattr(ino: Ino, name: &[u8]) -> Result<()>;
         statfs() -> Result<VolumeStats>;
-        room(who: &Caller) -> u64, else 0;
-        may_use_reserved(who: &Caller) -> bool, else false;
+        room(reserved: bool) -> u64, else 0;
+        reserved_for() -> Option<ReservedFor>, else None;
         referenced() -> Vec<Ino>, else Vec::new();
         sync() -> Result<()>;
         trim(offset: u64, len: u64, minimum: u64) -> Result<u64>;

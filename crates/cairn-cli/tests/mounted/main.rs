@@ -21,6 +21,7 @@ mod memory;
 mod options;
 mod overlay;
 mod privileges;
+mod reserved;
 mod second_device;
 mod space;
 mod suites;

@@ -5,15 +5,25 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use cairn_vfs::root_reserved;
+
 /// Who asks, and so what must be left over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// An ordinary user's data: leaves the root-reserved blocks and the pool.
+    /// Data, names and attributes of ordinary users. Leaves the root-reserved blocks and the pool.
     User,
-    /// Data of those who may use the root-reserved blocks, and metadata of the namespace: leaves the pool.
+    /// The same of users who may use the root-reserved blocks. Leaves the pool.
     Privileged,
-    /// Mapping blocks of reserved data: may use everything.
+    /// Mapping blocks of reserved data, and operations that remove something. Uses everything.
     Mapping,
+}
+
+impl Class {
+    /// The class of the present call on this thread.
+    #[must_use]
+    pub fn of_call() -> Self {
+        if root_reserved::may_be_used() { Self::Privileged } else { Self::User }
+    }
 }
 
 /// The counter.

@@ -89,7 +89,7 @@ impl Model {
                     self.allocations.push((allocation, 0));
                 }
             }
-            Op::AllocateReserved { goal, want } if space.reserve(want.into(), false).is_ok() => {
+            Op::AllocateReserved { goal, want } if space.reserve(want.into(), Class::User).is_ok() => {
                 let allocation = space.allocate_reserved(Pba(goal), want).expect("reserved blocks are found");
                 space.release(u64::from(want - allocation.len));
                 self.own(&allocation);
@@ -126,12 +126,12 @@ proptest! {
     #[test]
     fn no_block_is_given_out_twice_and_counters_hold(ops in prop::collection::vec(op(), 1..80)) {
         let fixture = fixture(40 << 20);
-        let before = fixture.space.available(true);
+        let before = fixture.space.available(Class::Privileged);
         let on_disk = fixture.free_on_disk();
         let mut model = Model { owned: BTreeSet::new(), allocations: Vec::new(), marked: Vec::new() };
         for op in ops {
             model.apply(&fixture, op);
-            prop_assert_eq!(fixture.space.available(true), before.saturating_sub(model.owned.len() as u64));
+            prop_assert_eq!(fixture.space.available(Class::Privileged), before.saturating_sub(model.owned.len() as u64));
         }
         let marked: u64 = model.marked.iter().map(|allocation| u64::from(allocation.len)).sum();
         prop_assert_eq!(fixture.free_on_disk(), on_disk - marked);
@@ -150,7 +150,7 @@ fn contending_threads_never_share_a_block() {
                     let mut kept = Vec::new();
                     for round in 0..300_u32 {
                         let want = 1 + (round * 37 + u32::try_from(worker).expect("small") * 11) % 200;
-                        if fixture.space.reserve(want.into(), false).is_err() {
+                        if fixture.space.reserve(want.into(), Class::User).is_err() {
                             continue;
                         }
                         let allocation = fixture.space.allocate_reserved(Pba(worker * 8192), want).expect("reserved");
@@ -190,7 +190,7 @@ fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
         for worker in 0..4_u64 {
             let fixture = &fixture;
             scope.spawn(move || {
-                while fixture.space.reserve(7, false).is_ok() {
+                while fixture.space.reserve(7, Class::User).is_ok() {
                     let mut left = 7;
                     while left > 0 {
                         let allocation = fixture.space.allocate_reserved(Pba(worker * 5000), left).expect("reserved");
@@ -201,7 +201,7 @@ fn every_promised_block_finds_a_place_when_threads_fill_the_volume() {
             });
         }
     });
-    assert!(fixture.space.available(false) < 7);
+    assert!(fixture.space.available(Class::User) < 7);
     assert!(fixture.space.allocate(Pba(0), 100).is_ok_and(|allocation| allocation.len < 7));
     let handle = fixture.txn.begin(8).expect("handle");
     assert!(fixture.space.for_mapping().allocate_block(&handle, Pba(0)).is_ok(), "the pool is kept for mapping blocks");
@@ -233,12 +233,12 @@ fn metadata_cannot_be_freed_nor_a_block_twice() {
 #[test]
 fn unmark_undoes_a_mark() {
     let fixture = fixture(16 << 20);
-    let (available, on_disk) = (fixture.space.available(true), fixture.free_on_disk());
+    let (available, on_disk) = (fixture.space.available(Class::Privileged), fixture.free_on_disk());
     let allocation = fixture.space.allocate(Pba(9000), 10).expect("space");
     let handle = fixture.txn.begin(8).expect("handle");
     fixture.space.mark(&handle, &allocation).expect("marks");
     fixture.space.unmark(&handle, allocation).expect("unmarks");
-    assert_eq!((fixture.space.available(true), fixture.free_on_disk()), (available, on_disk));
+    assert_eq!((fixture.space.available(Class::Privileged), fixture.free_on_disk()), (available, on_disk));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! the volume; products of any of the numbers fit their types.
 
 use cairn_base::{Ino, Pba};
+use cairn_vfs::ReservedFor;
 
 use super::features::{Compat, Features, Incompat, RoCompat};
 use super::superblock::{OFFSET, Superblock};
@@ -96,12 +97,11 @@ pub struct Layout {
     pub desc_size: u32,
     /// Number of groups.
     pub groups: u32,
-    /// Blocks reserved for root, `reserved_uid` and `reserved_gid` (`s_r_blocks_count`).
+    /// Blocks reserved for root and `reserved_for` (`s_r_blocks_count`).
     pub root_reserved_blocks: u64,
-    /// User who may use the reserved blocks.
-    pub reserved_uid: u32,
-    /// Group that may use the reserved blocks, unless it is 0.
-    pub reserved_gid: u32,
+    /// The user and the group who may use the reserved blocks, beside root (`s_def_resuid`,
+    /// `s_def_resgid`).
+    pub reserved_for: ReservedFor,
     /// First inode that files may use.
     pub first_ino: u32,
     /// Inodes of the volume.
@@ -173,8 +173,10 @@ impl Layout {
             desc_size,
             groups,
             root_reserved_blocks: superblock.reserved_blocks().min(blocks_count),
-            reserved_uid: u32::from(raw.s_def_resuid.get()) | u32::from(raw.s_def_resuid_hi.get()) << 16,
-            reserved_gid: u32::from(raw.s_def_resgid.get()) | u32::from(raw.s_def_resgid_hi.get()) << 16,
+            reserved_for: ReservedFor {
+                uid: u32::from(raw.s_def_resuid.get()) | u32::from(raw.s_def_resuid_hi.get()) << 16,
+                gid: u32::from(raw.s_def_resgid.get()) | u32::from(raw.s_def_resgid_hi.get()) << 16,
+            },
             first_ino,
             inodes_count,
             log_groups_per_flex: flex,

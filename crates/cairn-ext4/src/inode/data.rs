@@ -109,7 +109,7 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
     if inode.is_inline() {
         super::inline::convert_inline_data(volume, inode)?;
     }
-    let mapper = InodeMapper::new(volume, inode).ordinary(flags.contains(IoFlags::ORDINARY));
+    let mapper = InodeMapper::new(volume, inode);
     let done = if flags.contains(IoFlags::DIRECT) {
         write_old_tail(volume, inode, old_size, offset + data.len() as u64)?;
         inode.cache.direct_write(&mapper, old_size, offset, &bytes::Bytes::copy_from_slice(data))?

@@ -134,7 +134,7 @@ pub fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<(
         destroy_inline_data(volume, inode, &mut state)?;
         return inode.write_inode(volume, &handle, &mut state);
     }
-    let allocation = volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::Privileged)?;
+    let allocation = volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::of_call())?;
     let start = allocation.start;
     let handle = match write_contents(volume, &allocation, bytes, blocks) {
         Ok(handle) => handle,

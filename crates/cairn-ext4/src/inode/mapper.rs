@@ -7,7 +7,7 @@ use cairn_base::{FileBlock, Pba};
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, WriteTicket};
 use cairn_cache::status::Extent as Known;
 
-use crate::alloc::Allocation;
+use crate::alloc::{Allocation, Class};
 use crate::error::Result;
 use crate::format::inode::InodeFlags;
 use crate::inode::{Inode, State};
@@ -19,21 +19,13 @@ use crate::volume::Volume;
 pub struct InodeMapper<'v> {
     volume: &'v Arc<Volume>,
     inode: &'v Arc<Inode>,
-    /// Other users may not use the root-reserved blocks.
-    privileged: bool,
 }
 
 impl<'v> InodeMapper<'v> {
     /// Creates a mapper for `inode`.
     #[must_use]
     pub fn new(volume: &'v Arc<Volume>, inode: &'v Arc<Inode>) -> Self {
-        Self { volume, inode, privileged: true }
-    }
-
-    /// With `ordinary`, the mapper does not use the root-reserved blocks.
-    #[must_use]
-    pub(super) fn ordinary(self, ordinary: bool) -> Self {
-        Self { privileged: !ordinary, ..self }
+        Self { volume, inode }
     }
 
     /// The largest known run at `block`. The map is read if the status cache has no entry.
@@ -81,7 +73,7 @@ impl FileMapper for InodeMapper<'_> {
             // A part of the run may fit when the volume is nearly full, so the run is halved until
             // it is one block.
             loop {
-                match self.volume.space.reserve(before.run.len, self.privileged) {
+                match self.volume.space.reserve(before.run.len, Class::of_call()) {
                     Ok(()) => break,
                     Err(_) if before.run.len > 1 => before.run.len = before.run.len.div_ceil(2),
                     Err(error) => return Err(error.into()),

@@ -114,7 +114,7 @@ fn fill_one(volume: &Arc<Volume>, inode: &Arc<Inode>, hole: Run) -> Result<u64> 
         let mut state = inode.state.write();
         InodeMapper::new(volume, inode).goal(&mut state, hole.start)?
     };
-    let allocation = || volume.space.allocate_for(goal, want, Class::Privileged);
+    let allocation = || volume.space.allocate_for(goal, want, Class::of_call());
     let allocation = match allocation() {
         Err(crate::Error::Vfs(VfsError::NoSpace)) if volume.reclaim_freed()? => allocation()?,
         other => other?,

@@ -62,7 +62,7 @@ fn fields_grow_when_an_inode_is_written() {
         let fs = open(&device, "");
         for (name, _) in FILES {
             let ino = fs.lookup(fs.root(), name.as_bytes()).unwrap().ino;
-            assert_eq!(fs.write(ino, 0, b"aaaa", IoFlags::ORDINARY).unwrap(), 4);
+            assert_eq!(fs.write(ino, 0, b"aaaa", IoFlags::empty()).unwrap(), 4);
             fs.forget(ino, 1);
         }
         fs.unmount().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cairn_testkit::crash::read_image;
 use cairn_testkit::judge::{KernelMount, mke2fs, run};
-use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode};
+use cairn_vfs::{Caller, Error, FileSystem, IoFlags, NewInode, ReservedFor, root_reserved};
 
 use crate::support::{judge, open};
 
@@ -50,30 +50,26 @@ fn reserved_blocks_are_for_those_whom_the_superblock_names() {
     run("tune2fs", [OsStr::new("-u"), "77".as_ref(), "-g".as_ref(), "88".as_ref(), file.path().as_os_str()]);
     let device = Arc::new(read_image(file.path()).unwrap());
     let fs = open(&device, "");
-    let who = |uid, gid| Caller { uid, gid, umask: 0 };
     let file = fs.create(fs.root(), b"f", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
     let mut at = 0;
-    let mut fill = |flags| {
+    let mut fill = || {
         let data = vec![7; 64 << 10];
         loop {
-            match fs.write(file, at, &data, flags) {
+            match fs.write(file, at, &data, IoFlags::empty()) {
                 Ok(count) => at += count as u64,
                 Err(Error::NoSpace) => return at,
                 Err(error) => panic!("{error}"),
             }
         }
     };
-    let ordinary = fill(IoFlags::ORDINARY);
+    let ordinary = root_reserved::denied_if(true, &mut fill);
     fs.sync().unwrap();
     let reserved = (32 << 20) / 4096 / 5 * 4096;
-    assert_eq!(fs.room(&who(5, 5)), 0);
-    for caller in [who(0, 5), who(77, 5), who(5, 88)] {
-        assert!(fs.may_use_reserved(&caller) && fs.room(&caller) >= reserved, "{caller:?}: {}", fs.room(&caller));
-    }
-    assert!(!fs.may_use_reserved(&who(5, 5)));
+    assert_eq!((fs.room(false), fs.reserved_for()), (0, Some(ReservedFor { uid: 77, gid: 88 })));
+    assert!(fs.room(true) >= reserved, "{}", fs.room(true));
     let found = fs.statfs().unwrap();
     assert!(found.available_blocks == 0 && found.free_blocks * 4096 >= reserved, "{found:?}");
-    let all = fill(IoFlags::empty());
+    let all = fill();
     assert!(all - ordinary > reserved - (1 << 20), "{ordinary} bytes, then {all} of {reserved} reserved");
     fs.forget(file, 1);
     fs.unmount().unwrap();

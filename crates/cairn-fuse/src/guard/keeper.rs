@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::Ask;
 use super::bound::Bound;
-use super::{Ask, ORDINARY};
 use crate::core::Core;
 
 /// Beside twice what the kernel may hold, near full begins here: what it takes before it is told.
@@ -95,7 +95,7 @@ impl Keeping {
     /// Sets the bound and the marks for the room that there is, and tells the kernel when it has become near full.
     fn look(&self, first: bool) {
         let guard = &self.core.guard;
-        let room = self.core.fs().room(&ORDINARY);
+        let room = self.core.fs().room(false);
         let bound = self.bound.follow(room);
         let begins = bound.saturating_mul(2).saturating_add(SLACK);
         let was = guard.is_near();

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cairn_base::Ino;
-use cairn_vfs::{Attributes, Caller, Error, FileKind, FileSystem, InodeFlags, Result};
+use cairn_vfs::{Attributes, FileKind, FileSystem, InodeFlags, Result};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -45,14 +45,13 @@ const UNSEEN: u64 = 1 << 20;
 const EXTRA_BLOCKS: u64 = 4;
 /// A block of mapping serves so much data at the least.
 const MAPPED: u64 = 512;
-/// An ordinary user.
-const ORDINARY: Caller = Caller { uid: 65_534, gid: 65_534, umask: 0 };
 /// `FIEMAP_EXTENT_DATA_INLINE`.
 const INLINE: u32 = 0x200;
 
 /// A question that is not answered yet.
 pub(crate) struct Ask {
-    pub(crate) caller: Caller,
+    /// Whoever asks may have root-reserved blocks.
+    pub(crate) reserved: bool,
     pub(crate) node: u64,
     pub(crate) ino: Ino,
     /// Bytes a block.
@@ -122,7 +121,7 @@ impl Guard {
         if !self.on {
             return;
         }
-        let room = fs.room(&ORDINARY);
+        let room = fs.room(false);
         let look = room < self.low.load(Ordering::Relaxed) || room > self.high.load(Ordering::Relaxed);
         let telling = self.telling.load(Ordering::Relaxed);
         if look || telling {
@@ -169,7 +168,7 @@ impl State {
     /// Counts a write in, if there is room for it beside all that was granted.
     fn fits(&mut self, fs: &dyn FileSystem, ask: &Ask) -> bool {
         let need = ask.need();
-        let fits = self.granted.checked_add(need).is_some_and(|sum| sum <= fs.room(&ask.caller));
+        let fits = self.granted.checked_add(need).is_some_and(|sum| sum <= fs.room(ask.reserved));
         if fits {
             self.granted += need;
             self.last = Some(Instant::now());
@@ -243,16 +242,6 @@ fn holes(fs: &dyn FileSystem, ino: Ino, range: Range<u64>) -> Result<u64> {
         at < range.end
     })?;
     Ok(holes + (range.end - at))
-}
-
-/// Whether `who` may have the blocks that a range lacks. For those who may have all there are, the allocator decides.
-pub(crate) fn check_room(fs: &dyn FileSystem, who: &Caller, ino: Ino, offset: u64, len: u64) -> Result<()> {
-    let room = fs.room(who);
-    if fs.may_use_reserved(who) || len <= room {
-        return Ok(());
-    }
-    let end = offset.checked_add(len).ok_or(Error::TooLarge)?;
-    if holes(fs, ino, offset..end)? <= room { Ok(()) } else { Err(Error::NoSpace) }
 }
 
 /// Whether a file with these flags takes what is about to be written.

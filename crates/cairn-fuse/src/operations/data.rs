@@ -3,15 +3,14 @@
 use std::cell::RefCell;
 
 use cairn_base::{Ino, memory};
-use cairn_vfs::{AllocateMode, Error, FileSystem, InodeFlags, IoFlags, Result, Seek};
+use cairn_vfs::{Error, FileSystem, InodeFlags, IoFlags, Result, Seek};
 use fuser::InitFlags;
 use rustix::io::Errno;
 
-use super::{Operations, caller};
+use super::Operations;
 use crate::convert;
 use crate::counters::Operation;
 use crate::credentials::Credentials;
-use crate::guard;
 use crate::wire::abi::{
     CopyFileRangeIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID,
     WriteIn, WriteOut, opcode,
@@ -34,13 +33,11 @@ thread_local! {
 /// end), and sends an FSYNC after each synchronous write.
 ///
 /// Without a writeback cache the kernel still has pages of its own, those that are mapped, but keeps no times for them.
-fn write_flags(asked: &WriteIn, keeps_times: bool, ordinary: bool) -> IoFlags {
+fn write_flags(asked: &WriteIn, keeps_times: bool) -> IoFlags {
     let from_cache = asked.write_flags & WRITE_CACHE != 0;
     let mut flags = IoFlags::empty();
     flags.set(IoFlags::WRITEBACK, from_cache && keeps_times);
     flags.set(IoFlags::DIRECT, !from_cache && asked.flags & O_DIRECT != 0);
-    // Of a write from the cache nobody knows any more who made it: it was decided when it was taken ([`crate::guard`]).
-    flags.set(IoFlags::ORDINARY, !from_cache && ordinary);
     flags.set(IoFlags::KILL_PRIVILEGES, asked.write_flags & WRITE_KILL_SUIDGID != 0);
     flags
 }
@@ -130,8 +127,7 @@ impl Operations {
             Err(error) => return reply.error(error),
         };
         let node = request.header.nodeid;
-        let ordinary = !self.core.fs().may_use_reserved(&caller(request, 0));
-        let flags = write_flags(&asked, self.core.agreed(InitFlags::FUSE_WRITEBACK_CACHE), ordinary);
+        let flags = write_flags(&asked, self.core.agreed(InitFlags::FUSE_WRITEBACK_CACHE));
         let written = self.write_data(request, &asked, data, flags);
         self.core.guard.arrived(self.core.fs(), node);
         match written {
@@ -152,14 +148,19 @@ impl Operations {
 
     fn write_data(&self, request: &Request<'_>, asked: &WriteIn, data: &[u8], flags: IoFlags) -> Result<usize, Errno> {
         let (node, offset) = (request.header.nodeid, asked.offset);
-        let ino = self.core.ino(node);
-        self.core.run_taking_space(Operation::Write, |fs| {
-            if flags.contains(IoFlags::KILL_PRIVILEGES) {
-                self.core.drop_privileges(fs, node, &Credentials::of(request))?;
-            }
-            if asked.write_flags & WRITE_CACHE == 0 {
-                return fs.write(ino, offset, data, flags);
-            }
+        let (ino, sender) = (self.core.ino(node), Credentials::of(request));
+        let drop_privileges = |fs: &dyn FileSystem| {
+            let drops = flags.contains(IoFlags::KILL_PRIVILEGES);
+            if drops { self.core.drop_privileges(fs, node, &sender) } else { Ok(()) }
+        };
+        if asked.write_flags & WRITE_CACHE == 0 {
+            return self.core.run_taking_space(Operation::Write, &sender, |fs| {
+                drop_privileges(fs)?;
+                fs.write(ino, offset, data, flags)
+            });
+        }
+        self.core.run_taking_admitted_space(Operation::Write, |fs| {
+            drop_privileges(fs)?;
             match write_all(fs, ino, offset, data, flags) {
                 Err(Error::NotPermitted) => write_added(fs, ino, offset, data, flags),
                 written => written,
@@ -185,12 +186,9 @@ impl Operations {
     pub(super) fn fallocate(&self, request: &mut Request<'_>) -> Result<(), Errno> {
         let asked: FallocateIn = request.take()?;
         let node = request.header.nodeid;
-        let (ino, sender, caller) = (self.core.ino(node), Credentials::of(request), caller(request, 0));
-        self.core.run_taking_space(Operation::Fallocate, |fs| {
+        let (ino, sender) = (self.core.ino(node), Credentials::of(request));
+        self.core.run_taking_space(Operation::Fallocate, &sender, |fs| {
             let mode = convert::allocate_mode(asked.mode)?;
-            if !matches!(mode, AllocateMode::PunchHole | AllocateMode::CollapseRange | AllocateMode::InsertRange) {
-                guard::check_room(fs, &caller, ino, asked.offset, asked.length)?;
-            }
             self.core.guard_privileges(fs, node, &sender)?;
             fs.allocate(ino, mode, asked.offset, asked.length)
         })
@@ -221,9 +219,9 @@ impl Operations {
         // The answer has 32 bits; a caller goes on from a short count.
         let len = asked.len.min(u64::from(u32::MAX) & !0xfff);
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.nodeid_out));
-        let caller = Credentials::of(request);
-        let copied = self.core.run_taking_space(Operation::CopyFileRange, |fs| {
-            self.core.guard_privileges(fs, asked.nodeid_out, &caller)?;
+        let sender = Credentials::of(request);
+        let copied = self.core.run_taking_space(Operation::CopyFileRange, &sender, |fs| {
+            self.core.guard_privileges(fs, asked.nodeid_out, &sender)?;
             fs.copy_range(from, asked.off_in, to, asked.off_out, len)
         })?;
         Ok(WriteOut { size: copied as u32, padding: 0 })

@@ -8,11 +8,9 @@ mod volume;
 
 use std::sync::Arc;
 
-use cairn_vfs::Caller;
 use rustix::io::Errno;
 
 use crate::core::Core;
-use crate::credentials::Credentials;
 use crate::wire::abi::{ReadIn, WriteIn, opcode};
 use crate::wire::{Reply, Request};
 
@@ -30,11 +28,6 @@ pub(crate) enum Weight {
     MayTakeLong,
     /// It waits for other requests to be served.
     NeedsAnother,
-}
-
-/// Who sent a request, with this mask for what is made.
-fn caller(request: &Request<'_>, umask: u32) -> Caller {
-    Credentials::of(request).caller(umask)
 }
 
 /// A filesystem as requests see it.

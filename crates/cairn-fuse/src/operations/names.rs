@@ -5,7 +5,7 @@ use cairn_vfs::protection::left_permissions;
 use cairn_vfs::{Attributes, Error, FileSystem, NewInode, OpenMode, Result, SetAttributes};
 use rustix::io::Errno;
 
-use super::{Operations, caller};
+use super::Operations;
 use crate::convert;
 use crate::core::{Core, checked_name};
 use crate::counters::Operation;
@@ -47,9 +47,10 @@ impl Operations {
     fn entry(
         &self,
         what: Operation,
+        sender: &Credentials,
         make: impl FnMut(&dyn FileSystem) -> Result<Attributes>,
     ) -> Result<EntryOut, Errno> {
-        self.core.run_taking_space(what, make).map(|made| self.core.entry(&made))
+        self.core.run_taking_space(what, sender, make).map(|made| self.core.entry(&made))
     }
 
     pub(super) fn lookup(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
@@ -106,7 +107,7 @@ impl Operations {
         match guard::check_protection(found.flags, intent) {
             Ok(()) => {
                 let ask = Ask {
-                    caller: caller(request, 0),
+                    reserved: Credentials::of(request).may_use_reserved(self.core.fs()),
                     node,
                     ino: found.ino,
                     block: found.block_size,
@@ -146,9 +147,9 @@ impl Operations {
             kill_privileges: false,
         };
         let kill = uid.is_some() || gid.is_some() || given(fattr::KILL_SUIDGID);
-        let (ino, caller) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        let (ino, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
         self.core
-            .run(Operation::SetAttr, |fs| {
+            .run_taking_space(Operation::SetAttr, &sender, |fs| {
                 // Privileges of which the kernel leaves it to us to take them away: nothing is asked for.
                 if set == SetAttributes::default() {
                     return fs.getattr(ino);
@@ -156,7 +157,7 @@ impl Operations {
                 if !kill || set.permissions.is_some() {
                     return fs.setattr(ino, &set);
                 }
-                let permissions = permissions_left(fs, ino, &set, &caller)?;
+                let permissions = permissions_left(fs, ino, &set, &sender)?;
                 fs.setattr(ino, &SetAttributes { permissions, ..set.clone() })
             })
             .map(|found| self.attributes(&found))
@@ -169,8 +170,9 @@ impl Operations {
 
     pub(super) fn symlink(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let (name, target) = (request.name()?, request.name()?);
-        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, 0));
-        self.entry(Operation::SymLink, |fs| {
+        let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        let caller = sender.caller(0);
+        self.entry(Operation::SymLink, &sender, |fs| {
             fs.create(parent, checked_name(name)?, NewInode::Symlink(target), 0o777, &caller)
         })
     }
@@ -178,8 +180,9 @@ impl Operations {
     pub(super) fn mknod(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let asked: MknodIn = request.take()?;
         let name = request.name()?;
-        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.entry(Operation::MkNod, |fs| {
+        let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        let caller = sender.caller(asked.umask);
+        self.entry(Operation::MkNod, &sender, |fs| {
             let new = convert::new_node(asked.mode, asked.rdev)?;
             fs.create(parent, checked_name(name)?, new, asked.mode & 0o7777, &caller)
         })
@@ -188,8 +191,9 @@ impl Operations {
     pub(super) fn mkdir(&self, request: &mut Request<'_>) -> Result<EntryOut, Errno> {
         let asked: MkdirIn = request.take()?;
         let name = request.name()?;
-        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.entry(Operation::MkDir, |fs| {
+        let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        let caller = sender.caller(asked.umask);
+        self.entry(Operation::MkDir, &sender, |fs| {
             fs.create(parent, checked_name(name)?, NewInode::Directory, asked.mode & 0o7777, &caller)
         })
     }
@@ -216,8 +220,9 @@ impl Operations {
         };
         let (from, to) = (self.core.ino(request.header.nodeid), self.core.ino(asked.newdir));
         let (name, new_name) = (request.name()?, request.name()?);
-        let caller = caller(request, 0);
-        let done = self.core.run_taking_space(Operation::Rename, |fs| {
+        let sender = Credentials::of(request);
+        let caller = sender.caller(0);
+        let done = self.core.run_taking_space(Operation::Rename, &sender, |fs| {
             let mode = convert::rename_mode(asked.flags, caller)?;
             fs.rename(from, checked_name(name)?, to, checked_name(new_name)?, mode)
         });
@@ -229,14 +234,15 @@ impl Operations {
         let asked: LinkIn = request.take()?;
         let name = request.name()?;
         let (ino, parent) = (self.core.ino(asked.oldnodeid), self.core.ino(request.header.nodeid));
-        self.entry(Operation::Link, |fs| fs.link(ino, parent, checked_name(name)?))
+        self.entry(Operation::Link, &Credentials::of(request), |fs| fs.link(ino, parent, checked_name(name)?))
     }
 
     pub(super) fn create(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
         let asked: CreateIn = request.take()?;
         let name = request.name()?;
-        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.core.run_taking_space(Operation::Create, |fs| {
+        let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        let caller = sender.caller(asked.umask);
+        self.core.run_taking_space(Operation::Create, &sender, |fs| {
             let made = fs.create(parent, checked_name(name)?, NewInode::Regular, asked.mode & 0o7777, &caller)?;
             self.created(fs, &made, asked.flags)
         })
@@ -244,8 +250,9 @@ impl Operations {
 
     pub(super) fn tmpfile(&self, request: &mut Request<'_>) -> Result<CreateOut, Errno> {
         let asked: CreateIn = request.take()?;
-        let (parent, caller) = (self.core.ino(request.header.nodeid), caller(request, asked.umask));
-        self.core.run_taking_space(Operation::TmpFile, |fs| {
+        let (parent, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        let caller = sender.caller(asked.umask);
+        self.core.run_taking_space(Operation::TmpFile, &sender, |fs| {
             let made = fs.tmpfile(parent, asked.mode & 0o7777, &caller)?;
             self.created(fs, &made, asked.flags)
         })

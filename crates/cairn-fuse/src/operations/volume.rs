@@ -59,8 +59,8 @@ impl Operations {
         let more = if extended { request.take()? } else { SetxattrMore::default() };
         let name = request.name()?;
         let value = request.bytes(asked.size)?;
-        let ino = self.core.ino(request.header.nodeid);
-        self.core.run_taking_space(Operation::SetXattr, |fs| {
+        let (ino, sender) = (self.core.ino(request.header.nodeid), Credentials::of(request));
+        self.core.run_taking_space(Operation::SetXattr, &sender, |fs| {
             let mode = match asked.flags {
                 0 if more.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 => XattrMode::SetByStranger,
                 0 => XattrMode::Set,

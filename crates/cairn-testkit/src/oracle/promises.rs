@@ -59,7 +59,7 @@ fn calls(volume: &Volume) -> u64 {
 
 /// Blocks that writers can have. What a format keeps for maps is free to `statfs`, and no writer's.
 fn free(volume: &Volume) -> u64 {
-    volume.statfs().unwrap().free_blocks.min(volume.room(&Caller::ROOT) / 4096)
+    volume.statfs().unwrap().free_blocks.min(volume.room(true) / 4096)
 }
 
 /// Blocks of a file, as `stat` shows them.

@@ -1,0 +1,155 @@
+//! Root-reserved blocks: whoever may have them on the kernel's ext4 may have them on a mount, for data, names and attributes, and
+//! nobody else.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use cairn_testkit::judge::{self, KernelMount};
+use serde_json::Value;
+
+use crate::fixture::Volume;
+
+/// Makes what root has to prepare, a directory for each user; takes what an ordinary user can have; or tries everything that
+/// takes blocks, and counts what succeeds.
+const PROGRAM: &str = r#"
+import errno, json, mmap, os, sys
+what, place = sys.argv[1:3]
+TRIES = 20
+
+def become(user):
+    if user == "root":
+        return
+    os.setgroups([88] if user == "member" else []), os.setresgid(65534, 65534, 65534), os.setresuid(65534, 65534, 65534)
+
+def count(one, tries=TRIES):
+    done = 0
+    for number in range(tries):
+        try:
+            one(number)
+            done += 1
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+    return done
+
+def filled(path):
+    with open(path, "wb") as file:
+        file.write(b"x" * 4096)
+        os.fsync(file.fileno())
+
+if what == "prepare":
+    for user in sys.argv[3:]:
+        directory = f"{place}/{user}"
+        os.mkdir(directory)
+        names = ["direct", "buffered", "allocated", "copied", "names", "moved"] + [f"file{number}" for number in range(TRIES)]
+        for name in names:
+            path = f"{directory}/{name}"
+            os.mkdir(path) if name in ("names", "moved") else open(path, "w").close()
+            os.chown(path, 65534, 65534)
+        filled(f"{directory}/source")
+        os.chown(directory, 65534, 65534)
+    os.chmod(place, 0o777)
+    os.sync()
+elif what == "fill":
+    become("ordinary")
+    file = os.open(f"{place}/fill", os.O_WRONLY | os.O_CREAT)
+    size, chunk = 0, 16 << 20
+    while chunk >= 4096:
+        try:
+            os.posix_fallocate(file, size, chunk)
+            size += chunk
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+            size = max(size, -(-os.fstat(file).st_blocks * 512 // 4096) * 4096)
+            chunk //= 2
+    os.fsync(file)
+    left = os.statvfs(place)
+    print(json.dumps({"bavail": left.f_bavail}))
+else:
+    become(what)
+    here = f"{place}/{what}"
+    page = mmap.mmap(-1, 4096)
+    long = "n" * 200
+    source = os.open(f"{here}/source", os.O_RDONLY)
+
+    def direct(number):
+        file = os.open(f"{here}/direct", os.O_WRONLY | os.O_DIRECT)
+        try:
+            os.pwritev(file, [page], number * 4096)
+        finally:
+            os.close(file)
+
+    def buffered(number):
+        file = os.open(f"{here}/buffered", os.O_WRONLY)
+        try:
+            os.pwrite(file, b"x" * 4096, number * 4096)
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def allocate(number):
+        file = os.open(f"{here}/allocated", os.O_WRONLY)
+        try:
+            os.posix_fallocate(file, number * 4096, 4096)
+        finally:
+            os.close(file)
+
+    def copy(number):
+        file = os.open(f"{here}/copied", os.O_WRONLY)
+        try:
+            os.copy_file_range(source, file, 4096, 0, number * 4096)
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    acl = b"\2\0\0\0" + b"".join(
+        tag + b"\7\0" + owner for tag, owner in
+        [(b"\1\0", b"\xff" * 4)] + [(b"\2\0", (1000 + n).to_bytes(4, "little")) for n in range(60)]
+        + [(b"\4\0", b"\xff" * 4), (b"\x10\0", b"\xff" * 4), (b"\x20\0", b"\xff" * 4)])
+    ways = {
+        "mkdir": lambda n: os.mkdir(f"{here}/directory{n}"),
+        "symlink": lambda n: os.symlink("t" * 1000, f"{here}/link{n}"),
+        "setxattr": lambda n: os.setxattr(f"{here}/file{n}", "user.large", bytes([n]) * 2000),
+        "access list": lambda n: os.setxattr(f"{here}/file{n}", "system.posix_acl_access", acl),
+        "link": lambda n: os.link(f"{here}/direct", f"{here}/names/{long}{n}"),
+        "create": lambda n: os.close(os.open(f"{here}/names/{long}c{n}", os.O_WRONLY | os.O_CREAT)),
+        "rename": lambda n: os.rename(f"{here}/file{n}", f"{here}/moved/{long}{n}"),
+        "direct": direct, "buffered": buffered, "allocate": allocate, "copy": copy,
+    }
+    print(json.dumps({way: count(one, 40 if way in ("link", "create") else TRIES) for way, one in ways.items()}))
+"#;
+
+/// Whoever tries, and whether the root-reserved blocks are theirs, too.
+const USERS: [(&str, bool); 3] = [("ordinary", false), ("member", true), ("root", true)];
+
+fn run(what: &str, place: &Path, more: &[&str]) -> String {
+    judge::run("python3", ["-c", PROGRAM, what, place.to_str().unwrap()].iter().chain(more))
+}
+
+/// What each of the users could do on a volume that an ordinary user has filled.
+fn counts(place: &Path) -> Vec<Value> {
+    run("prepare", place, &USERS.map(|(user, _)| user));
+    let steps = std::iter::once("fill").chain(USERS.map(|(user, _)| user));
+    steps.map(|step| serde_json::from_str(&run(step, place, &[])).unwrap()).collect()
+}
+
+#[test]
+fn root_reserved_blocks_are_for_whom_the_kernel_gives_them() {
+    let mut volume = Volume::make(64 << 20, &["-b", "4096", "-m", "20"]);
+    judge::run("tune2fs", [OsStr::new("-g"), "88".as_ref(), volume.image().as_os_str()]);
+    let copy = volume.outside("copy");
+    std::fs::copy(volume.image(), &copy).unwrap();
+    // Linux 6.18 takes the superblock's user for its group.
+    let kernel = KernelMount::new(&copy, "resgid=88");
+    let expected = counts(kernel.path());
+    kernel.unmount();
+    volume.mount("");
+    let found = counts(&volume.root());
+    volume.unmount();
+    assert_eq!(found, expected, "what succeeded here, and on the kernel's ext4");
+    assert_eq!(found[0]["bavail"], 0);
+    for ((user, reserved), tried) in USERS.iter().zip(&found[1..]) {
+        for way in ["mkdir", "symlink", "setxattr", "direct", "allocate"] {
+            assert_eq!(tried[way], if *reserved { 20 } else { 0 }, "{user}: {way}");
+        }
+    }
+}
