@@ -31,10 +31,12 @@ pub(crate) mod free_map;
 mod inodes;
 mod orlov;
 pub mod reservations;
+mod stripe;
 mod trim;
 
 pub use reservations::Class;
 use reservations::Reservations;
+use stripe::Stripes;
 
 /// Blocks chosen for data that is about to be written. In memory only until [`Space::mark`].
 #[derive(Clone, Debug)]
@@ -62,6 +64,7 @@ struct Inner {
     pending_inodes: AtomicU64,
     /// Spreads large new files over a group.
     stream: AtomicU32,
+    stripes: Stripes,
     defect: Mutex<Option<Corrupt>>,
     /// The shortest run that the last [`Space::trim`] told the device of.
     least_trimmed: AtomicU32,
@@ -83,6 +86,7 @@ impl Space {
             pending_blocks: AtomicU64::new(0),
             pending_inodes: AtomicU64::new(0),
             stream: AtomicU32::new(0),
+            stripes: Stripes::default(),
             defect: Mutex::new(Rank::LEAF, None),
             least_trimmed: AtomicU32::new(0),
             discard: Mutex::new(Rank::LEAF, None),
@@ -118,6 +122,11 @@ impl Space {
     /// From now on what becomes free is discarded on this device, once that is durable; or no more.
     pub fn set_discard(&self, device: Option<Arc<dyn BlockDevice>>) {
         *self.inner.discard.lock() = device;
+    }
+
+    /// Aligns large requests to `stripe=BLOCKS`, or to the superblock's RAID geometry without it.
+    pub fn set_stripe(&self, option: Option<u32>) {
+        self.inner.stripes.set(option, &self.inner.layout);
     }
 
     /// Blocks reserved for data that has no address yet.

@@ -35,6 +35,9 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// New files and directories get the group of their directory (`grpid`, `bsdgroups`).
     pub group_of_parent: bool,
+    /// Large requests for space begin at multiples of this number of blocks (`stripe=BLOCKS`). `None`
+    /// uses the superblock's RAID geometry.
+    pub stripe: Option<u32>,
     /// `statfs` counts the blocks of metadata (`minixdf`), or only those for files (`bsddf`).
     pub minix_df: bool,
     /// Buffered I/O with large mappings and folios (`buffered_iomap`), or by block
@@ -63,6 +66,7 @@ impl Default for MountOptions {
             discard: false,
             cache_bytes: 256 << 20,
             group_of_parent: false,
+            stripe: None,
             minix_df: false,
             buffered: BufferedMode::Extents,
             max_folio: MAX_FOLIO,
@@ -134,6 +138,7 @@ impl MountOptions {
             .with("noatime", !self.access_times)
             .with("discard", self.discard)
             .with("grpid", self.group_of_parent)
+            .with("stripe", u64::from(self.stripe.unwrap_or(0)))
             .with("minixdf", self.minix_df)
             .with("cache", self.cache_bytes)
             .with("buffered_iomap", self.buffered == BufferedMode::Extents)
@@ -181,6 +186,7 @@ const SETTINGS: &[Setting<MountOptions, Error>] = &[
     (&["nodiscard"], Flag(|options| options.discard = false)),
     (&["grpid", "bsdgroups"], Flag(|options| options.group_of_parent = true)),
     (&["nogrpid", "sysvgroups"], Flag(|options| options.group_of_parent = false)),
+    (&["stripe"], Value("BLOCKS", |options, _, value| parse_stripe(value).map(|stripe| options.stripe = stripe))),
     (&["minixdf"], Flag(|options| options.minix_df = true)),
     (&["bsddf"], Flag(|options| options.minix_df = false)),
     (
@@ -223,6 +229,16 @@ fn parse_superblock(value: &str) -> Result<u64> {
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
     let kib = digits.then(|| value.parse::<u64>().ok()).flatten().filter(|kib| *kib > 0);
     kib.ok_or_else(|| Error::Option(format!("sb={value}: give the place of a superblock in KiB, as in sb=131072")))
+}
+
+/// As in ext4, 0 means what the superblock says, and 1 means no stripes.
+fn parse_stripe(value: &str) -> Result<Option<u32>> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let blocks = digits.then(|| value.parse::<u32>().ok()).flatten();
+    let what = "give the blocks of a stripe, as in stripe=64 (0: what the superblock says; 1: no stripes)";
+    blocks
+        .map(|blocks| Some(blocks).filter(|blocks| *blocks > 0))
+        .ok_or_else(|| Error::Option(format!("stripe={value}: {what}")))
 }
 
 fn parse_commit(value: &str) -> Result<Duration> {
@@ -318,6 +334,10 @@ mod tests {
             "commit=",
             "commit=x",
             "commit=901",
+            "stripe",
+            "stripe=",
+            "stripe=-1",
+            "stripe=99999999999",
             "cache=1",
             "max_folio=2K",
             "max_folio=4M",

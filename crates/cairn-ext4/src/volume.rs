@@ -299,6 +299,7 @@ impl Volume {
 
     /// Passes options to the parts that keep copies.
     pub(crate) fn follow_options(&self) {
+        self.space.set_stripe(self.options.get().stripe);
         let wanted = self.options.get().discard;
         let device = Some(&self.device).filter(|device| wanted && device.geometry().discard);
         if wanted && device.is_none() {

@@ -13,7 +13,7 @@ use cairn_testkit::judge::mke2fs;
 use cairn_testkit::options::{
     Effect, Given, access_times, after_seconds, discards, folios, judge, mappings, memory, writing,
 };
-use cairn_vfs::{Caller, FileSystem, NewInode, SetAttributes};
+use cairn_vfs::{AllocateMode, Caller, FileSystem, NewInode, SetAttributes};
 
 fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &str) -> Arc<Ext4> {
     let options = MountOptions::parse(options).unwrap_or_else(|error| panic!("{options}: {error}"));
@@ -43,6 +43,7 @@ const EFFECTS: &[Effect] = &[
     live("", "bsdgroups", group),
     live("grpid", "nogrpid", group),
     live("bsdgroups", "sysvgroups", group),
+    live("", "stripe=48", beginnings),
     live("", "minixdf", size),
     live("minixdf", "bsddf", size),
     live("", "cache=4M", memory),
@@ -80,6 +81,24 @@ fn replayed(given: &Given<'_>) -> String {
 /// What `df` calls the size.
 fn size(given: &Given<'_>) -> String {
     given.open(given.fresh()).statfs().unwrap().blocks.to_string()
+}
+
+/// Where files of more than 48 blocks begin.
+fn beginnings(given: &Given<'_>) -> String {
+    let fs = given.open(given.fresh());
+    let mut aligned = 0;
+    for number in 0..8 {
+        let name = format!("f{number}");
+        let made = fs.create(fs.root(), name.as_bytes(), NewInode::Regular, 0o644, &Caller::ROOT).unwrap();
+        let block = u64::from(fs.statfs().unwrap().block_size);
+        fs.allocate(made.ino, AllocateMode::Extend, 0, 49 * block).unwrap();
+        fs.extents(made.ino, 0, 1, false, &mut |extent| {
+            aligned += u32::from(extent.physical.is_multiple_of(48 * block));
+            false
+        })
+        .unwrap();
+    }
+    if aligned == 8 { "all at multiples of 48".into() } else { "anywhere".into() }
 }
 
 /// The group of what is made by group 5 in a directory of group 77.

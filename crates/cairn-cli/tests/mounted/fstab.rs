@@ -60,7 +60,7 @@ fn words_of_linux_are_taken_ignored_with_a_line_or_refused() {
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
     let ignored = [
         "barrier=0",
-        "stripe=16",
+        "mb_optimize_scan=1",
         "data=writeback",
         "inode_readahead_blks=32",
         "lazytime",

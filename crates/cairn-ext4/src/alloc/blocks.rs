@@ -1,7 +1,8 @@
 //! The block allocator: where a request goes, and the changes of state.
 //!
 //! A request is served at its goal if the run there is worth it, else by the first group behind the goal that holds it
-//! whole (passing over groups somebody else is in), else by the longest run of the volume.
+//! whole (passing over groups somebody else is in), else by the longest run of the volume. On a RAID the first group is looked for
+//! that holds it from a stripe on ([`super::stripe`]), and the longest run begins on one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cairn_base::{Ino, Pba};
 
 use super::reservations::Class;
+use super::stripe::Alignment;
 use super::{Allocation, Inner, Space, no_space};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
@@ -244,14 +246,30 @@ impl Inner {
             // A new large file: its own part of the group, so that files written at once do not interleave.
             let part = self.stream.fetch_add(1, Ordering::Relaxed) % STREAMS;
             bit = self.layout.group_blocks(first) / STREAMS * part;
+            bit = self.alignment(first, self.stripes.unit_for(want)).next(bit).unwrap_or(bit);
         }
         if let Some(found) = self.search_goal(first, bit, want)? {
             return Ok(Some(found));
         }
-        if let Some(found) = self.search_whole(first, bit, want)? {
+        match self.stripes.unit_for(want) {
+            1 => {}
+            unit => {
+                if let Some(found) = self.search_whole(first, bit, want, unit)? {
+                    return Ok(Some(found));
+                }
+                if let Some(found) = self.search_longest(want, unit)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        if let Some(found) = self.search_whole(first, bit, want, 1)? {
             return Ok(Some(found));
         }
-        self.search_longest(want)
+        self.search_longest(want, 1)
+    }
+
+    fn alignment(&self, group: u32, unit: u32) -> Alignment {
+        Alignment::new(unit, self.layout.group_first_block(group).get())
     }
 
     fn search_goal(&self, number: u32, bit: u32, want: u32) -> Result<Option<Found>> {
@@ -267,7 +285,7 @@ impl Inner {
         Ok(run.map(|run| take(group, number, &mut state, run)))
     }
 
-    fn search_whole(&self, first: u32, bit: u32, want: u32) -> Result<Option<Found>> {
+    fn search_whole(&self, first: u32, bit: u32, want: u32, unit: u32) -> Result<Option<Found>> {
         for number in (first..self.groups.len()).chain(0..first) {
             let group = self.groups.group(number);
             if group.longest.load(Ordering::Relaxed) < want {
@@ -278,8 +296,7 @@ impl Inner {
                 continue;
             }
             let goal = if number == first { bit } else { 0 };
-            let run = state.map.as_mut().and_then(|map| map.find(goal, want));
-            match run {
+            match self.find(number, &mut state, goal, want, unit) {
                 Some(run) if run.1 >= want => return Ok(Some(take(group, number, &mut state, run))),
                 _ => publish(group, &state),
             }
@@ -287,9 +304,17 @@ impl Inner {
         Ok(None)
     }
 
+    /// In a loaded group: the first run of `want` blocks that begins at a multiple of `unit`, or else the longest.
+    fn find(&self, number: u32, state: &mut GroupState, goal: u32, want: u32, unit: u32) -> Option<(u32, u32)> {
+        let map = state.map.as_mut()?;
+        // The search of every run keeps the bound exact.
+        let longest = map.find(goal, want)?;
+        if unit == 1 { Some(longest) } else { map.find_aligned(goal, want, self.alignment(number, unit)) }
+    }
+
     /// No group holds it whole: the group with the longest run gives that. Each round either ends the search or lowers one
     /// group's bound to its true value.
-    fn search_longest(&self, want: u32) -> Result<Option<Found>> {
+    fn search_longest(&self, want: u32, unit: u32) -> Result<Option<Found>> {
         for _ in 0..=self.groups.len() {
             let bounds = (0..self.groups.len()).map(|n| (self.groups.group(n).longest.load(Ordering::Relaxed), n));
             let Some((longest, number)) = bounds.max_by_key(|(longest, number)| (*longest, u32::MAX - number)) else {
@@ -303,7 +328,7 @@ impl Inner {
             if !self.load(number, &mut state)? {
                 continue;
             }
-            let run = state.map.as_mut().and_then(|map| map.find(0, want));
+            let run = self.find(number, &mut state, 0, want, unit);
             // A bound that was far too high: another group may be better.
             match run {
                 Some(run) if run.1 >= want || run.1 >= longest / 2 => {

@@ -8,6 +8,8 @@
 
 use cairn_base::bitmap;
 
+use super::stripe::Alignment;
+
 /// A free run shorter than the request is taken at the goal only from this length on; below, the rest of the group may
 /// hold the whole.
 const GOOD_RUN: u32 = 64;
@@ -113,6 +115,25 @@ impl FreeMap {
         }
         // The whole group was looked at.
         self.longest = best.map_or(0, |(_, len)| len);
+        best
+    }
+
+    /// As [`FreeMap::find`], for aligned runs. It does not change the bound.
+    #[must_use]
+    pub fn find_aligned(&self, goal: u32, want: u32, alignment: Alignment) -> Option<(u32, u32)> {
+        let goal = if goal < self.bits { goal } else { 0 };
+        let runs = [(goal, self.bits), (0, self.bits)].into_iter().take(if goal == 0 { 1 } else { 2 });
+        let mut best: Option<(u32, u32)> = None;
+        for (mut from, end) in runs {
+            while let Some((start, len)) = self.run_from(from, end) {
+                match alignment.within((start, len), want) {
+                    Some(run) if run.1 >= want => return Some(run),
+                    Some(run) if best.is_none_or(|(_, longest)| run.1 > longest) => best = Some(run),
+                    _ => {}
+                }
+                from = start + len;
+            }
+        }
         best
     }
 

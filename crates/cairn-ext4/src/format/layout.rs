@@ -102,6 +102,10 @@ pub struct Layout {
     /// The user and the group who may use the reserved blocks, beside root (`s_def_resuid`,
     /// `s_def_resgid`).
     pub reserved_for: ReservedFor,
+    /// Blocks of a RAID's chunk on one disk (`s_raid_stride`); 0 if unknown.
+    pub stride: u32,
+    /// Blocks of a RAID's stripe over all data disks (`s_raid_stripe_width`); 0 if unknown.
+    pub stripe_width: u32,
     /// First inode that files may use.
     pub first_ino: u32,
     /// Inodes of the volume.
@@ -177,6 +181,8 @@ impl Layout {
                 uid: u32::from(raw.s_def_resuid.get()) | u32::from(raw.s_def_resuid_hi.get()) << 16,
                 gid: u32::from(raw.s_def_resgid.get()) | u32::from(raw.s_def_resgid_hi.get()) << 16,
             },
+            stride: raw.s_raid_stride.get().into(),
+            stripe_width: raw.s_raid_stripe_width.get(),
             first_ino,
             inodes_count,
             log_groups_per_flex: flex,

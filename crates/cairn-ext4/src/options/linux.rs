@@ -47,7 +47,6 @@ pub(super) const WORDS: &Vocabulary = &[
     ),
     (
         &[
-            "stripe=",
             "mballoc",
             "nomballoc",
             "mb_optimize_scan=",

@@ -20,6 +20,7 @@ mod shapes;
 mod shared_file;
 mod shift;
 mod statfs;
+mod stripes;
 mod support;
 mod system_zone;
 mod trim;
