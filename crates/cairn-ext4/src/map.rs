@@ -51,6 +51,10 @@ impl<'a> BlockMap<'a> {
     }
 
     /// Maps a hole to blocks that are marked in use.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NoSpace`] if no block is free for the map,
+    /// [`cairn_vfs::Error::TooLarge`] beyond the last possible block; the map is damaged.
     pub fn insert(
         &self,
         handle: &Handle,
@@ -70,6 +74,9 @@ impl<'a> BlockMap<'a> {
 
     /// Makes unwritten blocks of the run written. Holes stay holes. Changes about `budget` metadata
     /// blocks.
+    ///
+    /// # Errors
+    /// As [`BlockMap::insert`].
     pub fn convert_written(
         &self,
         handle: &Handle,
@@ -86,6 +93,9 @@ impl<'a> BlockMap<'a> {
 
     /// Makes written blocks of the run unwritten, so that they read as zeros. Holes stay holes.
     /// Changes about `budget` metadata blocks.
+    ///
+    /// # Errors
+    /// As [`BlockMap::insert`]; [`cairn_vfs::Error::Unsupported`] if the file has no extents.
     pub fn mark_unwritten(
         &self,
         handle: &Handle,
@@ -101,6 +111,9 @@ impl<'a> BlockMap<'a> {
     }
 
     /// Frees blocks of the run from its end backwards. Changes about `budget` metadata blocks.
+    ///
+    /// # Errors
+    /// As [`BlockMap::insert`].
     pub fn remove(
         &self,
         handle: &Handle,
@@ -116,11 +129,17 @@ impl<'a> BlockMap<'a> {
     }
 
     /// Prepares to move all blocks from `from` on by `by` blocks: down into a hole, or up.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::Unsupported`] if the file has no extents; otherwise as [`Shift::new`].
     pub fn begin_shift(&self, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Shift> {
         if self.extents { Shift::new(&self.context, i_block, from, by) } else { Err(no_extents()) }
     }
 
     /// Continues a move. Changes about `budget` metadata blocks.
+    ///
+    /// # Errors
+    /// As [`Shift::step`].
     pub fn shift(
         &self,
         handle: &Handle,

@@ -17,9 +17,16 @@ pub enum Freed {
 /// Allocates blocks for the maps, directories and attributes of one volume.
 pub trait BlockSource {
     /// Allocates a block near `goal` and marks it in use in `handle`.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NoSpace`]; a bitmap is damaged, or the journal was aborted.
     fn allocate_block(&self, handle: &Handle, goal: Pba) -> Result<Pba>;
 
     /// Frees `count` blocks from `start` on in `handle`. They can be allocated again after its
     /// commit.
+    ///
+    /// # Errors
+    /// A block is free already or belongs to the structures of the volume; a bitmap cannot be read,
+    /// or the journal was aborted.
     fn free(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()>;
 }

@@ -15,6 +15,9 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Decides what the volume does after `result`, and returns it. Every result passes here once.
+    ///
+    /// # Errors
+    /// The error of `result`.
     pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
         let partial_change = PartialChange::take();
         if let Err(error) = &result
@@ -57,6 +60,9 @@ impl Volume {
     }
 
     /// Stops as in a power cut. With `flush_log`, all changes so far are committed before.
+    ///
+    /// # Errors
+    /// The journal could not be committed. The volume has stopped all the same.
     pub fn shutdown(&self, flush_log: bool) -> Result<()> {
         let journal = self.journal();
         if let Some(journal) = journal.as_ref().filter(|_| flush_log) {
@@ -72,6 +78,9 @@ impl Volume {
 
     /// Fails if the volume was stopped and changes can no longer become durable. A volume that is
     /// read-only on request is in order.
+    ///
+    /// # Errors
+    /// The reason for which the volume was stopped.
     pub fn check_readable(&self) -> Result<()> {
         let _ = self.check_writable();
         match &*self.stopped.lock() {
@@ -90,6 +99,9 @@ impl Volume {
 
     /// Fails with the reason if nothing may be written. As in Linux, the error is EIO after a
     /// shutdown and EROFS after an error.
+    ///
+    /// # Errors
+    /// The reason for which nothing may be written.
     pub fn check_writable(&self) -> Result<()> {
         if let Some(stopped) = &*self.stopped.lock() {
             return Err(match stopped.cause {

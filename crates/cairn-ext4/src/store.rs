@@ -85,6 +85,9 @@ impl Store {
 
     /// Changes the deletion time of a record whose inode may not be in memory (a link of the orphan
     /// list).
+    ///
+    /// # Errors
+    /// The inode table cannot be read, or the journal was aborted.
     pub fn patch_deletion_time(&self, handle: &Handle, ino: Ino, value: u32) -> Result<()> {
         let location = self.locate(ino)?;
         let buffer = self.buffers.get(location.block)?;

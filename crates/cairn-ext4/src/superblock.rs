@@ -35,6 +35,9 @@ impl LiveSuperblock {
     }
 
     /// The present superblock.
+    ///
+    /// # Errors
+    /// The superblock cannot be read or is damaged.
     pub fn read(&self, buffers: &BufferCache) -> Result<Superblock> {
         let image = buffers.get(self.block)?.image();
         let bytes = image.get(self.offset..self.offset + format::SIZE).unwrap_or_default();
@@ -45,6 +48,9 @@ impl LiveSuperblock {
     }
 
     /// Changes the superblock in a handle.
+    ///
+    /// # Errors
+    /// The superblock cannot be read, or the journal was aborted.
     pub fn change(&self, store: &Store, handle: &Handle, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let buffer = store.buffers.get(self.block)?;
         let mut block = handle.write(&buffer)?;
@@ -56,6 +62,9 @@ impl LiveSuperblock {
     }
 
     /// Changes the superblock on the device, durably. No transaction may hold it.
+    ///
+    /// # Errors
+    /// The device failed.
     pub fn change_directly(&self, store: &Store, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let buffer = store.buffers.get(self.block)?;
         {
@@ -71,11 +80,17 @@ impl LiveSuperblock {
     }
 
     /// Sets the head of the orphan list.
+    ///
+    /// # Errors
+    /// As [`LiveSuperblock::change`].
     pub fn set_last_orphan(&self, store: &Store, handle: &Handle, ino: u32) -> Result<()> {
         self.change(store, handle, |superblock| superblock.raw.s_last_orphan = ino.into())
     }
 
     /// Marks the volume as mounted or clean, with the time and the counts of free space.
+    ///
+    /// # Errors
+    /// The device failed.
     pub fn mark(&self, store: &Store, mark: Mark, orphans_left: bool) -> Result<()> {
         let journaled = store.layout.features.compat(crate::format::features::Compat::HAS_JOURNAL);
         let orphan_file = store.layout.features.compat(crate::format::features::Compat::ORPHAN_FILE);
@@ -110,12 +125,18 @@ impl LiveSuperblock {
     }
 
     /// The label's bytes, up to the first zero.
+    ///
+    /// # Errors
+    /// As [`LiveSuperblock::read`].
     pub fn label(&self, buffers: &BufferCache) -> Result<Vec<u8>> {
         let name = self.read(buffers)?.raw.s_volume_name;
         Ok(name.into_iter().take_while(|byte| *byte != 0).collect())
     }
 
     /// Sets the label.
+    ///
+    /// # Errors
+    /// As [`LiveSuperblock::change`].
     pub fn set_label(&self, store: &Store, handle: &Handle, label: &[u8]) -> Result<()> {
         let mut name = [0; LABEL_MAX];
         name[..label.len()].copy_from_slice(label);

@@ -343,6 +343,10 @@ impl Volume {
 
     /// `FITRIM`: discards free space of a byte range, in runs of at least `minimum` bytes. Returns
     /// the number of bytes.
+    ///
+    /// # Errors
+    /// [`VfsError::Unsupported`] if the device cannot discard, [`VfsError::Invalid`] if the range
+    /// is outside the volume or `minimum` is larger than a group; a bitmap is damaged.
     pub fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
         self.check_writable()?;
         let block_size = u64::from(self.layout.block_size);
@@ -364,6 +368,9 @@ impl Volume {
     }
 
     /// Sets the label.
+    ///
+    /// # Errors
+    /// The superblock cannot be read, or the journal was aborted.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         self.check_writable()?;
         let handle = self.begin(self.credits.attributes)?;

@@ -49,6 +49,10 @@ fn not_maintained() -> crate::Error {
 }
 
 /// The contents of an inode for an attribute's value.
+///
+/// # Errors
+/// [`Corrupt::Inode`] if the inode is not one of a value or has another size; its map is damaged,
+/// or the device failed.
 pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     let record = volume.read_record(ino)?;
     let bad = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
@@ -106,6 +110,9 @@ fn view<'s>(inode: &Inode, state: &'s State) -> XattrView<'s> {
 }
 
 /// The value of an attribute.
+///
+/// # Errors
+/// As [`XattrStore::get`].
 pub fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let state = inode.state.read();
     if has_none(&state) {
@@ -122,6 +129,9 @@ fn has_none(state: &State) -> bool {
 }
 
 /// The names of all attributes.
+///
+/// # Errors
+/// As [`XattrStore::list`].
 pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let state = inode.state.read();
     with_store(volume, |store| store.list(view(inode, &state)))
@@ -129,6 +139,11 @@ pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
 
 /// Sets an attribute. An access ACL also sets the permission bits, and is stored only if these do
 /// not contain all of it.
+///
+/// # Errors
+/// [`VfsError::Invalid`] for a malformed list, [`VfsError::Unsupported`] for a list on a symbolic
+/// link, [`VfsError::AccessDenied`] for a default list on a file, [`VfsError::NotPermitted`] by the
+/// flags; otherwise as [`XattrStore::set`].
 pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_links()?;
@@ -174,6 +189,9 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
 }
 
 /// Removes an attribute.
+///
+/// # Errors
+/// [`VfsError::NotPermitted`] by the flags; otherwise as [`XattrStore::remove`].
 pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_links()?;
@@ -246,6 +264,9 @@ fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) ->
 }
 
 /// The default ACL of a directory.
+///
+/// # Errors
+/// The attributes are damaged or the list is malformed.
 pub fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl>> {
     match get(volume, directory, DEFAULT) {
         Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
@@ -255,6 +276,9 @@ pub fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl
 }
 
 /// Stores the ACLs that a new inode inherits. The caller writes the record.
+///
+/// # Errors
+/// As [`XattrStore::set`].
 pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownership: &Ownership) -> Result<()> {
     for (name, acl) in [(ACCESS, &ownership.access), (DEFAULT, &ownership.default)] {
         if let Some(acl) = acl {
@@ -267,6 +291,9 @@ pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownershi
 }
 
 /// Updates owner, mask and other entries of the access ACL after chmod.
+///
+/// # Errors
+/// The attributes are damaged or the list is malformed; otherwise as [`XattrStore::set`].
 pub fn follow_mode(
     volume: &Arc<Volume>,
     handle: &Handle,
@@ -319,6 +346,9 @@ pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut 
 }
 
 /// Frees all attributes of a deleted inode.
+///
+/// # Errors
+/// As [`XattrStore::remove_all`].
 pub fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
     if has_none(state) {
         return Ok(());

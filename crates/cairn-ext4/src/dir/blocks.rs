@@ -44,6 +44,9 @@ impl DirSettings {
     }
 
     /// Hashes a name. Fails if the algorithm is unknown.
+    ///
+    /// # Errors
+    /// The algorithm is unknown: [`Corrupt::Directory`].
     pub fn hash(&self, version: u8, name: &[u8]) -> Result<NameHash, Corrupt> {
         self.hash.hash(version, name).ok_or(Corrupt::Directory {
             ino: self.ino,
@@ -64,15 +67,25 @@ pub trait DirBlocks {
     fn indexed(&self) -> bool;
 
     /// Sets or clears the INDEX flag in `handle`.
+    ///
+    /// # Errors
+    /// The journal was aborted.
     fn set_indexed(&self, handle: &Handle, indexed: bool) -> Result<()>;
 
     /// Number of blocks of the directory.
     fn count(&self) -> u64;
 
     /// Reads a block below [`DirBlocks::count`]. A hole is an error.
+    ///
+    /// # Errors
+    /// The block is a hole, the map is damaged, or the device failed.
     fn get(&self, block: FileBlock) -> Result<Arc<Buffer>>;
 
     /// Allocates a block at the end and raises the size. The caller writes its contents.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NoSpace`] if no block is free; the map is damaged, or the journal was
+    /// aborted.
     fn append(&self, handle: &Handle) -> Result<(FileBlock, Arc<Buffer>)>;
 }
 

@@ -17,6 +17,10 @@ const MAX_INSERT: u64 = 64 * MAX_UNWRITTEN;
 
 /// Maps the hole `run` to the blocks from `pba` on, which are marked in use. Returns the number of
 /// blocks added.
+///
+/// # Errors
+/// [`cairn_vfs::Error::NoSpace`] if no block is free for a node, [`cairn_vfs::Error::TooLarge`]
+/// beyond the last possible block; the tree is damaged or maps the run already.
 pub fn insert(
     context: &MapContext<'_>,
     handle: &Handle,
@@ -50,6 +54,9 @@ pub fn insert(
 /// Makes the mapped blocks of `run` written or unwritten, from the first leaf on. Holes stay holes.
 /// A call changes about `budget` metadata blocks and always makes progress. Returns the number of
 /// blocks added (nodes).
+///
+/// # Errors
+/// [`cairn_vfs::Error::NoSpace`] if no block is free for a node; the tree is damaged.
 pub fn set_unwritten(
     context: &MapContext<'_>,
     handle: &Handle,
@@ -85,6 +92,10 @@ pub fn set_unwritten(
 
 /// Frees the blocks of `run` from its end backwards. A call changes about `budget` metadata
 /// blocks and always makes progress. Returns the number of blocks added, which is negative.
+///
+/// # Errors
+/// The tree is damaged. [`cairn_vfs::Error::NoSpace`] if an extent is split and no block is free
+/// for a node.
 pub fn remove(
     context: &MapContext<'_>,
     handle: &Handle,

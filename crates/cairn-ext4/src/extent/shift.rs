@@ -28,6 +28,11 @@ pub struct Shift {
 
 impl Shift {
     /// Checks that all blocks from `from` on can move by `by` blocks: up, or down into a hole.
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::Invalid`] if the blocks would move before the start or onto mapped
+    /// blocks, [`cairn_vfs::Error::TooLarge`] if they would move beyond the last possible block;
+    /// the tree is damaged.
     pub fn new(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Self> {
         let from = from.get();
         if by < 0 {
@@ -44,6 +49,9 @@ impl Shift {
 
     /// Moves leaves. A call changes about `budget` metadata blocks and always makes progress. An
     /// extent that reaches across the start is split. Returns the number of blocks added (nodes).
+    ///
+    /// # Errors
+    /// [`cairn_vfs::Error::NoSpace`] if no block is free for a node; the tree is damaged.
     pub fn step(
         &mut self,
         context: &MapContext<'_>,

@@ -14,6 +14,11 @@ use crate::txn::Handle;
 
 /// Maps the hole `run` to the blocks from `pba` on, which are marked in use. Returns the number of
 /// blocks added.
+///
+/// # Errors
+/// [`cairn_vfs::Error::NoSpace`] if no block is free or addressable with 32 bits,
+/// [`cairn_vfs::Error::TooLarge`] beyond the last possible block; the map is damaged or maps the
+/// run already.
 pub fn insert(
     context: &MapContext<'_>,
     handle: &Handle,

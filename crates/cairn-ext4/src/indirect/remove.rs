@@ -18,6 +18,9 @@ const ARRAY_CREDITS: u32 = 9;
 
 /// Frees the blocks of `run` from its end backwards. A call changes about `budget` metadata
 /// blocks and always makes progress. Returns the number of blocks added, which is negative.
+///
+/// # Errors
+/// A pointer is invalid, the device failed, or the journal was aborted.
 pub fn remove(
     context: &MapContext<'_>,
     handle: &Handle,

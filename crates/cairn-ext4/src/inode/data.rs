@@ -25,6 +25,9 @@ mod fiemap {
 }
 
 /// Reads into `buf`. Returns fewer bytes only at the end of the file.
+///
+/// # Errors
+/// The map or the device failed, or the system has no memory.
 pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
     inode.kind.check_regular()?;
     let _data = inode.data.read();
@@ -45,6 +48,9 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
 }
 
 /// As [`read`], but passes the cached bytes to `take`. False for inline contents and direct reads.
+///
+/// # Errors
+/// As [`read`].
 pub fn read_shared(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
@@ -70,6 +76,10 @@ pub fn read_shared(
 }
 
 /// Writes `data`. Returns fewer bytes if space ran out.
+///
+/// # Errors
+/// Nothing was written: the flags forbid it, the volume is full or read-only, the size would be too
+/// large, or the map or the device failed.
 pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
     inode.kind.check_regular()?;
     volume.check_writable()?;
@@ -125,6 +135,9 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
 
 /// `SEEK_DATA` and `SEEK_HOLE`. Delayed blocks are data. Preallocated blocks are data only if they
 /// have cached data.
+///
+/// # Errors
+/// [`VfsError::NoData`] if the offset is beyond the end or no data follows; the map cannot be read.
 pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
@@ -171,6 +184,9 @@ pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -
 }
 
 /// `FIEMAP`.
+///
+/// # Errors
+/// The map cannot be read; with `sync`, data could not be written.
 pub fn extents(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
@@ -242,6 +258,9 @@ fn has_blocks_from(volume: &Arc<Volume>, inode: &Arc<Inode>, block: u64) -> Resu
 }
 
 /// Copies within the volume through the cache. Holes are skipped if the target has a hole there.
+///
+/// # Errors
+/// [`VfsError::Invalid`] if the ranges overlap; otherwise as [`read`] and [`write()`].
 pub fn copy_range(
     volume: &Arc<Volume>,
     from: &Arc<Inode>,

@@ -124,6 +124,9 @@ fn inline_bytes(volume: &Volume, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
 }
 
 /// Finds a name, including `.` and `..`.
+///
+/// # Errors
+/// The directory is damaged, or the device failed.
 pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<(Ino, Option<FileKind>)>> {
     if inode.is_inline() {
         let (head, tail) = inline_bytes(volume, inode)?;
@@ -134,6 +137,9 @@ pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<O
 }
 
 /// Adds a name that does not exist. If space runs out, no name has changed.
+///
+/// # Errors
+/// As [`dir::add`].
 pub fn add(
     volume: &Arc<Volume>,
     handle: &Handle,
@@ -152,6 +158,9 @@ pub fn add(
 }
 
 /// Removes an existing name.
+///
+/// # Errors
+/// As [`dir::remove`].
 pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     if inode.is_inline() {
         return edit_inline(volume, handle, inode, |dir, settings| dir.remove(settings, name)).map(drop);
@@ -160,6 +169,9 @@ pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &
 }
 
 /// Changes the inode of a name or of `..`.
+///
+/// # Errors
+/// As [`dir::set_target`].
 pub fn set_target(
     volume: &Arc<Volume>,
     handle: &Handle,
@@ -175,6 +187,9 @@ pub fn set_target(
 }
 
 /// True if the directory contains only `.` and `..`.
+///
+/// # Errors
+/// As [`dir::is_empty`].
 pub fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
     if inode.is_inline() {
         let (head, tail) = inline_bytes(volume, inode)?;
@@ -184,11 +199,17 @@ pub fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
 }
 
 /// Gives a new directory its first block.
+///
+/// # Errors
+/// As [`dir::init_empty`].
 pub fn init(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent: Ino) -> Result<()> {
     dir::init_empty(&Blocks { volume, inode }, handle, parent)
 }
 
 /// Entries from `position` on.
+///
+/// # Errors
+/// As [`dir::readdir`].
 pub fn read(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,

@@ -28,6 +28,9 @@ const SYSTEM: u8 = 7;
 const DATA: &[u8] = b"data";
 
 /// The contents behind the first 60 bytes.
+///
+/// # Errors
+/// The attributes of the inode are damaged.
 pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let found = attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
@@ -39,6 +42,9 @@ pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
 }
 
 /// Replaces the contents by others of the same length, in memory. The caller stores them.
+///
+/// # Errors
+/// The attributes of the inode are damaged, or the contents have another length.
 pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let mut attributes: Vec<_> = attributes.iter().map(OwnedAttribute::from).collect();
@@ -52,6 +58,9 @@ pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>)
 
 /// Truncates or extends the contents in place, or zeroes a range. False if they do not fit; then
 /// nothing has changed. The caller holds `data` exclusively.
+///
+/// # Errors
+/// The attributes of the inode are damaged, or the journal was aborted.
 pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> Result<bool> {
     let mut bytes = contents(volume, inode)?;
     let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
@@ -77,6 +86,9 @@ pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> 
 }
 
 /// All bytes of an inline file or symlink.
+///
+/// # Errors
+/// The attributes of the inode are damaged, or the size exceeds the contents.
 pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
     let state = inode.state.read();
     let mut bytes = state.record.block.to_vec();
@@ -96,6 +108,9 @@ pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
 }
 
 /// Reads from an inline file.
+///
+/// # Errors
+/// As [`contents`].
 pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let bytes = contents(volume, inode)?;
     let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
@@ -106,6 +121,9 @@ pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resu
 
 /// Ends the inline state: removes flag and attribute, and initialises an empty block map. It
 /// changes memory only; the caller stores the inode in the handle that maps the contents.
+///
+/// # Errors
+/// The attributes of the inode are damaged.
 pub fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let kept: Vec<OwnedAttribute> = attributes
@@ -124,6 +142,10 @@ pub fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut State) ->
 }
 
 /// Moves the contents of an inline file to blocks. The caller holds `data` exclusively.
+///
+/// # Errors
+/// The volume is full, the attributes of the inode are damaged, or the device or the journal
+/// failed. The contents stay inline.
 pub fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let bytes = contents(volume, inode)?;
     let block_size = volume.layout.block_size as usize;

@@ -20,6 +20,11 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 
 /// Performs one `fallocate`. Offset and length are in bytes.
+///
+/// # Errors
+/// [`VfsError::Invalid`] if the range is empty, not aligned or not inside the file, as the mode
+/// requires; [`VfsError::TooLarge`]; [`VfsError::Unsupported`] and [`VfsError::IsDirectory`] by the
+/// kind and map of the inode; the volume is full or read-only.
 pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
     volume.check_writable()?;
     match inode.kind {

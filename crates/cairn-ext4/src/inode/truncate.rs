@@ -17,6 +17,10 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 
 /// `truncate(2)`, in both directions.
+///
+/// # Errors
+/// [`VfsError::IsDirectory`] or [`VfsError::Invalid`] if the inode is not a regular file,
+/// [`VfsError::TooLarge`]; the map is damaged, or the device or the journal failed.
 pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     if inode.kind != FileKind::Regular {
         let error = if inode.kind == FileKind::Directory {

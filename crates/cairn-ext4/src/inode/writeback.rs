@@ -19,6 +19,9 @@ use crate::volume::Volume;
 
 impl Inode {
     /// Writes the record to its inode table block in `handle`, after any change.
+    ///
+    /// # Errors
+    /// The inode table cannot be read, or the journal was aborted.
     pub fn write_inode(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         self.write_inode_times(volume, handle, state)?;
         self.ledger.changed(Part::Data, handle.tid());
@@ -26,6 +29,9 @@ impl Inode {
     }
 
     /// As [`Inode::write_inode`], if only times have changed, which fdatasync does not need.
+    ///
+    /// # Errors
+    /// As [`Inode::write_inode`].
     pub fn write_inode_times(&self, volume: &Volume, handle: &Handle, state: &mut State) -> Result<()> {
         let buffer = volume.buffers.get(self.location.block)?;
         state.update_disksize();
@@ -49,6 +55,9 @@ impl Inode {
 }
 
 /// Puts changes in memory (times, a size) into a transaction.
+///
+/// # Errors
+/// As [`Inode::write_inode`].
 pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     if !inode.state.read().dirty {
         return Ok(());
@@ -63,6 +72,9 @@ pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<
 }
 
 /// Writes dirty data of a byte range and waits for it. The caller holds `data`.
+///
+/// # Errors
+/// The mapper or the device failed, or the volume is full. The data stays dirty.
 pub fn write_back(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
@@ -76,6 +88,9 @@ pub fn write_back(
 
 /// Raises the size on disk after write-back. Write-back does this itself unless the last of the
 /// data was truncated before it was written. The caller holds `data`.
+///
+/// # Errors
+/// As [`Inode::write_inode`].
 pub fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let behind = |state: &State| {
         state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()

@@ -63,6 +63,9 @@ impl OrphanFile {
     }
 
     /// Writes `ino` to a free slot. `None` if the file is full.
+    ///
+    /// # Errors
+    /// A block cannot be read, or the journal was aborted.
     pub fn take_slot(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<Option<Slot>> {
         let count = self.blocks.len();
         let Some(number) = (0..count).map(|step| (self.hint + step) % count).find(|n| self.blocks[*n].free > 0) else {
@@ -77,6 +80,9 @@ impl OrphanFile {
     }
 
     /// Empties a slot.
+    ///
+    /// # Errors
+    /// A block cannot be read, or the journal was aborted.
     pub fn release(&mut self, store: &Store, handle: &Handle, slot: Slot) -> Result<()> {
         self.write(store, handle, slot, Ino(0))?;
         let block = &mut self.blocks[slot.block];

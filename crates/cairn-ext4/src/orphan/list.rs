@@ -40,6 +40,9 @@ impl OrphanList {
 
     /// Adds `ino` as the head. The caller writes the inode, with [`OrphanList::next_of`] as its
     /// link.
+    ///
+    /// # Errors
+    /// The superblock cannot be read, or the journal was aborted.
     pub fn push(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
         store.superblock.set_last_orphan(store, handle, number(ino))?;
         self.link(number(ino));
@@ -47,6 +50,9 @@ impl OrphanList {
     }
 
     /// Removes `ino` and rewrites the link of the member before it.
+    ///
+    /// # Errors
+    /// The superblock or a record cannot be read, or the journal was aborted.
     pub fn remove(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
         let Some((next, previous)) = self.links.get(&number(ino)).copied() else { return Ok(()) };
         if previous == 0 {

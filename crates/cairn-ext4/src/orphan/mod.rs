@@ -54,6 +54,9 @@ impl Orphans {
     }
 
     /// Adds a record in `handle`. True if the caller must write the inode, whose link has changed.
+    ///
+    /// # Errors
+    /// A block cannot be read, or the journal was aborted.
     pub fn add(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
         if inner.records.contains_key(&ino) {
@@ -72,6 +75,9 @@ impl Orphans {
 
     /// Removes a record in `handle`. True if the inode's deletion time holds a link, which is now
     /// invalid.
+    ///
+    /// # Errors
+    /// A block cannot be read, or the journal was aborted.
     pub fn remove(&self, store: &Store, handle: &Handle, ino: Ino) -> Result<bool> {
         let mut inner = self.0.lock();
         match inner.records.get(&ino).copied() {
