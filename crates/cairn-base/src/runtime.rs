@@ -88,14 +88,14 @@ pub trait Runtime: Send + Sync {
     fn drain_deferred(&self);
 }
 
-/// A running daemon. Dropping it stops the daemon too.
+/// A running daemon. Dropping it stops the daemon.
+#[must_use = "the daemon stops when its handle is dropped"]
 pub struct DaemonHandle {
     stop: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
 impl DaemonHandle {
     /// `stop` must end the daemon and return only when no step is running.
-    #[must_use]
     pub fn new(stop: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self { stop: Some(Box::new(stop)) }
     }

@@ -122,6 +122,7 @@ enum State {
 }
 
 /// The device's end of a [`Completion`] that is not ready yet.
+#[must_use = "the caller of wait() waits until the batch is completed"]
 pub struct Completer(Arc<Shared>);
 
 impl Completion {

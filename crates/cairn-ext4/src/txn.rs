@@ -58,6 +58,7 @@ impl Txn {
 ///
 /// If an operation fails after a change and has not called [`Handle::finish`] since, it leaves a
 /// `PartialChange`.
+#[must_use = "the operation stops when its handle is dropped"]
 pub struct Handle {
     kind: Kind,
     /// The class of the call that began the operation.

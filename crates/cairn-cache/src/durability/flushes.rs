@@ -14,6 +14,7 @@ use cairn_block::{Batch, BlockDevice, Completion, Error, Geometry, Result};
 
 /// A point in time: the number of the last flush that had begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use = "writes before the mark are durable only when a flush covers it"]
 pub struct Mark(pub(super) u64);
 
 /// Which flush brought data to the medium.
@@ -71,7 +72,6 @@ impl Flushes {
     }
 
     /// The mark for all writes that have completed.
-    #[must_use]
     pub fn mark(&self) -> Mark {
         Mark(self.numbers.begun.load(Ordering::SeqCst))
     }
