@@ -75,8 +75,8 @@ fn writers_in_many_threads_lose_nothing_while_others_pin_and_evict() {
     assert_eq!(total, 4 * 2_000);
 }
 
-/// A device whose first write takes place after the second one, if a second one comes while it
-/// waits.
+/// A device that delays its first write until a second one is done, if one arrives within the time
+/// limit.
 struct Overtaken {
     memory: MemoryDevice,
     writes: AtomicU32,
@@ -110,7 +110,8 @@ impl BlockDevice for Overtaken {
     }
 }
 
-/// Two who write back at once left the older image on the device and the newer one marked clean.
+/// Two concurrent write-backs once left the older image on the device and the newer one marked
+/// clean.
 #[test]
 fn an_older_image_never_overtakes_a_newer_one() {
     let device = Arc::new(Overtaken {

@@ -18,7 +18,7 @@ fn only_a_flush_that_began_after_the_write_covers_it() {
     flushes.flush().unwrap();
     assert!(flushes.is_covered(mark));
     assert_eq!(flushes.cover(mark).unwrap(), FlushOrigin::Already);
-    // A preflush is a flush of what came before.
+    // A preflush covers earlier writes.
     ledger.wrote();
     let barrier = Durability { preflush: true, fua: true };
     flushes.write_durable(0, vec![1; 4096], barrier).unwrap();
@@ -44,7 +44,7 @@ fn no_caller_returns_before_the_flush_that_covers_its_mark_has_succeeded() {
         };
         let both = [scope.spawn(wait), scope.spawn(wait)];
         device.wait_for(1);
-        // What is written while that flush is under way is none of its business.
+        // A flush in progress does not cover later writes.
         let late = flushes.mark();
         assert!(late > mark && returned.load(Ordering::SeqCst) == 0);
         device.set(Flushing::Free);

@@ -1,4 +1,5 @@
-//! The file cache against a vector of bytes, with a model mapper over a device full of junk.
+//! Compares the file cache with a vector of bytes. A model mapper uses a device full of arbitrary
+//! bytes.
 
 mod contention;
 mod daemon;
@@ -65,8 +66,8 @@ fn small_appends_and_rewrites_of_dirty_blocks_ask_for_nothing() {
     assert!(read_all(&rig, 64 << 10) == data);
 }
 
-/// The baseline does the same with a folio for each page and a question for each block; the device
-/// still gets neighbours as one request.
+/// The baseline uses a folio for each page and a mapping for each block. The device still gets
+/// neighbours as one request.
 #[test]
 fn per_block_mode_asks_for_each_block_and_keeps_pages() {
     for (block_size, blocks) in [(4096, 256), (1024, 1024)] {
@@ -97,7 +98,7 @@ fn runs_that_become_neighbours_on_the_device_go_out_together() {
     rig.file.write_back(&rig.mapper, 0..u64::MAX, size, Sync).expect("reserved");
     let counters = rig.pages.counters();
     assert_eq!((counters.map_places.get(), rig.mapper.delayed()), (600, 0));
-    // The model leaves a gap behind about every second one.
+    // The model leaves a gap behind about every second run.
     let batches = counters.writeback_batches.get();
     assert!((200..400).contains(&batches), "{batches} batches");
     rig.file.invalidate(0..u64::MAX);
@@ -186,7 +187,7 @@ fn a_failed_write_back_is_reported_once_and_tried_again() {
 fn what_lies_behind_the_end_never_shows() {
     let rig = Rig::new(4096, 16 << 20, 1000, 6);
     rig.mapper.preallocate(0..1, true);
-    // The device is full of 0xAA: a file of 100 bytes with junk behind.
+    // The device is full of 0xAA: bytes behind the end of the 100-byte file are not zero.
     assert!(read_all(&rig, 100) == [0xAA; 100]);
     rig.file.truncate(&rig.mapper, 100, 3000).expect("grows");
     let mut expected = vec![0xAA; 100];
@@ -203,7 +204,7 @@ fn what_lies_behind_the_end_never_shows() {
     assert!(read_all(&rig, 9001) == expected);
 }
 
-/// An owner that does nothing.
+/// An owner whose methods do nothing.
 struct IdleOwner;
 
 impl Flushable for IdleOwner {
@@ -222,7 +223,7 @@ fn a_sequential_writer_gets_as_much_again_reserved() {
     }
     // 1, 1 + 1, 1 + 3, 1 + 7 ...
     assert_eq!((asked(), rig.mapper.delayed()), (11, 2047));
-    // Elsewhere: the rest goes back.
+    // A write elsewhere releases the rest.
     rig.file.write(&rig.mapper, 4 << 20, 2000 << 12, &[5; 4096]).expect("room");
     assert_eq!((asked(), rig.mapper.delayed()), (12, 1025));
     for at in 2001..2010_u64 {

@@ -1,4 +1,4 @@
-//! The status cache against one state per block.
+//! Compares the status cache with one state for each block.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ enum Op {
     Shrink,
 }
 
-/// What each block is, in the slowest and plainest way; `None` is unknown.
+/// The state of each block, by the simplest algorithm; `None` is unknown.
 type Model = Vec<Option<State>>;
 
 fn apply_model(model: &mut Model, op: Op, run: Run) {

@@ -1,4 +1,4 @@
-//! Directories against a model, an audit of the index, and the kernel.
+//! Compares directories with a model, checks the index, and lets the kernel read them.
 
 pub(crate) mod image;
 mod inlined;
@@ -27,7 +27,7 @@ use crate::format::dir_entry::DirFormat;
 use crate::format::htree::Node;
 use crate::txn::{Handle, Txn};
 
-/// Bytes that are a name.
+/// Converts bytes to a name.
 pub(super) fn named(bytes: &[u8]) -> Name<'_> {
     Name::check(bytes).expect("the test has sound names")
 }
@@ -38,7 +38,7 @@ pub(super) struct ListedDir {
     pub(super) settings: DirSettings,
     /// Addresses of the blocks in use.
     pub(super) used: Mutex<Vec<Pba>>,
-    /// Addresses for blocks to come, the next one last.
+    /// Addresses that `append` takes, the next one last.
     pub(super) spare: Mutex<Vec<Pba>>,
     pub(super) indexed: AtomicBool,
 }
@@ -76,7 +76,7 @@ impl DirBlocks for ListedDir {
 }
 
 impl ListedDir {
-    /// An empty directory in memory that may grow to `blocks`.
+    /// An empty directory in memory that may grow to `blocks` blocks.
     pub(super) fn in_memory(settings: DirSettings, blocks: u64) -> Self {
         let size = settings.format.block_size as u64 * blocks;
         let block_size = u32::try_from(settings.format.block_size).unwrap();
@@ -101,7 +101,7 @@ impl ListedDir {
             .unwrap_or_else(|error| panic!("add {:?}: {error}", name.escape_ascii().to_string()));
     }
 
-    /// All names but the dots, through as many calls of `readdir` as `piece` names a call need.
+    /// All names but `.` and `..`, by calls of `readdir` that take `piece` names each.
     pub(super) fn names(&self, piece: usize) -> Vec<(Vec<u8>, u64)> {
         let mut names = Vec::new();
         let mut position = 0;
@@ -124,7 +124,7 @@ impl ListedDir {
         }
     }
 
-    /// Checks that every block belongs to the index once and every name lies where its hash says.
+    /// Checks that every block belongs to the index once and every name is in the leaf of its hash.
     pub(super) fn audit(&self) {
         if !self.indexed() {
             return;
@@ -166,7 +166,7 @@ impl ListedDir {
     }
 }
 
-/// Blocks of 1 KiB, everything on.
+/// Blocks of 1 KiB, with all features.
 pub(super) fn small_blocks() -> DirSettings {
     DirSettings {
         ino: Ino(12),

@@ -1,4 +1,5 @@
-//! Extent trees against one entry per block, with the tree's own rules checked after every change.
+//! Compares extent trees with one entry for each block, and checks the rules of the tree after
+//! every change.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ use crate::format::extent::{Entries, MAX_FILE_BLOCKS, Node, NodeView, block_capa
 use crate::map::BlockMap;
 use crate::map::testing::Fixture;
 
-/// The tree's blocks; asserts that every node is sound, sealed, not empty, and starts where its parent says.
+/// The blocks of the tree. Asserts that every node is valid, has a checksum, is not empty, and
+/// begins where its parent says.
 fn tree_blocks(fixture: &Fixture) -> BTreeSet<u64> {
     let context = fixture.context();
     let mut blocks = BTreeSet::new();
@@ -110,12 +112,13 @@ proptest! {
         (0..500).for_each(|n| fixture.fill(n * 3, 1, n % 2 == 0, false));
         let blocks: Vec<u64> = tree_blocks(&fixture).into_iter().collect();
         if !csum {
-            // Without checksums the entries alone must stop the walk.
+            // Without checksums, the checks of entries alone must stop the walk.
             fixture.seed = crate::checksum::InodeSeed(None);
         }
         fixture.buffers.write_back().unwrap();
         for (block, offset, value) in mutations {
-            // Half of the damage hits the root, the header and the first entries, where it matters most.
+            // Half of the damage is in the root, the header and the first entries, which have the
+            // most effect.
             let offset = if offset & 1 == 0 { offset / 2 % 48 } else { offset / 2 % 1024 };
             let block = Pba(blocks[block.index(blocks.len())]);
             if offset < 60 && value & 3 == 0 {
@@ -150,7 +153,7 @@ proptest! {
     }
 }
 
-/// Blocks of a damaged tree are never in the right list, so this one takes everything.
+/// Accepts any block, because the blocks of a damaged tree are not in the list of used ones.
 struct Careless;
 
 impl crate::space::BlockSource for Careless {
@@ -194,7 +197,7 @@ fn sequential_files_pack_their_nodes() {
 #[test]
 fn trees_grow_deep_in_any_order_and_shrink_to_nothing() {
     let mut fixture = Fixture::new(true);
-    // A permutation of 0..40009 (a prime), so that inserts hit everywhere.
+    // A permutation of 0..40009 (a prime), so that inserts reach all parts of the tree.
     for n in 0..40_009_u64 {
         let block = n * 20_021 % 40_009 * 2;
         let pba = fixture.source.take(1, false);
@@ -248,7 +251,7 @@ fn a_full_volume_leaves_the_tree_as_it_was() {
     let mut fixture = Fixture::new(true);
     (0..84 * 4).for_each(|n| fixture.fill(n * 2, 1, false, false));
     let before = (fixture.i_block, fixture.model.clone());
-    // Every leaf is full and so is the root: a block in the middle needs two more.
+    // Every leaf and the root are full: a block in the middle needs two more nodes.
     for limit in 0..2 {
         fixture.source.limit(Some(limit));
         let pba = fixture.source.take(1, false);
@@ -296,7 +299,7 @@ fn moving_down_needs_a_hole() {
     check(&fixture, 100);
 }
 
-/// More leaves than one transaction takes: each step must do some, and none all.
+/// More leaves than one transaction can change: each step must do a part, and none everything.
 #[test]
 fn many_leaves_are_moved_and_converted_in_many_steps() {
     let leaves = 20;

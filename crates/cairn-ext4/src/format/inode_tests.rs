@@ -67,7 +67,8 @@ fn unknown_bytes_round_trip() {
     let mut layout = layout_of(256, &[]);
     layout.checksum = MetadataChecksum::NONE;
     let mut bytes: Vec<u8> = (0..=255).collect();
-    // Record valid where it must be: size below 2^63, attributes inside the volume, extra fields inside the record.
+    // A valid record: size below 2^63, attributes inside the volume, extra fields inside the
+    // record.
     bytes[0x6c..0x70].copy_from_slice(&[1, 0, 0, 0]);
     bytes[0x68..0x6c].copy_from_slice(&[9, 0, 0, 0]);
     bytes[0x76..0x78].copy_from_slice(&[0, 0]);

@@ -1,4 +1,5 @@
-//! Geometry against what mke2fs makes, and against what it never makes.
+//! Compares the geometry with that of mke2fs's volumes, and refuses geometries that mke2fs does not
+//! make.
 
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
@@ -72,7 +73,7 @@ fn meta_bg_places_descriptors_in_their_metagroup() {
     layout.blocks_count = 200 * 32768;
     layout.features.incompat |= Incompat::META_BG;
     assert_eq!(layout.descriptor_block(0), Pba(1));
-    // Metagroup 1 starts at group 64, which holds no superblock.
+    // Metagroup 1 begins at group 64, which has no superblock.
     assert_eq!(layout.descriptor_block(70), Pba(64 * 32768));
     assert_eq!(layout.descriptor_offset(70), 6 * 64);
     assert_eq!(layout.base_metadata(64), 1);
@@ -110,7 +111,7 @@ fn superblock_checksum_covers_every_bit() {
     assert!(Superblock::decode(&bytes).is_ok());
     for byte in (0..bytes.len()).step_by(7) {
         bytes[byte] ^= 0x10;
-        // Turning metadata_csum off is the one change that nothing can notice here.
+        // Only clearing metadata_csum cannot be detected.
         let cleared = !Superblock::decode(&bytes).is_ok_and(|s| s.features().ro_compat(RoCompat::METADATA_CSUM));
         assert!(cleared, "byte {byte}");
         bytes[byte] ^= 0x10;

@@ -1,4 +1,4 @@
-//! The group table over volumes that mkfs makes.
+//! The group table of volumes that mkfs creates.
 
 use cairn_base::runtime::simulated::Simulated;
 use cairn_block::memory::MemoryDevice;

@@ -1,4 +1,4 @@
-//! Block pointers against one entry per block.
+//! Compares block pointers with one entry for each block.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::Error;
 use crate::map::testing::Fixture;
 
-/// The map's own blocks; asserts that none of them is empty.
+/// The blocks of the map. Asserts that none is empty.
 fn tree_blocks(fixture: &Fixture) -> BTreeSet<u64> {
     let mut blocks = BTreeSet::new();
     let slots = decode_inode(&fixture.i_block);
@@ -32,7 +32,7 @@ fn check(fixture: &Fixture) {
 }
 
 fn ops() -> impl Strategy<Value = Vec<(bool, u64, u64, u32)>> {
-    // Around each border between the levels: 12, 268 and 65804.
+    // Around each border between levels: 12, 268 and 65804.
     let start = prop_oneof![0..20_u64, 200..300_u64, 500..600_u64, 65_700..66_900_u64, 131_000..132_000_u64];
     let len = prop_oneof![1..5_u64, 1..700_u64];
     prop::collection::vec((any::<bool>(), start, len, 0..60_u32), 1..16)
@@ -100,7 +100,8 @@ fn a_full_volume_leaves_the_map_as_it_was() {
     fixture.fill(0, 12, false, false);
     fixture.source.limit(Some(2));
     let pba = fixture.source.take(2, false);
-    // The first block of the third level needs three blocks of pointers, and the last of the second two.
+    // The first block of the third level needs three pointer blocks, and the last one of the second
+    // level two.
     let run = Run { start: FileBlock(65_803), len: 2 };
     let refused = fixture.change(|map, handle, i_block| Ok(((), map.insert(handle, i_block, run, pba, false)?)));
     assert!(matches!(refused.unwrap_err(), Error::Vfs(cairn_vfs::Error::NoSpace)));

@@ -1,4 +1,4 @@
-//! New volumes, judged by e2fsck where it is installed, and by reading them back.
+//! New volumes, read back and judged by e2fsck if it is installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::format::superblock::{OFFSET, SIZE, Superblock};
 
 const MIB: u64 = 1 << 20;
 
-/// Exit status of `e2fsck -fn`; `None` where there is no e2fsck.
+/// Exit status of `e2fsck -fn`; `None` without e2fsck.
 fn e2fsck(image: &Path) -> Option<(i32, String)> {
     let output = Command::new("e2fsck").arg("-fn").arg(image).output().ok()?;
     Some((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned()))
@@ -42,7 +42,7 @@ fn all_block_sizes_and_many_sizes() {
             judge(size, &MkfsOptions { block_size: Some(block_size), ..Default::default() });
         }
     }
-    // Without a journal, with the shortest of last groups, and not a multiple of anything.
+    // Without a journal, with the shortest last group, and with unaligned sizes.
     for size in [MIB, 32769 * 1024, 129 * MIB + 300_000] {
         judge(size, &MkfsOptions::default());
     }
@@ -74,7 +74,7 @@ fn inode_and_journal_sizes() {
     judge(600 * MIB, &MkfsOptions { inode_size: Some(128), ..Default::default() });
     judge(600 * MIB, &MkfsOptions { inode_size: Some(1024), inodes: Some(100), ..Default::default() });
     judge(600 * MIB, &MkfsOptions { inode_ratio: Some(1024), ..Default::default() });
-    // More than four extents: the journal's map needs a block of its own.
+    // With more than four extents the journal's map needs a block.
     judge(2000 * MIB, &MkfsOptions { block_size: Some(1024), journal_size: Some(512 * MIB), ..Default::default() });
 }
 

@@ -1,4 +1,5 @@
-//! Attributes of one inode: placing, moving, sharing, and both ways with the kernel.
+//! Attributes of one inode: placing, moving and sharing them, and reading and writing with the
+//! kernel.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::txn::Txn;
 
 const INO: Ino = Ino(12);
 
-/// Blocks from a list; freed ones are remembered.
+/// Allocates blocks from a list and records freed ones.
 #[derive(Default)]
 struct Blocks {
     spare: Mutex<Vec<Pba>>,
@@ -69,7 +70,7 @@ impl ValueInodes for Values {
     }
 }
 
-/// One inode with everything around it.
+/// An inode with the parts of the volume that its attributes need.
 struct Bench {
     cache: Arc<BufferCache>,
     blocks: Blocks,
@@ -139,7 +140,7 @@ impl Bench {
 }
 
 fn is_no_space<T>(result: Result<T>) -> bool {
-    // Of the volume, or of the inode.
+    // Damage of the volume or of the inode.
     matches!(result, Err(crate::Error::Vfs(cairn_vfs::Error::NoSpace | cairn_vfs::Error::NoAttributeSpace)))
 }
 
@@ -187,7 +188,7 @@ fn a_shared_block_is_copied_and_left() {
     let shared = bench.file_acl;
     let buffer = bench.cache.get(shared).unwrap();
     {
-        // Another inode uses the block too.
+        // Another inode uses the block as well.
         let mut bytes = buffer.modify_direct();
         xattr::set_refcount(&mut bytes, 2);
         xattr::seal_block(&mut bytes, shared, MetadataChecksum::with_seed(3));
@@ -201,7 +202,7 @@ fn a_shared_block_is_copied_and_left() {
     assert_eq!((bench.values.as_ref().unwrap().0.lock()[&100].1, bench.sectors), (1, 2));
     bench.remove_all();
     assert_eq!((bench.file_acl, bench.sectors, bench.names().len()), (Pba(0), 0, 0));
-    // The other inode still has all it had.
+    // The other inode still has all its attributes.
     bench.file_acl = shared;
     assert_eq!(bench.get("user.far").unwrap(), [7; 3000]);
     bench.sectors = 8;
@@ -219,7 +220,7 @@ fn large_values_get_inodes_and_give_them_back() {
     bench.set("user.a", b"small again").unwrap();
     assert_eq!(bench.sectors, 0);
     assert!(bench.values.as_ref().unwrap().0.lock().is_empty());
-    // A value that is not what its hash says.
+    // A value with a wrong hash.
     bench.set("user.a", &[9; 6000]).unwrap();
     bench.values.as_ref().unwrap().0.lock().get_mut(&100).unwrap().0[5] = 0;
     assert!(matches!(bench.get("user.a"), Err(crate::Error::Corrupt(_))));
@@ -262,7 +263,7 @@ proptest! {
     }
 }
 
-/// Attributes the kernel is asked to set, and we.
+/// The attributes that the kernel sets, and those that we set.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("user.small", b"value".to_vec()),
@@ -343,7 +344,7 @@ fn get_by_kernel(file: &Path, name: &str) -> Vec<u8> {
 fn attributes_we_write_are_clean_and_the_kernels() {
     for args in [&["-b", "1024"][..], &["-b", "4096", "-I", "128"], &["-b", "1024", "-O", "^metadata_csum"]] {
         let image = TestImage::new(16 << 20, &[&["-t", "ext4", "-O", "^has_journal"], args].concat());
-        // The kernel provides the block that ours goes into.
+        // The kernel has created the block that our attributes go to.
         image.mounted(|root| {
             let file = root.join("f");
             std::fs::File::create(&file).unwrap();

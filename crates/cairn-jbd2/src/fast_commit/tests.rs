@@ -108,7 +108,7 @@ fn any_flipped_bit_ends_the_area_there() {
     for bit in 0..covered * 8 {
         let mut torn = second.clone();
         torn[bit / 8] ^= 1 << (bit % 8);
-        // The checksum covers the length of the TAIL, too.
+        // The checksum covers the length of the TAIL as well.
         let found = read(&[first.clone(), torn]);
         assert_eq!(found.len(), 1, "bit {bit}");
     }

@@ -1,4 +1,4 @@
-//! The forms hold what the record holds; the page is well-formed and needs nothing else.
+//! Every form contains the record's data; the page is well-formed and needs no other resource.
 
 use crate::goal::{Goal, Relation};
 use crate::machine::Machine;
@@ -35,7 +35,8 @@ fn record() -> Record {
     }
 }
 
-/// Walks tags as an XML parser would: names match, nothing is left open, text has no bare `<` or `&`. Returns all text.
+/// Parses tags as an XML parser does: names match, every element is closed, text has no bare `<` or
+/// `&`. Returns the text.
 fn parse(page: &str) -> Vec<String> {
     let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("a document type");
     let (mut open, mut texts) = (Vec::new(), Vec::new());

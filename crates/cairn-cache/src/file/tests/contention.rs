@@ -1,4 +1,4 @@
-//! Readers, writers, write-back and truncate at once, under the caller's lock as inodes have it.
+//! Concurrent readers, writers, write-back and truncation, with the caller's lock of an inode.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use crate::writeback::{Flushable, Flushed, WritebackMode};
 const BUDGET: u64 = 2 << 20;
 const MODES: [BufferedMode; 2] = [BufferedMode::Extents, BufferedMode::PerBlock];
 
-/// What an inode is to the cache: a lock around the size.
+/// The part of an inode that the cache needs: a lock around the size.
 struct Inode {
     rig: Rig,
     size: RwLock<u64>,
@@ -85,8 +85,7 @@ fn write_ten_budgets(mode: BufferedMode) {
     assert!(inode.rig.pages.counters().evictions.get() > 0);
 }
 
-/// Each 4 KiB block is written whole with one byte value at a time: a reader must never see two in
-/// a block.
+/// Each 4 KiB block is written with one byte value. A reader must never see two values in a block.
 #[test]
 fn blocks_are_never_torn_or_lost_between_threads() {
     for mode in MODES {
@@ -202,7 +201,7 @@ fn reservations_are_released_under_a_writer() {
         for (number, at) in (0..20_u64 << 20).step_by(piece.len()).enumerate() {
             inode.write(at, &piece);
             let before = turns.load(Ordering::Relaxed);
-            // A thread releases a reservation now and then, however few processors there are.
+            // A thread releases a reservation from time to time, even with one processor.
             while number % 7 == 0 && turns.load(Ordering::Relaxed) < before + 3 {
                 std::thread::yield_now();
             }

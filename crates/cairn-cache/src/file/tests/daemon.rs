@@ -1,5 +1,5 @@
-//! The write-back daemon on a virtual clock: by age, by amount, the longest dirty first, and no
-//! more than is dirty.
+//! The write-back daemon on a virtual clock: it writes by age and by amount, the longest dirty
+//! files first, and no clean data.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::writeback::{Flushable, Flushed, WritebackMode};
 
 const BUDGET: u64 = 10 << 20;
 
-/// A file that grows at its end.
+/// A file that is appended to.
 struct File {
     cache: FileCache,
     mapper: ModelMapper,
@@ -82,7 +82,7 @@ fn what_is_dirty_for_too_long_is_written_the_oldest_first() {
     old.write(0, 100_000);
     world.sleep(20);
     young.write(0, 100_000);
-    // Writing again does not make a file younger.
+    // A second write does not make a dirty file younger.
     old.write(100_000, 1000);
     world.sleep(9);
     assert!(old.cache.has_dirty() && young.cache.has_dirty() && world.written() == 0);
@@ -123,8 +123,8 @@ fn writers_help_when_more_is_dirty_than_may_be() {
     assert_eq!((world.rig.pages.counters().throttles.get(), world.written()), (1, 5 << 20));
 }
 
-/// No caller fsyncs, and the device takes nothing: memory stays bounded because writers get the
-/// error. What was accepted is kept, and written when the device works again.
+/// No caller fsyncs, and the device fails every write. Memory stays bounded because writers get the
+/// error. Accepted data is kept, and written when the device works again.
 #[test]
 fn writers_hear_of_a_device_that_takes_nothing() {
     let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));

@@ -1,5 +1,5 @@
-//! A mapper that keeps its map in memory, places in fragments, counts reservations, and checks how
-//! it is called.
+//! A mapper with its map in memory. It places blocks in fragments, counts reservations, and checks
+//! its callers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) const DEVICE: u64 = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Delayed,
-    /// Placed, its data is on the way.
+    /// Placed; the data is being written.
     Placed,
     Unwritten(u64),
     Mapped(u64),
@@ -49,7 +49,7 @@ impl ModelMapper {
         Self(Arc::new(Mutex::new(Rank::MAPPING, map)))
     }
 
-    /// Maps or preallocates blocks, as if from an earlier mount.
+    /// Maps or preallocates blocks, as from an earlier mount.
     pub(super) fn preallocate(&self, blocks: std::ops::Range<u64>, written: bool) -> u64 {
         let mut map = self.0.lock();
         let first = map.next;
@@ -61,7 +61,7 @@ impl ModelMapper {
         first
     }
 
-    /// Cuts the map, as the filesystem does after the cache was told.
+    /// Truncates the map, as the filesystem does after the cache was truncated.
     pub(super) fn unmap(&self, blocks: std::ops::Range<u64>) {
         let mut map = self.0.lock();
         let gone: Vec<u64> = map.blocks.range(blocks).map(|(block, _)| *block).collect();
@@ -77,7 +77,7 @@ impl ModelMapper {
         map.blocks.values().filter(|state| matches!(state, State::Delayed | State::Placed)).count()
     }
 
-    /// The largest end of file that a ticket brought.
+    /// The largest end of file that a ticket has passed.
     pub(super) fn file_end(&self) -> u64 {
         self.0.lock().file_end
     }

@@ -1,4 +1,4 @@
-//! Random operations with a budget so small that everything is evicted all the time.
+//! Random operations with a budget so small that data is evicted all the time.
 
 use std::sync::Weak;
 
@@ -24,7 +24,7 @@ enum Op {
     WriteBack(u64, u64, bool),
     Invalidate,
     FailNextWrite,
-    /// As a remount would.
+    /// Changes a mode, as a remount does.
     Switch(BufferedMode, usize),
 }
 
@@ -59,7 +59,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An owner that is there no more.
+/// An owner that was dropped.
 struct Gone;
 
 impl Flushable for Gone {
@@ -68,7 +68,7 @@ impl Flushable for Gone {
     }
 }
 
-/// The rig and what its file must hold.
+/// The rig, and the expected contents of its file.
 struct Pair {
     rig: Rig,
     bytes: Vec<u8>,
@@ -136,7 +136,7 @@ impl Pair {
             Op::Punch(from, to) => self.punch(from, to.min(self.size())),
             Op::WriteBack(from, to, sync) => {
                 let mode = if sync { WritebackMode::Sync } else { WritebackMode::Background };
-                // A failure is injected by FailNextWrite: nothing may be lost by it.
+                // FailNextWrite injects a failure, which must lose no data.
                 let _ = self.rig.file.write_back(&self.rig.mapper, from..to, self.size(), mode);
             }
             Op::Invalidate => self.rig.file.invalidate(0..u64::MAX),
@@ -194,10 +194,10 @@ impl Pair {
 
 fn run(ops: &[Op], block_size: u32, free: u64, seed: u64, (mode, folio): (BufferedMode, usize)) {
     let rig = Rig::new(block_size, 1 << 20, free, seed);
-    // No other file releases reservations here, but space is reserved ahead all the same.
+    // No other file releases reservations here, but space is reserved ahead.
     rig.file.set_owner(Weak::<Gone>::new());
     let mut pair = Pair { rig, bytes: Vec::new(), block_size: block_size.into() };
-    // Preallocated blocks, as fallocate with KEEP_SIZE leaves them.
+    // Preallocated blocks, as after fallocate with KEEP_SIZE.
     pair.rig.mapper.preallocate(3..9, false);
     pair.rig.mapper.preallocate(200..300, false);
     pair.switch(mode, folio);

@@ -1,5 +1,4 @@
-//! Readahead: what it reads, for how many streams, and that a reader waits only for the blocks it
-//! asked for.
+//! Readahead: its windows, its streams, and that a reader waits only for the blocks it needs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,7 +17,7 @@ use crate::writeback::{Flushable, Flushed, WritebackMode};
 const SIZE: u64 = 16 << 20;
 const BUDGET: u64 = 64 << 20;
 
-/// A file of random bytes on the device, nothing of it cached.
+/// A file of random bytes on the device, of which nothing is cached.
 struct Subject {
     rig: Rig,
     data: RwLock<()>,
@@ -102,7 +101,7 @@ fn random_reads_read_what_they_ask() {
     assert_eq!(counters.readahead_bytes.get(), 0);
 }
 
-/// Reads of its later half wait until a test opens it.
+/// A device whose reads of the second half wait until the test opens a gate.
 struct Gate {
     inner: MemoryDevice,
     open: AtomicBool,
@@ -139,14 +138,14 @@ fn a_reader_waits_for_no_more_than_it_asked() {
     let (subject, daemon) = Subject::new(gate.clone(), BufferedMode::Extents);
     let reader = {
         let subject = subject.clone();
-        // A small read takes up to 1M along; behind that, only the daemon reads.
+        // A small read reads up to 1M along; only the daemon reads beyond that.
         std::thread::spawn(move || {
             for at in (0..SIZE / 2 - (1 << 20) - (64 << 10)).step_by(64 << 10) {
                 subject.read(at, 64 << 10);
             }
         })
     };
-    // If the reader waited at the gate, it would stay there until the test is killed.
+    // A reader that waited at the gate would wait for ever.
     reader.join().expect("the reader needs nothing behind the gate");
     assert!(!gate.open.load(Ordering::SeqCst));
     gate.open.store(true, Ordering::SeqCst);
@@ -155,7 +154,7 @@ fn a_reader_waits_for_no_more_than_it_asked() {
     daemon.stop();
 }
 
-/// The daemon skips a window that a reader is reading, and does not ask for each of its blocks.
+/// The daemon skips a window that a reader is reading, without a mapping for each of its blocks.
 #[test]
 fn what_others_are_reading_is_asked_for_once() {
     let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
@@ -171,7 +170,7 @@ fn what_others_are_reading_is_asked_for_once() {
     assert_eq!(counters.map_lookups.get(), 2);
 }
 
-/// What is lent is what is read, in large pieces, and stays as it was when the file is changed.
+/// `read_shared` returns the data in large pieces, which do not change when the file is written.
 #[test]
 fn what_is_lent_is_read_once_and_never_changes() {
     let (subject, daemon) = Subject::new(Arc::new(MemoryDevice::new(DEVICE)), BufferedMode::Extents);
@@ -192,7 +191,7 @@ fn what_is_lent_is_read_once_and_never_changes() {
     let end = file.read_shared(mapper, SIZE, SIZE - 5, 1 << 20).expect("readable").concat();
     assert!(end == subject.bytes[subject.bytes.len() - 5..]);
     assert!(file.read_shared(mapper, SIZE, SIZE, 10).expect("readable").is_empty());
-    // A hole, and what is in memory only.
+    // A hole, and data in memory only.
     let after = SIZE + (1 << 20);
     file.write(mapper, SIZE, after, &[7; 100]).expect("room");
     let tail = file.read_shared(mapper, after + 100, SIZE - 1, 2 << 20).expect("readable").concat();

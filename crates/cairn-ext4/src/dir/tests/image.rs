@@ -1,4 +1,4 @@
-//! Images made by mke2fs and the kernel, opened far enough to reach one inode.
+//! Images of mke2fs and the kernel, opened as far as needed to reach one inode.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::format::{Compat, GroupDesc, Incompat, Inode, InodeFlags, Layout, Supe
 /// `EXT2_FLAGS_UNSIGNED_HASH`.
 const UNSIGNED_HASH: u32 = 2;
 
-/// An image in a directory of its own.
+/// An image in its own directory.
 pub(crate) struct TestImage {
     _directory: TempDir,
     pub(crate) path: PathBuf,
@@ -54,7 +54,7 @@ impl TestImage {
     }
 }
 
-/// An image whose structures can be read.
+/// An image whose structures are open.
 pub(crate) struct OpenImage {
     path: PathBuf,
     pub(crate) superblock: Superblock,
@@ -126,7 +126,7 @@ impl OpenImage {
         }
     }
 
-    /// A directory with all its blocks in use.
+    /// A directory that uses all its blocks.
     pub(in crate::dir) fn directory(&self, path: &str) -> ListedDir {
         let ino = self.ino(path);
         let inode = self.inode(ino);

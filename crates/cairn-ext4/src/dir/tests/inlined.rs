@@ -1,9 +1,9 @@
-//! Directories inside their inode, and their conversion.
+//! Inline directories and their conversion.
 
 use super::inline::{HEAD_LEN, InlineDir, InlineDirMut};
 use super::*;
 
-/// Fills an inline directory until it asks for blocks.
+/// Fills an inline directory until it needs blocks.
 fn filled(tail_len: usize, settings: &DirSettings) -> ([u8; HEAD_LEN], Vec<u8>, Vec<String>) {
     let (mut head, mut tail) = ([0xff; HEAD_LEN], vec![0xff; tail_len]);
     let mut dir = InlineDirMut { head: &mut head, tail: &mut tail };
@@ -68,7 +68,7 @@ fn names_fill_both_regions_and_survive_the_conversion() {
                 entry.name == b"." || entry.name == b".."
             })
             .unwrap();
-            // A position from before the conversion goes on behind the same name.
+            // A position from before the conversion continues behind the same name.
             let mut rest = Vec::new();
             readdir(&blocks, first.unwrap(), &mut |entry| {
                 rest.push(String::from_utf8(entry.name.into_bytes()).unwrap());
@@ -100,7 +100,7 @@ fn damaged_inline_directories_are_errors() {
             let _ = (dir.remove(&settings, b"name 2"), dir.add(&settings, named(b"x"), Ino(3), FileKind::Regular));
         }
     }
-    // A tail too short for an entry.
+    // A region too short for an entry.
     let dir = InlineDir { head: &head, tail: &[0; 8] };
     assert!(dir.is_empty(&settings).is_err());
 }

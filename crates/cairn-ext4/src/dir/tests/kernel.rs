@@ -1,4 +1,5 @@
-//! The kernel's directories read by us, ours read by the kernel and judged by e2fsck. Needs root for loop mounts.
+//! Reads the kernel's directories, and lets the kernel and e2fsck read ours. Needs root for loop
+//! mounts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use super::image::TestImage;
 use super::*;
 use crate::dir::hash::{LEGACY, TEA};
 
-/// Different lengths, bytes above 127 in one of five.
+/// Names of different lengths; one in five has bytes above 127.
 fn file_name(n: u32) -> String {
     match n % 5 {
         0 => format!("größe-{n}"),
@@ -28,7 +29,7 @@ fn names_of(directory: &Path) -> BTreeMap<Vec<u8>, u64> {
     entries.map(|entry| (entry.file_name().as_bytes().to_vec(), entry.metadata().unwrap().ino())).collect()
 }
 
-/// Has the kernel make `count` files and compares every name.
+/// Lets the kernel create `count` files and compares every name.
 fn read_kernels(count: u32, args: &[&str], tune: &[&str], version: u8) {
     let image = TestImage::new(256 << 20, &[&["-t", "ext4", "-N", "110000", "-O", "^has_journal"], args].concat());
     judge::run("tune2fs", tune.iter().map(Path::new).chain([image.path.as_path()]));
@@ -98,7 +99,8 @@ fn unsigned_hashes_and_no_checksums() {
     assert!(expected.keys().all(|name| lookup(&dir, name).unwrap().is_some()));
 }
 
-/// Has the kernel make a directory with blocks to spare, writes it anew, and lets e2fsck and the kernel judge.
+/// Lets the kernel create a directory with spare blocks, writes it again, and lets e2fsck and the
+/// kernel judge it.
 fn rewrite(args: &[&str], count: u32) {
     let image = TestImage::new(128 << 20, &[&["-t", "ext4", "-O", "^has_journal"], args].concat());
     let expected = image.mounted(|root| {
@@ -121,7 +123,7 @@ fn rewrite(args: &[&str], count: u32) {
     dir.spare = Mutex::new(std::mem::take(&mut *dir.used.lock()).into_iter().rev().collect());
     dir.indexed.store(false, Ordering::Relaxed);
     init_empty(&dir, &dir.handle(), Ino(2)).unwrap();
-    // Other names first, so that gaps and splits are everywhere.
+    // Other names come first, so that there are gaps and splits everywhere.
     for n in 0..count {
         dir.add(format!("passing {n}").as_bytes(), 11);
     }

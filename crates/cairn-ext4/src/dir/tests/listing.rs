@@ -1,11 +1,12 @@
-//! Positions of `readdir`: nothing lost or repeated, whatever happens between two calls.
+//! Positions of `readdir`: no entry is lost or repeated, whatever changes between two calls.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::dir::hash::LEGACY;
 
-/// Lists `dir` in pieces, running `between` after each; every name in `stable` must come exactly once.
+/// Lists `dir` in pieces and runs `between` after each. Every name in `stable` must occur exactly
+/// once.
 fn list_while(dir: &ListedDir, stable: &BTreeSet<Vec<u8>>, piece: usize, mut between: impl FnMut(&ListedDir, usize)) {
     let mut seen = Vec::new();
     let mut position = 0;
@@ -49,10 +50,10 @@ fn a_directory_may_change_while_it_is_listed() {
                         dir.add(format!("new {call} {n}").as_bytes(), 11);
                     }
                 }
-                // Gone already in later calls.
+                // Later calls have removed it already.
                 let _ = remove(dir, &dir.handle(), format!("leaving {call}").as_bytes());
             });
-            // The smallest one turned into an index on the way.
+            // The smallest directory became indexed meanwhile.
             assert_eq!((was_indexed, dir.indexed()), (dir_index && start > 20, dir_index));
         }
     }
@@ -66,9 +67,9 @@ fn step((newer, older): (u32, u32), byte: u8) -> (u32, u32) {
 
 const FACTOR: u32 = 7_152_373;
 
-/// The byte that takes a state to a hash, if there is one that a name may hold.
+/// The byte of a name that takes a state to a hash, if there is one.
 fn last_byte((newer, older): (u32, u32), hash: u32) -> Option<u8> {
-    // Newton's iteration: the inverse modulo 2^32.
+    // Newton's iteration gives the inverse modulo 2^32.
     let inverse = (0..5).fold(FACTOR, |x, _| x.wrapping_mul(2_u32.wrapping_sub(FACTOR.wrapping_mul(x))));
     [hash, hash + 0x7fff_ffff].into_iter().find_map(|sum| {
         let value = (sum.wrapping_sub(older) ^ newer).wrapping_mul(inverse).cast_signed();

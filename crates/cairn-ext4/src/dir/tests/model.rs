@@ -1,4 +1,4 @@
-//! Directories against a map from names to inodes.
+//! Compares directories with a map from names to inodes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dir::hash::{LEGACY, TEA};
 
-/// A name of its own for every number, 1 to 255 bytes.
+/// A different name for every number, of 1 to 255 bytes.
 fn name(number: u32) -> Vec<u8> {
     let digest = crc32c(number, b"name");
     let length = if digest.is_multiple_of(50) { digest as usize % 255 } else { digest as usize % 24 };
@@ -31,7 +31,7 @@ fn check(dir: &ListedDir, model: &BTreeMap<Vec<u8>, u64>) {
     assert_eq!(is_empty(dir).unwrap(), model.is_empty());
 }
 
-/// Runs changes derived from `seed`; `growth` of eight are additions.
+/// Applies changes derived from `seed`; `growth` of eight are additions.
 fn run(settings: DirSettings, seed: u32, steps: u32, growth: u32) -> ListedDir {
     let dir = ListedDir::in_memory(settings, 4000);
     let mut model = BTreeMap::new();
@@ -51,7 +51,7 @@ fn run(settings: DirSettings, seed: u32, steps: u32, growth: u32) -> ListedDir {
                 assert_eq!(lookup(&dir, &candidate).unwrap().unwrap().kind, kind);
             }
             (present, false) => {
-                // Remove this one, or the next one there is.
+                // Removes this name, or the next one that exists.
                 let victim =
                     if present { Some(candidate) } else { model.range(candidate..).next().map(|e| e.0.clone()) };
                 let Some(victim) = victim else { continue };
@@ -131,7 +131,7 @@ fn dots_are_found_and_the_parent_changes() {
         assert_eq!(set_target(&dir, &dir.handle(), b"..", Ino(77), FileKind::Directory).unwrap().ino, Ino(2));
         assert_eq!(lookup(&dir, b"..").unwrap().unwrap().ino, Ino(77));
         assert!(remove(&dir, &dir.handle(), b"..").is_err());
-        // Checksums hold when the blocks are read again.
+        // The checksums are right when the blocks are read again.
         dir.cache.write_back().unwrap();
         let cache = BufferCache::new(dir.cache.device().clone(), 1024, Budget::new(1 << 30));
         let dir = ListedDir { cache, ..dir };
@@ -155,7 +155,8 @@ fn names_of_directories_themselves_and_names_twice_are_refused() {
     assert!(lookup(&dir, &[b'x'; 256]).unwrap().is_none());
 }
 
-/// Fills a directory of long names in 1 KiB blocks until the index is full; returns the names that fitted.
+/// Fills a directory of long names in blocks of 1 KiB until the index is full. Returns the names
+/// that fit.
 fn fill(settings: DirSettings, blocks: u64, limit: u32) -> (ListedDir, Vec<Vec<u8>>) {
     let dir = ListedDir::in_memory(settings, blocks);
     let mut names = Vec::new();
@@ -207,7 +208,7 @@ proptest! {
         run(settings, seed, steps, growth);
     }
 
-    /// Damaged bytes end in errors, never in panics or endless walks.
+    /// Damaged bytes give errors, and never panics or endless walks.
     #[test]
     fn damage_is_survived(damage in proptest::collection::vec((0..40_u64, 0..1024_usize, any::<u8>()), 1..20)) {
         let mut settings = small_blocks();

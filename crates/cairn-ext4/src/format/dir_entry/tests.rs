@@ -45,7 +45,7 @@ fn inserting_and_removing_keeps_the_chain_whole() {
             remove_at(&mut block, 0..format.leaf_len(), &format, at).unwrap();
             assert_eq!(find(entries(&block, &format), victim.as_bytes()).unwrap(), None);
         }
-        // Two neighbours freed make one gap that a longer name fits into.
+        // Two freed neighbours make one gap that a longer name fits.
         let Room::At(at) = room(entries(&block, &format), b"another name").unwrap() else { panic!("no gap") };
         insert_at(&mut block, at, &format, 7, 1, b"another name");
         assert_eq!(names(&block, &format).len(), 2 + n as usize - 1);

@@ -1,4 +1,4 @@
-//! Round trips, the checksum's place, and every defect a node can have.
+//! Round trips, the place of the checksum, and every defect of a node.
 
 use cairn_base::{Ino, Pba};
 

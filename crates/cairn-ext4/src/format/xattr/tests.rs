@@ -1,4 +1,4 @@
-//! Containers of attributes: both places, capacity, damage.
+//! Containers of attributes: both containers, their capacity, and damage.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ fn values_beyond_the_end_or_counted_twice_are_refused() {
     let mut big = area.clone();
     big[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(decode(&big, XattrLocation::Inode, Ino(12)).is_err());
-    // Each value is inside, but together they claim more bytes than there are.
+    // Each value is inside, but all together exceed the container.
     for entry in [4, 24] {
         area[entry + 2..entry + 4].copy_from_slice(&0_u16.to_le_bytes());
         area[entry + 8..entry + 12].copy_from_slice(&80_u32.to_le_bytes());
