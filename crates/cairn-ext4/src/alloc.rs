@@ -1,14 +1,17 @@
-//! Allocation of blocks and inodes.
+//! Allocates blocks and inodes.
 //!
-//! A block is in one of five states: free; *reserved* (counted only, for data in memory that has no address yet); *allocated*
-//! (chosen in memory only, while its data is written to the device); *in use* (marked in the bitmap as part
-//! of a handle); *pending* (freed in the bitmap by a transaction that is not durable: not given out again before it
-//! is, so that a crash never finds an old owner's map pointing at a new owner's data).
+//! A block has one of five states:
+//! - *free*;
+//! - *reserved*: counted for data in memory that has no address yet;
+//! - *allocated*: chosen in memory, while its data is written to the device;
+//! - *in use*: marked in the bitmap in a handle;
+//! - *pending*: freed in the bitmap by a transaction that is not durable. It is allocated again
+//!   only after the commit, so that a crash leaves no old map that refers to another file's data.
 //!
-//! Invariants: a block is allocated by one owner; reservations never exceed what is free, so an allocation from a reservation
-//! succeeds.
+//! Invariants: an allocated block has one owner. Reservations do not exceed the free blocks, so an
+//! allocation from a reservation succeeds.
 //!
-//! Locking: one group lock at a time, none across a caller's code except in [`Space::trim`].
+//! Locking: one group lock at a time. It is held across a caller's code in [`Space::trim`] only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -38,18 +41,19 @@ pub use reservations::Class;
 use reservations::Reservations;
 use stripe::Stripes;
 
-/// Blocks chosen for data that is about to be written. In memory only until [`Space::mark`].
+/// Blocks chosen for data that will be written. They exist in memory only until [`Space::mark`].
 #[derive(Clone, Debug)]
+#[must_use = "its blocks stay allocated until it is mapped or cancelled"]
 pub struct Allocation {
     /// First block.
     pub start: Pba,
-    /// Blocks, all in one group.
+    /// Number of blocks, all in one group.
     pub len: u32,
     from_reservation: bool,
     marked: Arc<AtomicBool>,
 }
 
-/// The allocator of one volume. Cheap to clone.
+/// The allocator of one volume. A clone shares its state.
 #[derive(Clone)]
 pub struct Space {
     inner: Arc<Inner>,
@@ -66,14 +70,14 @@ struct Inner {
     stream: AtomicU32,
     stripes: Stripes,
     defect: Mutex<Option<Corrupt>>,
-    /// The shortest run that the last [`Space::trim`] told the device of.
+    /// Length of the shortest run that the last [`Space::trim`] discarded.
     least_trimmed: AtomicU32,
-    /// Where blocks are discarded before they can be had again.
+    /// The device that discards freed blocks before they are allocated again.
     discard: Mutex<Option<Arc<dyn BlockDevice>>>,
 }
 
 impl Space {
-    /// The allocator over an opened group table.
+    /// Creates the allocator of a group table.
     #[must_use]
     pub fn new(groups: Arc<GroupTable>, layout: Arc<Layout>, runtime: Arc<dyn Runtime>) -> Self {
         let reservations =
@@ -102,24 +106,24 @@ impl Space {
         if self.inner.reservations.reserve(blocks, class) { Ok(()) } else { Err(no_space()) }
     }
 
-    /// Gives up a reservation that is not needed (the data was truncated).
+    /// Releases a reservation whose data was truncated.
     pub fn release(&self, blocks: u64) {
         self.inner.reservations.release(blocks);
     }
 
-    /// Blocks that can still be had.
+    /// Blocks that this class can still get.
     #[must_use]
     pub fn available(&self, class: Class) -> u64 {
         self.inner.reservations.available(class) + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
-    /// Blocks that are neither in use nor reserved, with those kept for mapping.
+    /// Blocks that are neither in use nor reserved, including those kept for mapping.
     #[must_use]
     pub fn unused(&self) -> u64 {
         self.inner.reservations.available(Class::Mapping) + self.inner.pending_blocks.load(Ordering::Relaxed)
     }
 
-    /// From now on what becomes free is discarded on this device, once that is durable; or no more.
+    /// Discards freed blocks on this device once the free is durable. `None` ends that.
     pub fn set_discard(&self, device: Option<Arc<dyn BlockDevice>>) {
         *self.inner.discard.lock() = device;
     }
@@ -129,25 +133,26 @@ impl Space {
         self.inner.stripes.set(option, &self.inner.layout);
     }
 
-    /// Blocks reserved for data that has no address yet.
+    /// Blocks reserved for data without an address.
     #[must_use]
     pub fn reserved(&self) -> u64 {
         self.inner.reservations.reserved()
     }
 
-    /// Blocks and inodes that become usable with the next commit: worth forcing one when space runs out.
+    /// Blocks and inodes that the next commit makes available. If space runs out, a caller can
+    /// force one.
     #[must_use]
     pub fn pending_free(&self) -> u64 {
         self.inner.pending_blocks.load(Ordering::Relaxed) + self.inner.pending_inodes.load(Ordering::Relaxed)
     }
 
-    /// The first damage that made the allocator avoid a group.
+    /// The first damage because of which a group is not used.
     #[must_use]
     pub fn defect(&self) -> Option<Corrupt> {
         self.inner.defect.lock().clone()
     }
 
-    /// Source of mapping blocks for reserved data, which may use the pool kept for them.
+    /// Allocates blocks for maps of reserved data, from the pool that is kept for them as well.
     #[must_use]
     pub fn for_mapping(&self) -> MappingBlocks {
         MappingBlocks(self.clone())
@@ -179,7 +184,8 @@ impl BlockSource for Space {
 }
 
 impl Inner {
-    /// Tells the device that these blocks hold nothing any more, if that is asked for. Nobody can have them yet. True: it knows.
+    /// Discards blocks that no one can allocate yet, if that is enabled. True if the device was
+    /// told.
     fn discard(&self, start: Pba, blocks: u64) -> bool {
         let Some(device) = self.discard.lock().clone() else { return false };
         let block_size = u64::from(self.layout.block_size);

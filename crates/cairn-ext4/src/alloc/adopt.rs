@@ -1,4 +1,4 @@
-//! Taking in what the journal's fast commits say is in use.
+//! Marks the blocks and inodes of the journal's fast commits in use.
 
 use cairn_base::{Ino, Pba, bitmap};
 
@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use crate::txn::Handle;
 
 impl Space {
-    /// Marks blocks in use as part of `handle`; those that are already stay so.
+    /// Marks blocks in use in `handle`. Blocks that are in use stay so.
     ///
     /// # Errors
-    /// The range is not one a file can have, a group is damaged, or the device failed.
+    /// No file can have the range, a group is damaged, or the device failed.
     pub(crate) fn adopt_blocks(&self, handle: &Handle, start: Pba, count: u64) -> Result<()> {
         let layout = &self.inner.layout;
         if !layout.contains(start, count) || self.inner.groups.is_metadata(start, count) {
@@ -54,7 +54,7 @@ impl Space {
         Ok(())
     }
 
-    /// Marks an inode's number in use as part of `handle`, if it is not, and makes its record usable.
+    /// Marks an inode's number in use in `handle`, and makes its record usable.
     ///
     /// # Errors
     /// There is no such inode, or the device failed.

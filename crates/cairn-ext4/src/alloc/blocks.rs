@@ -1,8 +1,9 @@
-//! The block allocator: where a request goes, and the changes of state.
+//! The block allocator: chooses blocks for a request and changes their state.
 //!
-//! A request is served at its goal if the run there is worth it, else by the first group behind the goal that holds it
-//! whole (passing over groups somebody else is in), else by the longest run of the volume. On a RAID the first group is looked for
-//! that holds it from a stripe on ([`super::stripe`]), and the longest run begins on one.
+//! A request gets the run at its goal if that is long enough. Otherwise it gets a run in the first
+//! group behind the goal that can satisfy it, where locked groups are skipped, or else the longest
+//! run of the volume. On a RAID, the run in such a group and the longest run begin at a stripe
+//! ([`super::stripe`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +19,13 @@ use crate::groups::{Group, GroupState};
 use crate::space::Freed;
 use crate::txn::Handle;
 
-/// From this many blocks on a request without a place of its own starts in its own part of the group.
+/// A request of at least this many blocks without a goal begins in another part of the group than
+/// the last one.
 const STREAM_REQUEST: u32 = 256;
-/// Parts of a group that streams start in.
+/// Number of parts of a group.
 const STREAMS: u32 = 16;
-/// Searches before a reserved block counts as lost: each may miss what another thread is just giving back.
+/// Searches before a reserved block counts as lost. Each search may miss blocks that another thread
+/// is giving back.
 const SEARCHES: usize = 64;
 
 /// A run inside a group.
@@ -34,14 +37,15 @@ struct Found {
 }
 
 impl Space {
-    /// Where the first block of an inode's contents should go: the start of the inode's group.
+    /// The preferred place of an inode's first block: the start of the inode's group.
     #[must_use]
     pub fn goal_of(&self, ino: Ino) -> Pba {
         let group = self.inner.layout.inode_group(ino).map_or(0, |(group, _)| group);
         self.inner.layout.group_first_block(group)
     }
 
-    /// Chooses up to `want` blocks near `goal` for an ordinary user, without a reservation. In memory only.
+    /// Allocates up to `want` blocks near `goal` in memory, without a reservation, for an
+    /// unprivileged user.
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
@@ -49,7 +53,7 @@ impl Space {
         self.allocate_for(goal, want, Class::User)
     }
 
-    /// Like [`Space::allocate`], for another class of user.
+    /// As [`Space::allocate`], for another class.
     ///
     /// # Errors
     /// No space; see [`Space::pending_free`].
@@ -69,25 +73,25 @@ impl Space {
         }
     }
 
-    /// Chooses up to `want` blocks for data that has a reservation for them. The reservation stays until
+    /// Allocates up to `want` blocks for data with a reservation. The reservation stays until
     /// [`Space::use_reservation`].
     ///
     /// # Errors
-    /// Only if bitmaps cannot be read or contradict the group descriptors.
+    /// A bitmap cannot be read or contradicts its group descriptor.
     pub fn allocate_reserved(&self, goal: Pba, want: u32) -> Result<Allocation> {
         let found = self.inner.search_persistently(goal, want)?;
         Ok(self.inner.allocation(found, true))
     }
 
-    /// The data of an allocation from a reservation is mapped: `reserved` blocks of the reservation are used up (fewer than the
-    /// allocation where a truncation released some in between).
+    /// Uses up `reserved` blocks of a reservation, because the allocation's data is mapped. They
+    /// are fewer than the allocation if a truncation has released some.
     pub fn use_reservation(&self, allocation: &Allocation, reserved: u64) {
         if allocation.from_reservation {
             self.inner.reservations.convert(reserved, allocation.len.into());
         }
     }
 
-    /// Marks an allocation's blocks in use as part of `handle`: bitmap and descriptor.
+    /// Marks an allocation's blocks in use in `handle`: bitmap and descriptor.
     ///
     /// # Errors
     /// The device or the journal failed, or the bitmap contradicts the allocation.
@@ -95,7 +99,7 @@ impl Space {
         self.inner.change(handle, allocation, true)
     }
 
-    /// Undoes [`Space::mark`] in the same handle, and gives the allocation up.
+    /// Undoes [`Space::mark`] in the same handle, and cancels the allocation.
     ///
     /// # Errors
     /// As [`Space::mark`].
@@ -105,8 +109,8 @@ impl Space {
         Ok(())
     }
 
-    /// Gives up an allocation whose data was not written; a reservation that it came from stays. An allocation that was marked stays
-    /// in use: only [`Space::unmark`] or freeing can undo that.
+    /// Cancels an allocation whose data was not written. A reservation stays. Blocks that were
+    /// marked stay in use; [`Space::unmark`] or a free undoes that.
     pub fn cancel(&self, allocation: Allocation) {
         if allocation.marked.load(Ordering::Acquire) {
             return;
@@ -118,7 +122,7 @@ impl Space {
         }
     }
 
-    /// Allocates and marks one block of metadata.
+    /// Allocates one metadata block and marks it in use.
     pub(super) fn allocate_one(&self, handle: &Handle, goal: Pba, class: Class) -> Result<Pba> {
         let allocation = self.allocate_for(goal, 1, class)?;
         match self.mark(handle, &allocation) {
@@ -130,7 +134,7 @@ impl Space {
         }
     }
 
-    /// Frees blocks as part of `handle`; they can be had again once it is durable.
+    /// Frees blocks in `handle`. They can be allocated again after its commit.
     pub(super) fn free_blocks(&self, handle: &Handle, start: Pba, count: u64, kind: Freed) -> Result<()> {
         let layout = &self.inner.layout;
         let (group, bit) = layout.group_and_offset(start).unwrap_or((u32::MAX, u32::MAX));
@@ -160,7 +164,7 @@ impl Space {
     fn free_in_group(&self, handle: &Handle, number: u32, start: u32, len: u32) -> Result<()> {
         let inner = &self.inner;
         let mut state = inner.groups.group(number).lock();
-        // The map must know the blocks as busy before the bitmap calls them free.
+        // The map is built before the bitmap changes, so that it has the blocks as busy.
         inner.load(number, &mut state)?;
         inner.groups.change_blocks(handle, number, &mut state, start, len, false)?;
         drop(state);
@@ -198,7 +202,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts blocks back into the group's map; false if the group is not used any more. `discarded`: the device knows that they are free.
+    /// Adds blocks to the group's map. False if the group is not used any more. `discarded`: the
+    /// device was told.
     fn give_back(&self, number: u32, start: u32, len: u32, discarded: bool) -> bool {
         let group = self.groups.group(number);
         let mut state = group.lock();
@@ -209,7 +214,8 @@ impl Inner {
         true
     }
 
-    /// Builds the group's map on its first use. A damaged group is given up: nothing is allocated there any more.
+    /// Builds the group's map at its first use. No blocks are allocated in a damaged group any
+    /// more.
     pub(super) fn load(&self, number: u32, state: &mut GroupState) -> Result<bool> {
         match self.groups.load_map(number, state) {
             Ok(map) => Ok(map.is_some()),
@@ -243,7 +249,8 @@ impl Inner {
     fn search(&self, goal: Pba, want: u32) -> Result<Option<Found>> {
         let (first, mut bit) = self.layout.group_and_offset(goal).unwrap_or((0, 0));
         if bit == 0 && want >= STREAM_REQUEST {
-            // A new large file: its own part of the group, so that files written at once do not interleave.
+            // A new large file gets another part of the group, so that concurrently written files
+            // do not interleave.
             let part = self.stream.fetch_add(1, Ordering::Relaxed) % STREAMS;
             bit = self.layout.group_blocks(first) / STREAMS * part;
             bit = self.alignment(first, self.stripes.unit_for(want)).next(bit).unwrap_or(bit);
@@ -304,16 +311,17 @@ impl Inner {
         Ok(None)
     }
 
-    /// In a loaded group: the first run of `want` blocks that begins at a multiple of `unit`, or else the longest.
+    /// The first run of `want` blocks in a loaded group that begins at a multiple of `unit`, or
+    /// else the longest.
     fn find(&self, number: u32, state: &mut GroupState, goal: u32, want: u32, unit: u32) -> Option<(u32, u32)> {
         let map = state.map.as_mut()?;
-        // The search of every run keeps the bound exact.
+        // This search of all runs makes the bound exact.
         let longest = map.find(goal, want)?;
         if unit == 1 { Some(longest) } else { map.find_aligned(goal, want, self.alignment(number, unit)) }
     }
 
-    /// No group holds it whole: the group with the longest run gives that. Each round either ends the search or lowers one
-    /// group's bound to its true value.
+    /// The longest run of the volume. Each round ends the search or lowers one group's bound to its
+    /// true value.
     fn search_longest(&self, want: u32, unit: u32) -> Result<Option<Found>> {
         for _ in 0..=self.groups.len() {
             let bounds = (0..self.groups.len()).map(|n| (self.groups.group(n).longest.load(Ordering::Relaxed), n));
@@ -329,7 +337,7 @@ impl Inner {
                 continue;
             }
             let run = self.find(number, &mut state, 0, want, unit);
-            // A bound that was far too high: another group may be better.
+            // The bound was too high, so another group may have a longer run.
             match run {
                 Some(run) if run.1 >= want || run.1 >= longest / 2 => {
                     return Ok(Some(take(group, number, &mut state, run)));
@@ -341,14 +349,14 @@ impl Inner {
     }
 }
 
-/// Takes a run out of a loaded group's map.
+/// Takes a run out of the map of a loaded group.
 fn take(group: &Group, number: u32, state: &mut GroupState, (start, len): (u32, u32)) -> Found {
     state.map.as_mut().expect("the group is loaded").take(start, len);
     publish(group, state);
     Found { group: number, start, len }
 }
 
-/// Brings the hints that are read without the lock up to date.
+/// Updates the hints that are read without the lock.
 fn publish(group: &Group, state: &GroupState) {
     if let Some(map) = &state.map {
         group.longest.store(map.longest(), Ordering::Relaxed);

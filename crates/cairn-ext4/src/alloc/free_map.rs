@@ -1,20 +1,20 @@
-//! Free blocks of one group in memory: a bitmap of what may not be given out.
+//! The free blocks of one group, in memory: a bitmap of the blocks that must not be allocated.
 //!
-//! Set bits are blocks in use on disk, allocated and not marked yet, or freed by a transaction that is not durable. A
-//! group's bitmap is scanned by words, so a search costs a microsecond or so; the bound on the longest run spares the
-//! searches that cannot succeed.
+//! A bit is set for a block that is in use on disk, allocated in memory, or freed by a transaction
+//! that is not durable. A search scans words and takes about a microsecond. The upper bound of the
+//! longest run avoids searches that cannot succeed.
 //!
-//! Locking: the owner's (the group's lock).
+//! Locking: the group's lock.
 
 use cairn_base::bitmap;
 
 use super::stripe::Alignment;
 
-/// A free run shorter than the request is taken at the goal only from this length on; below, the rest of the group may
-/// hold the whole.
+/// A free run at the goal that is shorter than the request is used only from this length on,
+/// because the rest of the group may have a longer one.
 const GOOD_RUN: u32 = 64;
 
-/// The map.
+/// A bitmap of the blocks that must not be allocated.
 #[derive(Debug)]
 pub struct FreeMap {
     busy: Vec<u8>,
@@ -24,17 +24,17 @@ pub struct FreeMap {
 }
 
 impl FreeMap {
-    /// From a bitmap; bits from `bits` on are ignored.
+    /// Creates the map from a bitmap. Bits from `bits` on are ignored.
     #[must_use]
     pub fn new(busy: Vec<u8>, bits: u32) -> Self {
         assert!(busy.len() * 8 >= bits as usize, "a bitmap covers its group");
         let used = bitmap::count_set(&busy, 0, bits as usize);
-        // At most `bits`, so it fits.
+        // It is at most `bits`.
         let free = bits - used as u32;
         Self { busy, bits, free, longest: free }
     }
 
-    /// Free blocks.
+    /// Number of free blocks.
     #[must_use]
     pub const fn free(&self) -> u32 {
         self.free
@@ -46,13 +46,13 @@ impl FreeMap {
         self.longest
     }
 
-    /// True if the block may be given out.
+    /// True if the block can be allocated.
     #[must_use]
     pub fn is_free(&self, bit: u32) -> bool {
         bit < self.bits && !bitmap::test(&self.busy, bit as usize)
     }
 
-    /// Takes a free run.
+    /// Removes a free run.
     pub fn take(&mut self, start: u32, len: u32) {
         let (from, count) = self.checked(start, len);
         assert_eq!(bitmap::count_set(&self.busy, from, count), 0, "blocks are given out once");
@@ -61,13 +61,14 @@ impl FreeMap {
         self.longest = self.longest.min(self.free);
     }
 
-    /// Gives a run back.
+    /// Adds a run.
     pub fn give(&mut self, start: u32, len: u32) {
         let (from, count) = self.checked(start, len);
         assert_eq!(bitmap::count_set(&self.busy, from, count), count, "only taken blocks are given back");
         bitmap::clear_range(&mut self.busy, from, count);
         self.free += len;
-        // It may join its neighbours: the bound is exact again after the next full search.
+        // The run may join its neighbours. The next search of the whole group makes the bound
+        // exact.
         self.longest = self.free;
     }
 
@@ -76,14 +77,14 @@ impl FreeMap {
         (start as usize, len as usize)
     }
 
-    /// The free run that holds `from` or is the next behind it, looking no further than `end`.
+    /// The free run that contains `from`, or the next one before `end`.
     fn run_from(&self, from: u32, end: u32) -> Option<(u32, u32)> {
         let start = bitmap::next_clear(&self.busy, from as usize, end as usize)?;
         let behind = bitmap::next_set(&self.busy, start, end as usize).unwrap_or(end as usize);
         Some((start as u32, (behind - start) as u32))
     }
 
-    /// The run at `goal` exactly, if it is free and worth taking for a request of `want`.
+    /// The run at `goal`, if it is free and long enough for a request of `want` blocks.
     #[must_use]
     pub fn at(&self, goal: u32, want: u32) -> Option<(u32, u32)> {
         if !self.is_free(goal) {
@@ -93,8 +94,8 @@ impl FreeMap {
         (len >= want.min(GOOD_RUN)).then_some((start, len.min(want)))
     }
 
-    /// The first run of `want` blocks at or behind `goal`, then from the start of the group; else the longest run
-    /// there is.
+    /// The first run of `want` blocks from `goal` on, then from the start of the group, or else the
+    /// longest run.
     #[must_use]
     pub fn find(&mut self, goal: u32, want: u32) -> Option<(u32, u32)> {
         let mut best: Option<(u32, u32)> = None;
@@ -113,7 +114,7 @@ impl FreeMap {
                 break;
             }
         }
-        // The whole group was looked at.
+        // The whole group was searched.
         self.longest = best.map_or(0, |(_, len)| len);
         best
     }
@@ -137,7 +138,8 @@ impl FreeMap {
         best
     }
 
-    /// Free runs that have a block in `from..end`, from there on and up to their own ends, in order.
+    /// Free runs that have a block in `from..end`, in order. The first one begins at `from` or
+    /// later; the last one may end behind `end`.
     pub fn runs(&self, from: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
         let end = end.min(self.bits);
         let mut next = from;

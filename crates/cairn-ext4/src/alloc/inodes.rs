@@ -1,6 +1,7 @@
 //! The inode allocator.
 //!
-//! A number freed by a transaction that is not durable is not given out: recovery could find the old inode under it.
+//! An inode that was freed by a transaction that is not durable is not allocated again, because
+//! recovery could restore the old inode.
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +15,9 @@ use crate::groups::GroupState;
 use crate::txn::Handle;
 
 impl Space {
-    /// Allocates an inode as part of `handle`: a directory where Orlov's rules put it, anything else near its parent.
-    /// Its record is the caller's to write. Changes the inode bitmap, the descriptor, and rarely a table block.
+    /// Allocates an inode in `handle`: a directory by Orlov's rules, other inodes near their
+    /// parent. The caller writes the record. The handle changes the inode bitmap, the descriptor,
+    /// and sometimes a block of the inode table.
     ///
     /// # Errors
     /// No free inode; see [`Space::pending_free`].
@@ -58,7 +60,7 @@ impl Space {
         Ok(Some(inner.layout.ino(number, index)))
     }
 
-    /// The first index that is neither in use nor waiting for a commit.
+    /// The first index that is neither in use nor pending.
     fn free_index(&self, number: u32, state: &GroupState) -> Result<Option<u32>> {
         let layout = &self.inner.layout;
         let mut used = self.inner.groups.inode_bitmap(number, state)?.to_vec();
@@ -70,7 +72,7 @@ impl Space {
         Ok(index.and_then(|index| u32::try_from(index).ok()))
     }
 
-    /// Frees an inode's number as part of `handle`; it can be had again once that is durable.
+    /// Frees an inode's number in `handle`. It can be allocated again after the commit.
     ///
     /// # Errors
     /// The number is reserved or already free, or the device or the journal failed.
@@ -83,7 +85,7 @@ impl Space {
         }
         {
             let mut state = inner.groups.group(number).lock();
-            // Verified before it is changed: a changed bitmap gets a fresh checksum.
+            // The checksum is verified before the change, which computes a new one.
             inner.groups.inode_bitmap(number, &state)?;
             inner.groups.change_inode(handle, number, &mut state, index, false, was_directory)?;
             if state.pending_inodes.is_empty() {

@@ -1,14 +1,15 @@
-//! Orlov's placement of directories: top-level directories spread over the volume, others stay near their parent unless
-//! that neighbourhood is fuller than the average. The unit is a flexible group.
+//! Orlov's placement of directories. Top-level directories are spread over the volume. Others stay
+//! near their parent, unless its neighbourhood is fuller than the average. The unit is a flexible
+//! group.
 //!
-//! Works on hints that may be slightly old; the choice is a preference, never a reservation.
+//! The counts may be slightly old, because the choice is only a preference.
 
 use std::sync::atomic::Ordering;
 
 use crate::format::layout::Layout;
 use crate::groups::GroupTable;
 
-/// What counts in a unit of groups.
+/// The counts of a unit of groups.
 #[derive(Clone, Copy, Default)]
 struct Load {
     directories: u64,
@@ -29,7 +30,7 @@ fn load_of(groups: &GroupTable, unit: u32) -> Load {
     load
 }
 
-/// The group where a new directory should go.
+/// The preferred group of a new directory.
 pub(super) fn directory_group(groups: &GroupTable, parent_group: u32, top_level: bool, random: u64) -> u32 {
     let layout = groups.layout();
     let size = layout.groups_per_flex();
@@ -49,7 +50,7 @@ pub(super) fn directory_group(groups: &GroupTable, parent_group: u32, top_level:
     let unit = chosen.unwrap_or(home);
     let first = unit * size;
     let end = first.saturating_add(size).min(groups.len());
-    // Inside the unit: the parent's own group if it can, else the first with room.
+    // In the parent's unit its own group comes first.
     let start = if unit == home { parent_group } else { first };
     (start..end)
         .chain(first..start)
@@ -57,7 +58,7 @@ pub(super) fn directory_group(groups: &GroupTable, parent_group: u32, top_level:
         .unwrap_or(start)
 }
 
-/// The unit with the fewest directories among those with no less room than the average.
+/// The unit with the fewest directories among those with at least average room.
 fn spread(groups: &GroupTable, units: u32, average: &Load, random: u64) -> Option<u32> {
     let start = u32::try_from(random % u64::from(units)).unwrap_or(0);
     (start..units)
@@ -70,7 +71,8 @@ fn spread(groups: &GroupTable, units: u32, average: &Load, random: u64) -> Optio
         .map(|(unit, _)| unit)
 }
 
-/// The first unit from the parent's on that is not much fuller than the average; failing that, one with average room.
+/// The first unit from the parent's on that is not much fuller than the average, or else one with
+/// average room.
 fn cluster(groups: &GroupTable, layout: &Layout, units: u32, home: u32, average: &Load) -> Option<u32> {
     let size = u64::from(layout.groups_per_flex());
     let inodes = u64::from(layout.inodes_per_group) * size;
@@ -86,7 +88,8 @@ fn cluster(groups: &GroupTable, layout: &Layout, units: u32, home: u32, average:
     good.or_else(|| order().find(|unit| load_of(groups, *unit).free_inodes >= average.free_inodes.max(1)))
 }
 
-/// Groups in the order in which an inode is looked for: the preferred one, its flexible group, then all others.
+/// The order in which groups are searched for an inode: the preferred one, its flexible group, all
+/// others.
 pub(super) fn candidates(layout: &Layout, first: u32) -> impl Iterator<Item = u32> {
     let start = layout.flex_start(first);
     let end = start.saturating_add(layout.groups_per_flex()).min(layout.groups);

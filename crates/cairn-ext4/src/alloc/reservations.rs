@@ -1,20 +1,22 @@
-//! How much space is reserved for data that has no address yet.
+//! Counts the space that is reserved for data without an address.
 //!
-//! One number: free blocks minus reserved ones. Whoever takes space without a reservation must leave a floor, which keeps
-//! room for the root-reserved blocks and for the mapping blocks of reserved data. Lock-free.
+//! The main counter is the number of free blocks minus the reserved ones. A caller without a
+//! reservation must leave a floor, which contains the root-reserved blocks and the blocks for maps
+//! of reserved data. There is no lock.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use cairn_vfs::root_reserved;
 
-/// Who asks, and so what must be left over.
+/// The class of a caller, which decides how many blocks it must leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Data, names and attributes of ordinary users. Leaves the root-reserved blocks and the pool.
+    /// Data, names and attributes of unprivileged users. They leave the root-reserved blocks and
+    /// the pool.
     User,
-    /// The same of users who may use the root-reserved blocks. Leaves the pool.
+    /// As `User`, for users who may use the root-reserved blocks. They leave the pool.
     Privileged,
-    /// Mapping blocks of reserved data, and operations that remove something. Uses everything.
+    /// Blocks for maps of reserved data, and operations that remove something. They leave nothing.
     Mapping,
 }
 
@@ -26,7 +28,7 @@ impl Class {
     }
 }
 
-/// The counter.
+/// The counters of free and reserved blocks.
 #[derive(Debug)]
 pub struct Reservations {
     unreserved: AtomicI64,
@@ -40,8 +42,9 @@ fn signed(blocks: u64) -> i64 {
 }
 
 impl Reservations {
-    /// `free` blocks now, of which `root_reserved` are root's (`s_r_blocks_count`). A fiftieth of the volume, at most 4096 blocks, is
-    /// the pool for mapping blocks.
+    /// Creates the counters for `free` blocks, of which `root_reserved` are root-reserved
+    /// (`s_r_blocks_count`). The pool for maps is a fiftieth of the volume, and at most 4096
+    /// blocks.
     #[must_use]
     pub fn new(free: u64, root_reserved: u64, blocks: u64) -> Self {
         let pool = (blocks / 50).min(4096);
@@ -56,20 +59,20 @@ impl Reservations {
         }
     }
 
-    /// What `class` could still get.
+    /// Blocks that `class` can get.
     #[must_use]
     pub fn available(&self, class: Class) -> u64 {
         let left = self.unreserved.load(Ordering::Relaxed) - self.floor(class);
         u64::try_from(left).unwrap_or(0)
     }
 
-    /// Blocks reserved now.
+    /// Reserved blocks.
     #[must_use]
     pub fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Takes between 1 and `want` blocks out of what is free; `None` if there is not one.
+    /// Takes 1 to `want` free blocks. `None` if there is none.
     pub fn take_up_to(&self, want: u64, class: Class) -> Option<u64> {
         let floor = self.floor(class);
         let mut seen = self.unreserved.load(Ordering::Relaxed);
@@ -85,7 +88,7 @@ impl Reservations {
         }
     }
 
-    /// Reserves `count` blocks, or nothing.
+    /// Reserves `count` blocks, or none.
     #[must_use]
     pub fn reserve(&self, count: u64, class: Class) -> bool {
         let (floor, count_signed) = (self.floor(class), signed(count));
@@ -97,27 +100,28 @@ impl Reservations {
         granted
     }
 
-    /// Gives up a reservation of `count` blocks.
+    /// Releases a reservation of `count` blocks.
     pub fn release(&self, count: u64) {
         let before = self.reserved.fetch_sub(count, Ordering::Relaxed);
         assert!(before >= count, "only what was reserved is released");
         self.give(count);
     }
 
-    /// `reserved` blocks of a reservation became `allocated` blocks in use; both numbers are of the same write, and differ if part of the
-    /// reservation was released in between.
+    /// Records that `allocated` blocks are in use and `reserved` blocks of a reservation are used
+    /// up. Both belong to one write. They differ if a part of the reservation was released in
+    /// between.
     pub fn convert(&self, reserved: u64, allocated: u64) {
         let before = self.reserved.fetch_sub(reserved, Ordering::Relaxed);
         assert!(before >= reserved, "only what was reserved is used");
         self.unreserved.fetch_add(signed(reserved) - signed(allocated), Ordering::AcqRel);
     }
 
-    /// Blocks became free.
+    /// Adds blocks that became free.
     pub fn give(&self, count: u64) {
         self.unreserved.fetch_add(signed(count), Ordering::AcqRel);
     }
 
-    /// Free blocks turned out not to be usable.
+    /// Removes free blocks that turned out to be unusable.
     pub fn lose(&self, count: u64) {
         self.unreserved.fetch_sub(signed(count), Ordering::AcqRel);
     }

@@ -1,7 +1,8 @@
-//! Telling the device which blocks are free.
+//! Tells the device which blocks are free (`FITRIM`).
 //!
-//! A group stays locked while its runs are discarded, so nobody is given a block whose discard is under way. One that was trimmed whole
-//! is passed over until something in it becomes free, or shorter runs are asked for, as Linux does: what is counted is what was done.
+//! A group stays locked while its runs are discarded, so that none of them is allocated meanwhile.
+//! As in Linux, a group that was trimmed as a whole is skipped until a block in it becomes free or
+//! shorter runs are requested. The result counts only blocks that were discarded.
 
 use std::sync::atomic::Ordering;
 
@@ -11,10 +12,10 @@ use super::Space;
 use crate::error::Result;
 
 impl Space {
-    /// Calls `discard(start, blocks)` for each free run of at least `least` blocks that has one in the range: from there on to the run's
-    /// end in its group, be that behind the range. Blocks allocated, or freed
-    /// by a transaction that is not durable, are left alone, and so are groups that the device knows. Returns the number of blocks
-    /// discarded.
+    /// Calls `discard(start, blocks)` for each free run of at least `least` blocks that has a block
+    /// in the range. A run begins in the range and may end behind it, in its group. Blocks that are
+    /// allocated or pending are skipped, and so are groups that were trimmed before. Returns the
+    /// number of discarded blocks.
     ///
     /// # Errors
     /// A bitmap cannot be read, or `discard` failed.
