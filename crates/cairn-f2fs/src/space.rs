@@ -16,6 +16,9 @@ use crate::error::{Error, Result};
 use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Checkpoint, Layout};
 
+/// Blocks of a file written back at once: between two pieces a checkpoint or cleaning may come.
+pub const WRITE_BACK_PIECE: u64 = 1024;
+
 /// What the checkpoint says about use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

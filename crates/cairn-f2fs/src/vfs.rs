@@ -13,7 +13,7 @@ use cairn_vfs::{
 
 use crate::dir::readdir;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, attributes, data, preallocate, symlink, write};
+use crate::inode::{Inode, access_times, attributes, data, preallocate, setattr, symlink, write};
 use crate::{F2fs, fsync, namespace, remount, xattr};
 
 impl F2fs {
@@ -44,9 +44,9 @@ impl F2fs {
 
     /// The contents were read; nothing that all readers share is locked unless the time is due.
     fn accessed(&self, inode: &Arc<Inode>) {
-        if attributes::is_access_due(&self.volume, inode) {
+        if access_times::is_due(&self.volume, inode) {
             let _open = self.pass();
-            attributes::touch_access(&self.volume, inode);
+            access_times::touch(&self.volume, inode);
         }
     }
 
@@ -152,7 +152,7 @@ impl FileSystem for F2fs {
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(attributes::set(&self.volume, &inode, set))?;
+        self.done(setattr::setattr(&self.volume, &inode, set))?;
         Ok(self.attributes(&inode))
     }
 

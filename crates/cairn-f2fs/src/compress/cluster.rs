@@ -1,58 +1,24 @@
-//! The contents of one cluster, unpacked, and the few that are kept.
-//!
-//! Locking: the cache's mutex (rank LEAF) is never held while something is read or unpacked.
+//! The contents of one cluster, unpacked.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_block::reserve::expect_room;
 use cairn_block::{Batch, BlockDevice, Durability, IoBuf, Request};
 
-use super::{pointers, unpack};
+use super::pointers::pointers;
+use super::unpack;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::checksum::{MAGIC, crc32};
 use crate::format::inode::Inode as Record;
-use crate::format::units::{BLOCK_SIZE, BlockAddr, Nid};
+use crate::format::units::{BLOCK_SIZE, BlockAddr};
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-/// Clusters kept: at most 16 MiB.
-const KEPT: usize = 16;
 /// Bytes before the packed data: length, checksum, 16 reserved.
 const HEADER: usize = 24;
 /// Bit of `i_compress_flag`: clusters have a checksum.
 const HAS_CHECKSUM: u16 = 1;
-
-type Key = (Nid, u64);
-
-/// The clusters that were unpacked last.
-pub struct ClusterCache {
-    kept: Mutex<VecDeque<(Key, Arc<[u8]>)>>,
-}
-
-impl Default for ClusterCache {
-    fn default() -> Self {
-        Self { kept: Mutex::new(Rank::LEAF, VecDeque::new()) }
-    }
-}
-
-impl ClusterCache {
-    fn get(&self, key: Key) -> Option<Arc<[u8]>> {
-        let mut kept = self.kept.lock();
-        let index = kept.iter().position(|(known, _)| *known == key)?;
-        let entry = kept.remove(index)?;
-        kept.push_front(entry.clone());
-        Some(entry.1)
-    }
-
-    fn put(&self, key: Key, contents: Arc<[u8]>) {
-        let mut kept = self.kept.lock();
-        kept.push_front((key, contents));
-        kept.truncate(KEPT);
-    }
-}
 
 /// The contents of the cluster that starts at a block: always a whole cluster.
 pub(super) fn contents(volume: &Volume, inode: &Inode, record: &Record, start: u64) -> Result<Arc<[u8]>> {

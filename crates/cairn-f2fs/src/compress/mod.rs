@@ -6,20 +6,21 @@
 //!
 //! Compressed files do not go through the page cache: whole clusters are unpacked and the last few of the volume are kept.
 
+mod cache;
 mod cluster;
 mod lzo;
+mod pointers;
 mod unpack;
 
 use cairn_base::Pba;
 
-pub use cluster::ClusterCache;
+pub use cache::ClusterCache;
 
-use crate::corrupt::Corrupt;
+use pointers::pointers;
+
 use crate::error::Result;
-use crate::format::inode::Inode as Record;
 use crate::format::units::{BLOCK_BYTES, BlockAddr};
-use crate::inode::Inode;
-use crate::node::tree::{self, Leaf};
+use crate::inode::{Inode, inline};
 use crate::volume::Volume;
 
 /// Reads from a compressed file of `size` bytes; `offset` is before its end.
@@ -37,32 +38,12 @@ pub fn read(volume: &Volume, inode: &Inode, size: u64, offset: u64, buf: &mut [u
         let at = offset + done as u64;
         let contents = cluster::contents(volume, inode, &record, at / cluster_bytes * blocks)?;
         let from = usize::try_from(at % cluster_bytes).unwrap_or(0);
-        let copied = crate::inode::data::copy_from(&contents, from as u64, &mut buf[done..buf_len]);
+        let copied = inline::copy_from(&contents, from as u64, &mut buf[done..buf_len]);
         // Clusters are never shorter than they must be.
         assert!(copied > 0, "a cluster of {} bytes has none at {from}", contents.len());
         done += copied;
     }
     Ok(done)
-}
-
-/// The pointers of the cluster that starts at a block; all holes where nothing is.
-fn pointers(volume: &Volume, inode: &Inode, record: &Record, start: u64) -> Result<Vec<BlockAddr>> {
-    let blocks = record.cluster_blocks().unwrap_or(1);
-    let pointers = match tree::find(&volume.nodes, inode.nid, record, start)? {
-        Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; blocks as usize]),
-        Leaf::Node(pointers) => pointers,
-    };
-    // Clusters do not cross nodes.
-    let list: Vec<BlockAddr> = (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
-    for (index, addr) in list.iter().enumerate() {
-        tree::check_pointer(*addr, inode.nid, start + index as u64, &volume.layout)?;
-        if index > 0 && *addr == BlockAddr::COMPRESS {
-            let what = "the mark of a compressed cluster is not at its start";
-            let block = start + index as u64;
-            return Err(Corrupt::Mapping { ino: inode.nid, block, what, value: addr.get().into() }.into());
-        }
-    }
-    Ok(list)
 }
 
 /// Is the cluster that starts at a block packed?

@@ -9,14 +9,15 @@
 //!
 //! Locking: `Sleep` and the requests are leaves; nothing is held while the daemon works but what cleaning takes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_base::runtime::{Daemon, Event, Progress};
+use cairn_base::runtime::{Daemon, Progress};
 
 use super::policy::{BackgroundGc, GcVictim};
+use super::relocate;
 use super::victim::Choice;
 use crate::error::Result;
 use crate::format::units::BLOCKS_PER_SEGMENT;
@@ -71,42 +72,7 @@ struct State {
     seen: Option<(u64, Duration)>,
 }
 
-/// Requests of others; see the module.
-#[derive(Default)]
-pub struct Merged {
-    asked: AtomicU64,
-    answered: AtomicU64,
-    /// The daemon runs.
-    serving: AtomicBool,
-    wake: Arc<Event>,
-    done: Event,
-}
-
-impl Merged {
-    /// What wakes the daemon.
-    #[must_use]
-    pub fn wake(&self) -> Arc<Event> {
-        self.wake.clone()
-    }
-
-    /// Whether the daemon takes requests from now on. Whoever waits goes on by himself otherwise.
-    pub fn serve(&self, serving: bool) {
-        self.serving.store(serving, Ordering::SeqCst);
-        self.done.notify();
-    }
-}
-
 impl Volume {
-    /// Has the daemon make room, and waits. False if there is no daemon: the caller cleans for himself.
-    pub(super) fn ask_daemon(&self) -> bool {
-        let merged = &self.gc.merged;
-        let mine = merged.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        let answered = || merged.answered.load(Ordering::SeqCst) >= mine;
-        merged.wake.notify();
-        self.runtime.wait_until(&merged.done, &mut || answered() || !merged.serving.load(Ordering::SeqCst));
-        answered()
-    }
-
     /// Everything that was done on the volume, as a number that grows.
     fn activity(&self, store: &Store) -> u64 {
         let placed: u64 = store.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
@@ -138,7 +104,7 @@ impl Volume {
         };
         let stats = &self.gc.stats;
         let before = (stats.data_blocks_moved.get(), stats.node_blocks_moved.get());
-        let moved = super::relocate::clean_section(self, store, &victim)?;
+        let moved = relocate::clean_section(self, store, &victim)?;
         stats.data_blocks_bg.add(stats.data_blocks_moved.get() - before.0);
         stats.node_blocks_bg.add(stats.node_blocks_moved.get() - before.1);
         if moved.stuck {
@@ -173,18 +139,13 @@ impl GcDaemon {
 
     /// Serves all who have asked so far. True if anybody had.
     fn serve(volume: &Volume) -> bool {
-        let merged = &volume.gc.merged;
-        let asked = merged.asked.load(Ordering::SeqCst);
-        if merged.answered.load(Ordering::SeqCst) >= asked {
-            return false;
-        }
+        let Some(asked) = volume.gc.merged.waiting() else { return false };
         volume.gc.stats.rounds_merged.add(1);
         if let Err(error) = volume.collect() {
             // Whoever asked meets it himself.
             tracing::debug!(%error, "cleaning for others failed");
         }
-        merged.answered.store(asked, Ordering::SeqCst);
-        merged.done.notify();
+        volume.gc.merged.answer(asked);
         true
     }
 

@@ -27,14 +27,13 @@ use std::sync::Arc;
 
 use cairn_block::{Batch, Durability, Request};
 
-use super::Collector;
+use super::collector::Collector;
 use crate::blocks::{self, Spare};
 use crate::error::{Error, Result};
 use crate::format::inode::Inode as Record;
 use crate::format::path::NodeKind;
 use crate::format::units::{BLOCK_SIZE, BLOCKS_PER_SEGMENT};
 use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, bits, node};
-use crate::inode::writer::drop_hint;
 use crate::node::Node;
 use crate::segment::{LiveBlocks, Owner, SectionInfo, Segments};
 use crate::store::Store;
@@ -325,13 +324,13 @@ fn drop_hints(volume: &Volume, store: &Store, live: &[&Live]) -> Result<()> {
     inos.dedup();
     for ino in inos {
         if let Some(inode) = volume.inodes.get(ino.ino()) {
-            drop_hint(volume, &inode);
+            inode.drop_hint(volume);
             continue;
         }
         let Some(node) = store.nodes.inode(ino)? else { continue };
         let record = Record::decode(&node.image(), ino, store.layout.features)?;
         if record.ext.len > 0 {
-            drop_hint(volume, &volume.inode(ino.ino())?);
+            volume.inode(ino.ino())?.drop_hint(volume);
         }
     }
     Ok(())

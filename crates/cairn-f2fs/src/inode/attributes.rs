@@ -1,22 +1,17 @@
-//! Attributes: what `stat` tells, and what chmod, chown, utimens and chattr change.
+//! Attributes: what `stat` tells, and the times that follow a change of contents.
 
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::protection::without_privileges;
-use cairn_vfs::{Attributes, FileKind, InodeFlags, SetAttributes, SetTime, Timestamp};
+use cairn_vfs::{Attributes, FileKind, InodeFlags, IoFlags, Timestamp};
 
-use super::{Inode, resize};
-use crate::error::Result;
+use super::{Inode, State};
 use crate::format::features::Features;
 use crate::format::inode::{FileFlags, InlineFlags, Inode as Record};
 use crate::format::units::BLOCK_SIZE;
 use crate::volume::Volume;
-use crate::xattr;
 
-/// Access times older than this are renewed by `relatime`.
-const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 const SECTORS_PER_BLOCK: u64 = BLOCK_SIZE as u64 / 512;
 
 /// All attributes.
@@ -58,7 +53,7 @@ fn sectors(record: &Record) -> u64 {
 }
 
 /// The flags that `chattr` may set, stored and shown.
-const SETTABLE: [(FileFlags, InodeFlags); 7] = [
+pub(super) const SETTABLE: [(FileFlags, InodeFlags); 7] = [
     (FileFlags::SYNC, InodeFlags::SYNC),
     (FileFlags::IMMUTABLE, InodeFlags::IMMUTABLE),
     (FileFlags::APPEND, InodeFlags::APPEND),
@@ -84,73 +79,20 @@ pub fn now(volume: &Volume) -> Timestamp {
     Timestamp::from(volume.runtime.now())
 }
 
-/// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
-///
-/// # Errors
-/// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or the device failed.
-pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
-    volume.check_writable()?;
-    inode.flags().check_attributes(set)?;
-    if let Some(size) = set.size {
-        resize::set_size(volume, inode, size)?;
-    }
-    let _data = inode.data.write();
-    // An access control list follows the permissions; it keeps its size.
-    volume.change(0, |op| {
-        if let Some(permissions) = set.permissions {
-            xattr::edit::follow_mode(op, inode, permissions)?;
-        }
-        let mut state = inode.state.write();
-        apply(&mut state.record, set, now(volume));
-        inode.touch(volume, &mut state);
-        Ok(())
-    })
+/// Contents changed: the times follow.
+pub(super) fn modified(volume: &Volume, inode: &Arc<Inode>, state: &mut State) {
+    written(volume, inode, state, IoFlags::empty());
 }
 
-/// Contents were read: is the access time to follow, as with `relatime`?
-#[must_use]
-pub fn is_access_due(volume: &Volume, inode: &Inode) -> bool {
-    let now = now(volume);
-    let stale = {
-        let record = &inode.state.read().record;
-        let old = now.seconds.saturating_sub(record.atime.seconds) >= RELATIME_SECONDS;
-        let tells = record.atime <= record.mtime || record.atime <= record.ctime;
-        !record.flags.contains(FileFlags::NOATIME) && (tells || old)
-    };
-    stale && volume.store.is_some() && volume.options().access_times
-}
-
-/// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is full, or only read) it stays as it was.
-pub fn touch_access(volume: &Volume, inode: &Arc<Inode>) {
-    if volume.read_only_reason().is_some() {
-        return;
-    }
-    let kept = volume.change(0, |_| {
-        let mut state = inode.state.write();
-        state.record.atime = now(volume);
-        inode.touch(volume, &mut state);
-        Ok(())
-    });
-    if let Err(error) = kept {
-        tracing::debug!(ino = %inode.nid, %error, "the access time is not renewed");
-    }
-}
-
-fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
-    if set.kill_privileges {
+/// The same by a write: privileges may go, and whoever keeps the times itself is let do so.
+pub(super) fn written(volume: &Volume, inode: &Arc<Inode>, state: &mut State, flags: IoFlags) {
+    let record = &mut state.record;
+    if flags.contains(IoFlags::KILL_PRIVILEGES) {
         record.permissions = without_privileges(record.permissions, record.kind);
     }
-    if let Some(permissions) = set.permissions {
-        record.permissions = (permissions & 0o7777) as u16;
+    if !flags.contains(IoFlags::WRITEBACK) {
+        let now = now(volume);
+        (record.mtime, record.ctime) = (now, now);
     }
-    record.uid = set.uid.unwrap_or(record.uid);
-    record.gid = set.gid.unwrap_or(record.gid);
-    record.atime = SetTime::apply(set.atime, record.atime, now);
-    record.mtime = SetTime::apply(set.mtime, record.mtime, now);
-    record.ctime = set.ctime.unwrap_or(now);
-    for (stored, shown) in SETTABLE {
-        if let Some(flags) = set.flags {
-            record.flags.set(stored, flags.contains(shown));
-        }
-    }
+    inode.touch(volume, state);
 }

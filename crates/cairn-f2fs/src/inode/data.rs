@@ -10,7 +10,7 @@ use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 
 use super::mapper::InodeMapper;
-use super::{Inode, sync};
+use super::{Inode, inline, sync};
 use crate::compress;
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
@@ -34,8 +34,8 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
         return Ok(0);
     }
     if inode.is_inline() {
-        let contents = inline_contents(volume, inode)?;
-        return Ok(copy_from(&contents, offset, buf));
+        let contents = inline::contents(volume, inode)?;
+        return Ok(inline::copy_from(&contents, offset, buf));
     }
     if is_compressed(inode) {
         let _reading = volume.store.as_ref().map(|store| store.operation_lock.lock_reading());
@@ -97,26 +97,6 @@ fn write_back(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>) -> Result
         return Ok(());
     }
     sync::write_back(volume, inode, blocks, WritebackMode::Sync)
-}
-
-/// Copies from `offset` on; returns the bytes copied.
-pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
-    let from = usize::try_from(offset).ok().and_then(|offset| contents.get(offset..)).unwrap_or_default();
-    let len = from.len().min(buf.len());
-    buf[..len].copy_from_slice(&from[..len]);
-    len
-}
-
-/// All contents of a file or link that lives in its inode.
-///
-/// # Errors
-/// The inode is damaged, or the device failed.
-pub fn inline_contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
-    let image = volume.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
-    let record = inode.record();
-    let room = image.get(record.inline_data_range()).unwrap_or_default();
-    let len = usize::try_from(record.size).unwrap_or(usize::MAX).min(room.len());
-    Ok(room[..len].to_vec())
 }
 
 /// `SEEK_DATA` and `SEEK_HOLE`.

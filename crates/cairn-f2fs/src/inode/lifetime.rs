@@ -57,6 +57,16 @@ impl Inode {
         }
     }
 
+    /// The hint of the largest extent must be right if it is there: it goes before the first pointer changes.
+    pub fn drop_hint(self: &Arc<Self>, volume: &Volume) {
+        if self.state.read().record.ext.len == 0 {
+            return;
+        }
+        let mut state = self.state.write();
+        state.record.ext = Default::default();
+        self.touch(volume, &mut state);
+    }
+
     /// Writes the record into its node if it has changed. The caller holds the operation lock,
     /// shared or exclusively.
     ///

@@ -9,7 +9,7 @@ use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
 
-use super::{Inode, State, map, sync};
+use super::{Inode, State, map, sync_state};
 use crate::dir::cache::DirCache;
 use crate::error::{Error, Result};
 use crate::format::features::Features;
@@ -63,7 +63,7 @@ impl Inode {
             entries: DirCache::new(&volume.entries),
             ledger,
             known_names: Mutex::new(Rank::LEAF, Vec::new()),
-            sync: sync::SyncState::new(order),
+            sync: sync_state::SyncState::new(order),
         }
     }
 

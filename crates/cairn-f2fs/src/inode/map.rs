@@ -3,7 +3,7 @@
 //!
 //! A write reserves blocks, and the nodes that will lead to them, out of the volume's free space
 //! and leaves it at that: the block is *delayed*. Write-back gives delayed blocks their slots in
-//! the nodes ([`allocate_slots`]) just before they get addresses, so nothing of a reservation that
+//! the nodes ([`super::delayed::allocate_slots`]) just before they get addresses, so nothing of a reservation that
 //! comes to nothing ever reaches the device.
 //!
 //! # What may be remembered
@@ -27,13 +27,9 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::mapper::{Mapping, Place, Run};
 use cairn_cache::status::{Extent, ExtentStatus, State as Known};
 
-use super::Inode;
-use super::tree;
-use super::writer::drop_hint;
 use crate::error::Result;
 use crate::format::path::TreeShape;
 use crate::space::{Reservation, Space};
-use crate::volume::Volume;
 
 /// What is known: above the record, below nodes.
 const MAP: Rank = Rank(510);
@@ -44,7 +40,7 @@ const SLOTS: Rank = Rank(270);
 /// See the module.
 pub struct FileMap {
     state: Mutex<State>,
-    allocating_slots: Mutex<()>,
+    pub(super) allocating_slots: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -74,7 +70,7 @@ impl FileMap {
         Self { state: Mutex::new_ordered(MAP, order, State::default()), allocating_slots }
     }
 
-    /// What is known at a block, to the end of what goes on like that. `moves` is [`Volume::moves`].
+    /// What is known at a block, to the end of what goes on like that. `moves` is that of the [operation lock](crate::operation_lock::OperationLock::moves).
     #[must_use]
     pub fn find(&self, block: FileBlock, moves: u64) -> Option<Mapping> {
         let mut state = self.state.lock();
@@ -140,7 +136,7 @@ impl FileMap {
 
     /// Reserves a hole, as much of it as there is space for and at least one block; returns how
     /// much. `missing` says for a length which nodes that many blocks from the start on lack.
-    fn reserve(&self, space: &Arc<Space>, start: u64, len: u64, missing: &[(u64, Vec<u32>)]) -> Result<u64> {
+    pub(super) fn reserve(&self, space: &Arc<Space>, start: u64, len: u64, missing: &[(u64, Vec<u32>)]) -> Result<u64> {
         let mut state = self.state.lock();
         let mut len = len;
         loop {
@@ -164,7 +160,7 @@ impl FileMap {
     }
 
     /// The first delayed blocks within `start..end`.
-    fn next_delayed(&self, start: u64, end: u64) -> Option<Run> {
+    pub(super) fn next_delayed(&self, start: u64, end: u64) -> Option<Run> {
         let state = self.state.lock();
         let mut at = start;
         while at < end {
@@ -180,14 +176,14 @@ impl FileMap {
 
     /// Takes what was reserved for a run and for the nodes of the path to it, as far as it is still
     /// there.
-    fn take(&self, run: Run, path: &[u32]) -> Option<Reservation> {
+    pub(super) fn take(&self, run: Run, path: &[u32]) -> Option<Reservation> {
         let mut state = self.state.lock();
         let nodes = path.iter().filter(|node| state.nodes.contains(node)).count() as u64;
         state.reservation.as_mut().map(|reservation| reservation.split(reservation.left().min(run.len + nodes)))
     }
 
     /// Gives back what was taken: the slots could not be made.
-    fn put_back(&self, left: Reservation, shape: TreeShape) {
+    pub(super) fn put_back(&self, left: Reservation, shape: TreeShape) {
         let mut state = self.state.lock();
         state.reservation = Some(match state.reservation.take() {
             Some(reservation) => reservation.join(left),
@@ -197,7 +193,7 @@ impl FileMap {
     }
 
     /// The blocks of a run have slots, the nodes of the path to it are there.
-    fn slots_allocated(&self, run: Run, path: &[u32]) {
+    pub(super) fn slots_allocated(&self, run: Run, path: &[u32]) {
         let mut state = self.state.lock();
         state.changes += 1;
         for node in path {
@@ -247,93 +243,4 @@ impl State {
 #[must_use]
 pub const fn unaddressed(block: u64) -> cairn_base::Pba {
     cairn_base::Pba(block)
-}
-
-/// Reserves space for a hole that begins at `start`, `len` blocks at most: under pressure fewer,
-/// but at least one. Returns how many. With [`crate::operation_lock::OperationLock::lock_data`]
-/// held, with inode.data alone.
-///
-/// # Errors
-/// No space for a single one, a node on the way is damaged, or the device failed.
-pub fn reserve(volume: &Volume, inode: &Inode, start: u64, len: u64) -> Result<u64> {
-    let store = volume.store()?;
-    let shape = inode.state.read().record.shape();
-    let (mut missing, mut at) = (Vec::new(), start);
-    while at < start + len {
-        let path = shape.locate(at).ok_or(cairn_vfs::Error::TooLarge)?;
-        let lacking = tree::missing(store, inode, &path)?;
-        if !lacking.is_empty() {
-            missing.push((at, lacking));
-        }
-        at += u64::from(path.rest);
-    }
-    inode.map.reserve(&store.space, start, len, &missing)
-}
-
-/// Gives the delayed blocks of a run their slots. With
-/// [`crate::operation_lock::OperationLock::lock_data`] held, with inode.data.
-///
-/// # Errors
-/// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is delayed still.
-pub fn allocate_slots(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<()> {
-    let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
-    if inode.map.next_delayed(at, end).is_none() {
-        return Ok(());
-    }
-    let _allocating = inode.map.allocating_slots.lock();
-    while let Some(delayed) = inode.map.next_delayed(at, end) {
-        let done = allocate_first_slots(volume, inode, delayed)?;
-        at = delayed.start.get() + done;
-    }
-    Ok(())
-}
-
-/// As far as one node goes; returns how many blocks that are.
-fn allocate_first_slots(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<u64> {
-    let store = volume.store()?;
-    let shape = inode.state.read().record.shape();
-    let path = shape.locate(run.start.get()).ok_or(cairn_vfs::Error::TooLarge)?;
-    let run = Run { start: run.start, len: run.len.min(path.rest.into()) };
-    let path_nodes = &path.offsets[1..=path.depth];
-    let lacking = tree::missing(store, inode, &path)?;
-    let mut reservation = match inode.map.take(run, path_nodes) {
-        Some(reservation) => reservation,
-        None => store.space.reserve(0)?,
-    };
-    // A node that was there may be gone since: one on the path to blocks that were truncated.
-    let short = (run.len + lacking.len() as u64).saturating_sub(reservation.left());
-    if short > 0 {
-        match store.space.reserve(short) {
-            Ok(more) => reservation = reservation.join(more),
-            Err(error) => {
-                inode.map.put_back(reservation, shape);
-                return Err(error);
-            }
-        }
-    }
-    drop_hint(volume, inode);
-    let mut op = volume.begin_reserved(reservation)?;
-    let made = tree::make(&mut op, inode, run.start.get());
-    match made {
-        Ok(pointer) => {
-            let count = u32::try_from(run.len).expect("within a node");
-            let filled = u64::from(pointer.fill_run(count));
-            op.reservation.take(filled);
-            if filled > 0 {
-                tree::count_blocks(&op, inode, filled.cast_signed());
-            }
-            inode.map.slots_allocated(run, path_nodes);
-            Ok(run.len)
-        }
-        Err(error) => {
-            let left = op.reservation.left();
-            inode.map.put_back(op.reservation.split(left), shape);
-            Err(error)
-        }
-    }
-}
-
-/// The shape of the file's tree, for [`FileMap::release`].
-pub(super) fn shape(inode: &Inode) -> TreeShape {
-    inode.state.read().record.shape()
 }

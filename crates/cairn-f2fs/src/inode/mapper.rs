@@ -6,7 +6,8 @@ use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run};
 use cairn_vfs::FileKind;
 
-use super::{Inode, map};
+use super::Inode;
+use super::map::unaddressed;
 use crate::corrupt::Corrupt;
 use crate::error::Result;
 use crate::format::inode::Inode as Record;
@@ -103,7 +104,7 @@ impl<'a> InodeMapper<'a> {
         };
         let len = (1..most).find(|index| !goes_on(*index)).unwrap_or(most);
         let place = match first {
-            BlockAddr::NEW => Place::Unwritten(map::unaddressed(block)),
+            BlockAddr::NEW => Place::Unwritten(unaddressed(block)),
             _ if first.is_address() => Place::Mapped(first.pba()),
             _ => Place::Hole,
         };
@@ -130,7 +131,7 @@ impl FileMapper for InodeMapper<'_> {
     }
 
     fn release(&self, run: Run) {
-        self.inode.map.release(run, map::shape(self.inode));
+        self.inode.map.release(run, self.inode.shape());
     }
 
     fn place(&self, _run: Run) -> Result<Placement, MapError> {

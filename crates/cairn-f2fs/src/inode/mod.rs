@@ -9,18 +9,23 @@
 //! the volume's list of dirty inodes, which keeps it in memory, and is stored by the next
 //! checkpoint at the latest.
 
+pub mod access_times;
 pub mod attributes;
 pub mod data;
+pub mod delayed;
 pub mod delete;
+pub mod inline;
 pub mod lifetime;
 mod load;
 pub mod map;
 pub mod mapper;
 pub mod preallocate;
 pub mod resize;
+pub mod setattr;
 mod shift;
 pub mod symlink;
 pub mod sync;
+mod sync_state;
 pub mod tree;
 pub mod truncate;
 pub mod write;
@@ -33,8 +38,8 @@ use cairn_vfs::FileKind;
 
 use crate::dir::cache::DirCache;
 use crate::format::inode::{InlineFlags, Inode as Record};
-use crate::format::units::Nid;
-use crate::namespace::parent::Known;
+use crate::format::path::TreeShape;
+use crate::format::units::{BLOCK_BYTES, Nid};
 
 /// What changes under the `state` lock.
 pub struct State {
@@ -45,6 +50,9 @@ pub struct State {
     /// Freed: nothing of it may be written any more.
     pub(crate) deleted: bool,
 }
+
+/// A parent and a name.
+pub(crate) type KnownName = (Nid, Vec<u8>);
 
 /// Does the inode point to blocks? Not if its contents are in it, nor if it is a device or the like.
 #[must_use]
@@ -76,9 +84,9 @@ pub struct Inode {
     /// What of it is durable.
     pub ledger: Ledger<u64>,
     /// Names that it may have, for [`crate::namespace::parent`].
-    pub(crate) known_names: Mutex<Vec<Known>>,
+    pub(crate) known_names: Mutex<Vec<KnownName>>,
     /// For the next fsync.
-    pub sync: sync::SyncState,
+    pub sync: sync_state::SyncState,
 }
 
 impl Inode {
@@ -102,6 +110,18 @@ impl Inode {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.state.read().record.size
+    }
+
+    /// One more than the last byte that it can have.
+    #[must_use]
+    pub fn max_size(&self) -> u64 {
+        self.shape().max_blocks() * BLOCK_BYTES
+    }
+
+    /// The shape of its node tree.
+    #[must_use]
+    pub fn shape(&self) -> TreeShape {
+        self.state.read().record.shape()
     }
 
     /// Are the contents, or the entries, in the inode?

@@ -10,10 +10,11 @@ use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{AllocateMode, Error as VfsError};
 
+use super::attributes::modified;
 use super::mapper::InodeMapper;
-use super::write::{check, max_size, modified, spill};
-use super::writer::{Writer, drop_hint, fill, most_nodes};
-use super::{Inode, map, resize, shift, sync, tree};
+use super::write::check;
+use super::writer::{Writer, fill, most_nodes};
+use super::{Inode, delayed, inline, resize, shift, sync, tree};
 use crate::error::{Error, Result};
 use crate::format::BlockAddr;
 use crate::format::inode::Advise;
@@ -42,7 +43,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
     let adds = matches!(mode, AllocateMode::Extend | AllocateMode::KeepSize);
     inode.flags().check_write(adds)?;
     if inode.is_inline() {
-        spill(volume, inode)?;
+        inline::spill(volume, inode)?;
     }
     match mode {
         AllocateMode::Extend => reserve(volume, inode, offset, end, Some(end)),
@@ -62,7 +63,7 @@ pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, of
 }
 
 fn limit(inode: &Inode, end: u64) -> Result<()> {
-    if end > max_size(&inode.state.read().record) {
+    if end > inode.max_size() {
         return Err(VfsError::TooLarge.into());
     }
     Ok(())
@@ -112,7 +113,7 @@ fn reserve(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64, size
 fn allocate_delayed(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
     volume.room()?;
     let _inside = volume.store()?.operation_lock.lock_data()?;
-    map::allocate_slots(volume, inode, Run { start: FileBlock(blocks.start), len: blocks.end - blocks.start })
+    delayed::allocate_slots(volume, inode, Run { start: FileBlock(blocks.start), len: blocks.end - blocks.start })
 }
 
 /// The runs of a range without slots.
@@ -147,7 +148,7 @@ fn clear(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, end: u64) -> Res
 
 /// Takes the slots of blocks whose cached contents are gone.
 fn clear_blocks(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
-    drop_hint(volume, inode);
+    inode.drop_hint(volume);
     inode.map.forget(Run { start: FileBlock(blocks.start), len: blocks.end.saturating_sub(blocks.start) });
     let mut at = blocks.start;
     while at < blocks.end {

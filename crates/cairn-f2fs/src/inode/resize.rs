@@ -9,11 +9,11 @@ use std::sync::Arc;
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::Error as VfsError;
 
-use super::write::{check, max_size, modified, spill};
-use super::writer::{Policy, Writer, drop_hint};
-use super::{Inode, attributes, sync, tree, truncate};
+use super::attributes::modified;
+use super::write::check;
+use super::writer::{Policy, Writer};
+use super::{Inode, attributes, inline, sync, truncate};
 use crate::error::Result;
-use crate::format::inode::InlineFlags;
 use crate::format::units::BLOCK_BYTES;
 use crate::volume::Volume;
 
@@ -25,37 +25,18 @@ pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<(
     check(volume, inode)?;
     sync::adopt(volume, inode);
     let _data = inode.data.write();
-    {
-        let state = inode.state.read();
-        attributes::flags(&state.record).check_write(false)?;
-        if size > max_size(&state.record) {
-            return Err(VfsError::TooLarge.into());
-        }
+    attributes::flags(&inode.state.read().record).check_write(false)?;
+    if size > inode.max_size() {
+        return Err(VfsError::TooLarge.into());
     }
     if inode.is_inline() {
         if size <= inode.state.read().record.max_inline_data() as u64 {
-            return resize_inline(volume, inode, size);
+            return inline::resize(volume, inode, size);
         }
-        spill(volume, inode)?;
+        inline::spill(volume, inode)?;
     }
     let old = inode.size();
     if size < old { shrink(volume, inode, old, size) } else { grow(volume, inode, old, size) }
-}
-
-fn resize_inline(volume: &Volume, inode: &Arc<Inode>, size: u64) -> Result<()> {
-    volume.change(0, |op| {
-        let node = tree::own_node(op.store, inode)?;
-        let mut state = inode.state.write();
-        let room = state.record.inline_data_range();
-        let keep = usize::try_from(size.min(state.record.size)).expect("within a block");
-        node.modify()[room.start + keep..room.end].fill(0);
-        if size == 0 {
-            state.record.inline.remove(InlineFlags::DATA_EXIST);
-        }
-        state.record.size = size;
-        modified(volume, inode, &mut state);
-        Ok(())
-    })
 }
 
 /// The new end needs no blocks.
@@ -80,7 +61,7 @@ pub(super) fn shrink(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -
     if !size.is_multiple_of(BLOCK_BYTES) {
         inode.cache.write_back(&mapper, size - 1..size, size, WritebackMode::Sync)?;
     }
-    drop_hint(volume, inode);
+    inode.drop_hint(volume);
     inode.map.forget_from(size.div_ceil(BLOCK_BYTES));
     let mut op = volume.begin_reserved(store.space.reserve(0)?)?;
     let done = (|| {

@@ -21,10 +21,10 @@ use cairn_cache::mapper::{Place, Run};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::Error as VfsError;
 
+use super::attributes::modified;
 use super::mapper::InodeMapper;
 use super::tree::Pointer;
-use super::write::{max_size, modified};
-use super::writer::{Writer, data_log, drop_hint};
+use super::writer::{Writer, data_log};
 use super::{Inode, sync, tree, truncate};
 use crate::blocks::{self, Writes};
 use crate::checkpoint::Reason;
@@ -90,7 +90,7 @@ pub(super) fn insert(volume: &Volume, inode: &Arc<Inode>, offset: u64, len: u64)
     if offset >= size {
         return Err(VfsError::Invalid("the range starts beyond the end of the file: truncate instead").into());
     }
-    if size.saturating_add(len) > max_size(&inode.state.read().record) {
+    if size.saturating_add(len) > inode.max_size() {
         return Err(VfsError::TooLarge.into());
     }
     let first = offset / BLOCK_BYTES;
@@ -197,7 +197,7 @@ impl Shift {
     /// The one operation: old slots go, new ones come, the tree ends at the new size.
     fn turn_over(&self, op: &mut Op<'_>, inode: &Arc<Inode>, pieces: &[Piece]) -> Result<()> {
         let volume = op.volume;
-        drop_hint(volume, inode);
+        inode.drop_hint(volume);
         inode.map.forget_from(self.first);
         inode.ledger.changed(Part::Data, op.store.checkpoints.version());
         free_from(op, inode, self.first)?;
@@ -277,7 +277,7 @@ fn make_room(volume: &Volume, store: &Store, blocks: u64) -> Result<()> {
 
 /// Takes all slots from a block on.
 fn free_from(op: &Op<'_>, inode: &Arc<Inode>, first: u64) -> Result<()> {
-    let end = max_size(&inode.state.read().record) / BLOCK_BYTES;
+    let end = inode.max_size() / BLOCK_BYTES;
     let mut at = first;
     while at < end {
         match tree::find(op.store, inode, at)? {

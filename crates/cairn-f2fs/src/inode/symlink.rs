@@ -2,7 +2,7 @@
 
 use cairn_vfs::{Error as VfsError, FileKind};
 
-use super::{Inode, data};
+use super::{Inode, inline};
 use crate::corrupt::Corrupt;
 use crate::dir::blocks;
 use crate::error::Result;
@@ -26,7 +26,7 @@ pub fn read(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
         return Err(bad().into());
     }
     let mut target = if inode.is_inline() {
-        data::inline_contents(volume, inode)?
+        inline::contents(volume, inode)?
     } else {
         blocks::read(volume, inode, 0)?.ok_or_else(bad)?.to_vec()
     };

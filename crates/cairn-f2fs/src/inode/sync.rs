@@ -1,10 +1,9 @@
 //! Who writes an inode back, at an fsync and in the background. What is durable of it says its ledger ([`cairn_cache::durability`]).
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use cairn_base::FileBlock;
-use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::file::CacheError;
 use cairn_cache::mapper::{MapError, Run};
 use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
@@ -14,27 +13,8 @@ use super::mapper::InodeMapper;
 use super::writer::{Policy, SMALL_FSYNC, Writer};
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
+use crate::space::WRITE_BACK_PIECE;
 use crate::volume::Volume;
-
-/// Blocks written back at once: between two pieces a checkpoint or cleaning may come.
-pub const PIECE: u64 = 1024;
-/// One fsync of an inode at a time: after inode.data, before the operation lock.
-const ORDER: Rank = Rank(220);
-
-/// What of that belongs to the inode.
-pub struct SyncState {
-    /// Held by the fsync that writes the inode's nodes.
-    pub(crate) order: Mutex<()>,
-    flusher: OnceLock<Arc<Flusher>>,
-}
-
-impl SyncState {
-    /// Of an inode that was just read or made.
-    #[must_use]
-    pub fn new(nid: u64) -> Self {
-        Self { order: Mutex::new_ordered(ORDER, nid, ()), flusher: OnceLock::new() }
-    }
-}
 
 struct Flusher {
     volume: Weak<Volume>,
@@ -49,8 +29,7 @@ pub fn adopt(volume: &Arc<Volume>, inode: &Arc<Inode>) {
         Arc::new(Flusher { volume: Arc::downgrade(volume), inode: Arc::downgrade(inode) })
     });
     if first {
-        let owner: Weak<dyn Flushable> = Arc::downgrade(&(flusher.clone() as Arc<dyn Flushable>));
-        inode.cache.set_owner(owner);
+        inode.cache.set_owner(Arc::downgrade(flusher));
     }
 }
 
@@ -120,7 +99,7 @@ fn write_back_pieces(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mo
     Ok(())
 }
 
-/// Ranges of blocks with about [`PIECE`] dirty ones in each.
+/// Ranges of blocks with about [`WRITE_BACK_PIECE`] dirty ones in each.
 fn pieces(runs: &[Run]) -> Vec<Range<u64>> {
     let mut pieces: Vec<Range<u64>> = Vec::new();
     let mut left = 0;
@@ -129,7 +108,7 @@ fn pieces(runs: &[Run]) -> Vec<Range<u64>> {
         while at < end {
             if left == 0 {
                 pieces.push(at..at);
-                left = PIECE;
+                left = WRITE_BACK_PIECE;
             }
             let len = left.min(end - at);
             at += len;

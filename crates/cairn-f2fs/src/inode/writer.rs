@@ -8,7 +8,7 @@
 //!
 //! Locking: all of it happens with [`crate::operation_lock::OperationLock::lock_data`] held, so a
 //! checkpoint sees neither of these halves. Pointers of different blocks change under inode.data
-//! shared. Nodes come under inode.data shared, too, one thread at a time ([`map::allocate_slots`]),
+//! shared. Nodes come under inode.data shared, too, one thread at a time ([`delayed::allocate_slots`]),
 //! and go under inode.data alone.
 
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run, 
 
 use super::mapper::InodeMapper;
 use super::tree::{self, Pointer};
-use super::{Inode, map};
+use super::{Inode, delayed};
 use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
@@ -84,14 +84,14 @@ impl<'a> Writer<'a> {
         let mut before = self.reader.find(run)?;
         before.run.len = before.run.len.min(run.len).min(largest - start);
         if before.place == Place::Hole {
-            before.run.len = map::reserve(self.volume, self.inode, start, before.run.len)?;
+            before.run.len = delayed::reserve(self.volume, self.inode, start, before.run.len)?;
         }
         Ok(before)
     }
 
     fn try_place(&self, run: Run) -> Result<Placement> {
         let store = self.volume.store()?;
-        map::allocate_slots(self.volume, self.inode, run)?;
+        delayed::allocate_slots(self.volume, self.inode, run)?;
         let mut in_place = self.in_place(store);
         if in_place && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)? {
             let run = Run { start: run.start, len: known.len.min(run.len) };
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
             in_place = false;
         }
         let (slots, owners) = self.slots(store, run, in_place)?;
-        drop_hint(self.volume, self.inode);
+        self.inode.drop_hint(self.volume);
         let placed = place_run(store, data_log(self.inode), &owners)?;
         let run = Run { start: run.start, len: placed.count as u64 };
         let (store, inode) = (store.clone(), self.inode.clone());
@@ -200,16 +200,6 @@ impl FileMapper for Writer<'_> {
     }
 }
 
-/// The hint of the largest extent must be right if it is there: it goes before the first pointer changes.
-pub fn drop_hint(volume: &Volume, inode: &Arc<Inode>) {
-    if inode.state.read().record.ext.len == 0 {
-        return;
-    }
-    let mut state = inode.state.write();
-    state.record.ext = Default::default();
-    inode.touch(volume, &mut state);
-}
-
 /// Reserves the holes of blocks from `start` on, `len` at most: under pressure fewer, but at least
 /// one. Returns how many blocks have slots now. With
 /// [`crate::operation_lock::OperationLock::lock_data`] held, with inode.data alone.
@@ -231,7 +221,7 @@ pub fn fill(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64) -> Result
 }
 
 fn fill_with(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64, reservation: Reservation) -> Result<()> {
-    drop_hint(volume, inode);
+    inode.drop_hint(volume);
     let mut op = volume.begin_reserved(reservation)?;
     let mut at = start;
     while at < start + len {

@@ -12,15 +12,17 @@ use cairn_vfs::{Caller, FileKind, Name, NewInode, RenameMode};
 use crate::corrupt::Corrupt;
 use crate::dir::{edit, lookup};
 use crate::error::{Error, Result};
-use crate::format::Nid;
 use crate::format::inode::Advise;
 use crate::inode::{Inode, attributes};
 use crate::op::Op;
 use crate::volume::Volume;
+use parent::named;
+use record::{change, drop_link, touch_parent};
 
 mod make;
 mod names;
 pub mod parent;
+mod record;
 mod rename;
 
 /// What a name leads to. Takes a reference while the name stands: it cannot go away in between.
@@ -182,41 +184,4 @@ pub fn rename(
     volume.check_writable()?;
     let replaced = namespace::rename(&**volume, (parent, name), (new_parent, new_name), mode)?;
     replaced.map_or(Ok(()), |inode| volume.evict_inode(&inode))
-}
-
-/// One name fewer (a directory has no other); without names the inode becomes an orphan. Fails before anything is changed.
-fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
-    let last = inode.kind == FileKind::Directory || inode.state.read().record.links <= 1;
-    if last {
-        op.store.checkpoints.orphans.add(inode.nid)?;
-    }
-    let now = attributes::now(op.volume);
-    parent::changed(op, inode);
-    change(op, inode, |record| {
-        record.links = if last { 0 } else { record.links - 1 };
-        record.ctime = now;
-    });
-    Ok(())
-}
-
-/// A directory's entries changed: its times move, and its link count with its subdirectories.
-fn touch_parent(op: &Op<'_>, parent: &Arc<Inode>, subdirectories: i32) {
-    let now = attributes::now(op.volume);
-    change(op, parent, |record| {
-        (record.mtime, record.ctime) = (now, now);
-        record.links = record.links.saturating_add_signed(subdirectories);
-    });
-}
-
-/// Changes a record.
-fn change(op: &Op<'_>, inode: &Arc<Inode>, change: impl FnOnce(&mut crate::format::Inode)) {
-    let mut state = inode.state.write();
-    change(&mut state.record);
-    inode.touch(op.volume, &mut state);
-}
-
-/// The parent and name by which roll-forward finds an inode, and fsck a directory.
-fn named(record: &mut crate::format::Inode, parent: Nid, name: Name<'_>) {
-    record.pino = parent;
-    record.name = name.to_vec();
 }

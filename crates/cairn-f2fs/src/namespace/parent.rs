@@ -14,7 +14,7 @@ use cairn_vfs::{FileKind, Name};
 use crate::dir::lookup;
 use crate::error::Result;
 use crate::format::Nid;
-use crate::format::inode::Advise;
+use crate::format::inode::{Advise, Inode as Record};
 use crate::inode::Inode;
 use crate::op::Op;
 use crate::store::Store;
@@ -22,9 +22,6 @@ use crate::volume::Volume;
 
 /// Names that an inode is known to have had, besides the one in its record.
 const REMEMBERED: usize = 4;
-
-/// A parent and a name.
-pub type Known = (Nid, Vec<u8>);
 
 /// The names of an inode are changed by this operation.
 pub(super) fn changed(op: &Op<'_>, inode: &Inode) {
@@ -45,6 +42,12 @@ pub(super) fn remember(inode: &Inode, parent: Nid, name: &[u8]) {
 pub(super) fn is_lost(inode: &Inode) -> bool {
     let state = inode.state.read();
     state.record.advise.contains(Advise::LOST_PINO) && inode.kind == FileKind::Regular && state.record.links == 1
+}
+
+/// The parent and name by which roll-forward finds an inode, and fsck a directory.
+pub(super) fn named(record: &mut Record, parent: Nid, name: Name<'_>) {
+    record.pino = parent;
+    record.name = name.to_vec();
 }
 
 /// Lets roll-forward know the inode by its name again, if that is possible. Call it with no lock held.
@@ -84,7 +87,7 @@ fn fix_pino_by(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>, parent: 
     let last = store.checkpoints.last().version;
     let settled = inode.ledger.last_change(Part::Names).is_none_or(|changed| changed < last);
     if state.record.links == 1 && settled && !state.deleted {
-        super::named(&mut state.record, parent, name);
+        named(&mut state.record, parent, name);
         state.record.advise.remove(Advise::LOST_PINO);
         inode.touch(volume, &mut state);
     }

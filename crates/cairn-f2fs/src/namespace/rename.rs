@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cairn_vfs::new_inode::Ownership;
 use cairn_vfs::{FileKind, NewInode};
 
-use super::{change, drop_link, make, named, parent, touch_parent};
+use super::make;
+use super::parent::{self, named};
+use super::record::{change, drop_link, touch_parent};
 use crate::dir::edit;
 use crate::error::Result;
 use crate::format::inode::Advise;

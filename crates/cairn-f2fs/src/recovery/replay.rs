@@ -26,7 +26,6 @@ use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, CheckpointFlags, Log, Nid};
 use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
-use crate::inode::writer::drop_hint;
 use crate::inode::{Inode, delete, truncate};
 use crate::node::Owner;
 use crate::op::Op;
@@ -183,7 +182,7 @@ impl Replay<'_> {
         if now == wanted {
             return self.grow(inode, first, wanted);
         }
-        drop_hint(self.volume, inode);
+        inode.drop_hint(self.volume);
         let mut op = self.op(new as u64 + nodes)?;
         let pointer = tree::make(&mut op, inode, first)?;
         for (index, wanted) in (0..).zip(wanted) {

@@ -5,11 +5,11 @@
 //! medium, so the fsync waits for that. So does one that finds nothing to write: what it would
 //! write may be part of that checkpoint.
 
+mod chain;
+
 use std::sync::Arc;
 
-use cairn_base::ranked_lock::{Mutex, Rank};
-use cairn_base::stats::{Counter, Report};
-use cairn_cache::durability::{FlushOrigin, Mark, Part};
+use cairn_cache::durability::Part;
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::FileKind;
 
@@ -21,83 +21,7 @@ use crate::namespace::parent;
 use crate::store::Store;
 use crate::volume::Volume;
 
-/// What fsyncs of a volume share and count.
-pub struct Fsyncs {
-    chain: Mutex<Chain>,
-    /// Counters.
-    pub stats: FsyncStats,
-}
-
-/// What fsyncs did.
-#[derive(Debug, Default)]
-pub struct FsyncStats {
-    /// Calls.
-    pub calls: Counter,
-    /// Served by nodes for roll-forward.
-    pub nodes: Counter,
-    /// Served by a checkpoint.
-    pub checkpoints: Counter,
-    /// Served by a flush alone, or nothing.
-    pub data_only: Counter,
-    /// Flushes of the device.
-    pub flushes: Counter,
-    /// Fsyncs that another one's flush served.
-    pub flushes_shared: Counter,
-}
-
-/// What was written behind a checkpoint.
-#[derive(Default)]
-struct Chain {
-    /// The checkpoint's.
-    version: u64,
-    nodes: u64,
-}
-
-impl FsyncStats {
-    /// The counters, by name.
-    #[must_use]
-    pub fn report(&self) -> Report {
-        Report::new()
-            .with("calls", self.calls.get())
-            .with("by_nodes", self.nodes.get())
-            .with("by_checkpoint", self.checkpoints.get())
-            .with("data_only", self.data_only.get())
-            .with("flushes", self.flushes.get())
-            .with("flushes_shared", self.flushes_shared.get())
-    }
-}
-
-impl Default for Fsyncs {
-    fn default() -> Self {
-        let chain = Mutex::new(Rank::LEAF, Chain::default());
-        Self { chain, stats: FsyncStats::default() }
-    }
-}
-
-impl Fsyncs {
-    /// So many nodes more stand behind the checkpoint `version`; returns how many do now.
-    fn extend_chain(&self, version: u64, nodes: u64) -> u64 {
-        let mut chain = self.chain.lock();
-        if chain.version != version {
-            *chain = Chain { version, nodes: 0 };
-        }
-        chain.nodes += nodes;
-        chain.nodes
-    }
-
-    /// Returns when what was written of the inode is on the medium.
-    ///
-    /// # Errors
-    /// The device failed.
-    fn flush(&self, inode: &Inode, written: Option<Mark>) -> Result<()> {
-        match inode.ledger.cover(written)? {
-            FlushOrigin::Already => {}
-            FlushOrigin::Shared => self.stats.flushes_shared.add(1),
-            FlushOrigin::Flushed => self.stats.flushes.add(1),
-        }
-        Ok(())
-    }
-}
+pub use chain::{FsyncStats, Fsyncs};
 
 /// `fsync` and `fdatasync` of one inode. Nothing to do on a volume that is read-only by wish.
 ///

@@ -1,0 +1,79 @@
+//! What cleaning remembers from one call to the next.
+//!
+//! Locking: `working` is held by whoever cleans, after inodes and before the operation lock.
+
+use std::collections::BTreeSet;
+
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_cache::budget::Charge;
+
+use super::adaptive::RecentWrites;
+use super::merged::Merged;
+use super::stats::GcStats;
+use crate::blocks::Spare;
+use crate::segment::SectionInfo;
+use crate::store::Store;
+
+/// After inode.data and an inode's fsync, before the operation lock.
+const CLEANER: Rank = Rank(230);
+
+/// See the module.
+pub struct Collector {
+    /// Held by whoever cleans.
+    pub(super) working: Mutex<Working>,
+    /// What moved blocks are read into, while nobody cleans; it counts as part of the cache.
+    spare: Mutex<Option<(Spare, Charge)>>,
+    /// Requests that the daemon serves.
+    pub merged: Merged,
+    /// Counters.
+    pub stats: GcStats,
+}
+
+/// What cleaning remembers.
+#[derive(Default)]
+pub(super) struct Working {
+    /// Sections that cannot be cleaned: something in them has no owner.
+    pub(super) stuck: BTreeSet<u32>,
+    /// Sections of nodes that the next checkpoint empties.
+    pub(super) deferred: BTreeSet<u32>,
+    /// The checkpoint after which `deferred` was begun.
+    version: u64,
+    /// What was written recently.
+    pub(super) recent: RecentWrites,
+}
+
+impl Working {
+    /// A new checkpoint has emptied what was deferred.
+    pub(super) fn follow(&mut self, version: u64) {
+        if self.version != version {
+            self.version = version;
+            self.deferred.clear();
+        }
+    }
+
+    pub(super) fn is_out(&self, info: &SectionInfo) -> bool {
+        self.stuck.contains(&info.section) || self.deferred.contains(&info.section)
+    }
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Self {
+            working: Mutex::new(CLEANER, Working::default()),
+            spare: Mutex::new(Rank::LEAF, None),
+            merged: Merged::default(),
+            stats: GcStats::default(),
+        }
+    }
+}
+
+impl Collector {
+    pub(super) fn take_spare(&self) -> Spare {
+        self.spare.lock().take().map_or_else(Spare::default, |(spare, _)| spare)
+    }
+
+    pub(super) fn keep_spare(&self, store: &Store, spare: Spare) {
+        let charge = store.budget.hold(spare.bytes() as u64);
+        *self.spare.lock() = Some((spare, charge));
+    }
+}

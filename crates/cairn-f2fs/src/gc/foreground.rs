@@ -1,0 +1,224 @@
+//! Cleaning for one who waits for room; and what cleaning in the background shares with it.
+
+use super::adaptive;
+use super::collector::Working;
+use super::policy::{Foreground, GcVictim, RoundStart, SpaceState};
+use super::relocate::{self, MoveMode};
+use super::victim::{self, Choice, Rule};
+use crate::checkpoint::Reason;
+use crate::error::Result;
+use crate::format::units::BLOCK_BYTES;
+use crate::segment::SectionInfo;
+use crate::space::WRITE_BACK_PIECE;
+use crate::store::Store;
+use crate::volume::Volume;
+
+/// Sections cleaned in one call at most.
+const ROUNDS: u32 = 64;
+/// Blocks moved together at most: 64 MiB.
+const MOST_GROUP: u64 = 16_384;
+
+impl Volume {
+    /// As [`Volume::collect`], by the daemon if it is to clean for others (`gc_merge`).
+    ///
+    /// # Errors
+    /// As [`Volume::collect`].
+    pub(crate) fn collect_merged(&self) -> Result<()> {
+        if self.options().gc_merge && self.gc.merged.ask(&*self.runtime) {
+            // A failure has stopped the volume.
+            return self.store()?.operation_lock.check();
+        }
+        self.collect()
+    }
+
+    /// Makes room for what is pending, as far as there is something to gain. Call it without the
+    /// operation lock.
+    ///
+    /// # Errors
+    /// A node is damaged, or the device failed: the volume stops.
+    pub(crate) fn collect(&self) -> Result<()> {
+        let store = self.store()?;
+        let mut working = self.gc.working.lock();
+        if self.has_room()? {
+            // Somebody else made room meanwhile.
+            return Ok(());
+        }
+        self.gc.stats.calls_fg.add(1);
+        let outcome = match self.options().gc_victim {
+            GcVictim::Adaptive => self.adaptive(store, &mut working),
+            policy => self.foreground(store, policy, &mut working),
+        };
+        self.stop_after(&outcome);
+        outcome
+    }
+
+    /// Is there room enough for what is pending, as the policy in force sees it?
+    ///
+    /// # Errors
+    /// The volume is only read.
+    pub(crate) fn has_room(&self) -> Result<bool> {
+        let now = self.space_state()?;
+        Ok(match self.options().gc_victim {
+            GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.layout.usable_segments()),
+            GcVictim::Greedy | GcVictim::DataFirst => now.enough(0),
+        })
+    }
+
+    /// As many victims at once, and as few checkpoints, as the free sections allow.
+    fn adaptive(&self, store: &Store, working: &mut Working) -> Result<()> {
+        let whole = store.layout.section_capacity();
+        let most = (store.budget.limit() / 4 / BLOCK_BYTES).clamp(whole.into(), MOST_GROUP.max(whole.into()))
+            / u64::from(whole);
+        for _ in 0..ROUNDS {
+            working.follow(store.checkpoints.version());
+            let now = self.space_state()?;
+            let deferred = now.prefree / store.layout.usable_segments() + working.deferred.len() as u32;
+            if adaptive::checkpoint_is_due(&now, deferred) {
+                self.checkpoint_to_collect(store)?;
+                continue;
+            }
+            if adaptive::enough(&now, deferred) {
+                break;
+            }
+            let group = adaptive::group(&now, deferred, u32::try_from(most).unwrap_or(1));
+            let victims = self.group(store, working, group, whole);
+            if victims.is_empty() {
+                self.gc.stats.no_victim.add(1);
+                break;
+            }
+            let moved = relocate::clean_sections(self, store, &victims, MoveMode::Sorted)?;
+            if moved.stuck {
+                working.stuck.extend(victims.iter().map(|victim| victim.section));
+            }
+            working.deferred.extend(victims.iter().filter(|victim| victim.is_node()).map(|victim| victim.section));
+            if moved.full {
+                self.checkpoint_to_collect(store)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next victims, of one class.
+    fn group(&self, store: &Store, working: &mut Working, most: u32, whole: u32) -> Vec<SectionInfo> {
+        working.recent.follow(self.gc.stats.written(store), store.space.user_blocks());
+        let counts = store.space.counts();
+        let working = &*working;
+        store.segments.choose(|all| {
+            let all = all.filter(|info| !working.is_out(info));
+            let spare = |nodes: bool| -> u64 {
+                all.clone().filter(|info| info.is_node() == nodes).map(|info| u64::from(whole - info.valid)).sum()
+            };
+            let nodes = u64::from(counts.valid_nodes);
+            let of_nodes = spare(true);
+            let share = working.recent.share_of_nodes(
+                of_nodes + spare(false),
+                counts.valid_blocks.saturating_sub(nodes),
+                nodes,
+            );
+            let data = victim::emptiest(all.clone().filter(|info| !info.is_node()), most);
+            if of_nodes <= share && !data.is_empty() {
+                return data;
+            }
+            let nodes = victim::emptiest(all.filter(SectionInfo::is_node), 1);
+            match adaptive::cheaper(data.first().copied(), nodes.first().copied(), whole, working.recent.weight()) {
+                Some(chosen) if chosen.is_node() => nodes,
+                _ => data,
+            }
+        })
+    }
+
+    fn foreground(&self, store: &Store, policy: GcVictim, working: &mut Working) -> Result<()> {
+        let mut call = Foreground::new(policy);
+        for _ in 0..ROUNDS {
+            if call.start_round(&self.space_state()?) == RoundStart::Checkpoint {
+                self.checkpoint_to_collect(store)?;
+            }
+            let Some(victim) = self.victim(store, Choice::Greedy, call.data_first(), working) else {
+                self.gc.stats.no_victim.add(1);
+                break;
+            };
+            if !call.accepts(victim.is_node(), &self.space_state()?) {
+                break;
+            }
+            let moved = relocate::clean_section(self, store, &victim)?;
+            if moved.stuck {
+                working.stuck.insert(victim.section);
+            }
+            let now = self.space_state()?;
+            if moved.full {
+                if now.prefree == 0 {
+                    break;
+                }
+                self.checkpoint_to_collect(store)?;
+            } else if !call.goes_on(moved.whole, &now) {
+                break;
+            } else if call.checkpoint_between(&now) {
+                self.checkpoint_to_collect(store)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one section more free, if one can be gained; also where there is room enough. Call it
+    /// without the operation lock.
+    ///
+    /// # Errors
+    /// As [`Volume::collect`].
+    pub(crate) fn clean_one(&self) -> Result<()> {
+        let store = self.store()?;
+        let mut working = self.gc.working.lock();
+        let wanted = store.segments.free_sections() + 1;
+        for _ in 0..ROUNDS {
+            let Some(victim) = self.victim(store, Choice::Greedy, false, &working) else { break };
+            let outcome = relocate::clean_section(self, store, &victim);
+            self.stop_after(&outcome);
+            if outcome?.stuck {
+                working.stuck.insert(victim.section);
+            }
+            self.checkpoint_to_collect(store)?;
+            if store.segments.free_sections() >= wanted {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoint_to_collect(&self, store: &Store) -> Result<()> {
+        self.gc.stats.checkpoints.add(1);
+        store.checkpoints.write(Reason::Cleaning).map(drop)
+    }
+
+    pub(super) fn victim(
+        &self,
+        store: &Store,
+        choice: Choice,
+        data_first: bool,
+        working: &Working,
+    ) -> Option<SectionInfo> {
+        let whole = store.layout.section_capacity();
+        let rule = Rule { choice, data_first, whole, now: store.segments.elapsed() };
+        store.segments.choose(|all| victim::select(all.filter(|info| !working.is_out(info)), rule))
+    }
+
+    /// How much room there is, and how much is needed.
+    ///
+    /// # Errors
+    /// The volume is only read.
+    pub fn space_state(&self) -> Result<SpaceState> {
+        let store = self.store()?;
+        let mut pending = self.pending();
+        if self.options().gc_victim == GcVictim::Adaptive {
+            // Room is made before each piece of write-back: no more of the dirty data counts.
+            pending.data = pending.data.min(WRITE_BACK_PIECE);
+        }
+        let required = store.space.required_sections(pending);
+        Ok(SpaceState {
+            free: store.segments.free_sections(),
+            prefree: store.segments.prefree_segments(),
+            lower: required.lower,
+            upper: required.upper,
+            reserved: store.space.reserved_sections(),
+            logs_suffice: store.segments.logs_suffice(pending),
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! `gc_merge`: requests to make room that the daemon serves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cairn_base::runtime::{Event, Runtime};
+
+/// See the module.
+#[derive(Default)]
+pub struct Merged {
+    asked: AtomicU64,
+    answered: AtomicU64,
+    /// The daemon runs.
+    serving: AtomicBool,
+    wake: Arc<Event>,
+    done: Event,
+}
+
+impl Merged {
+    /// What wakes the daemon.
+    #[must_use]
+    pub fn wake(&self) -> Arc<Event> {
+        self.wake.clone()
+    }
+
+    /// Whether the daemon takes requests from now on. Whoever waits goes on by himself otherwise.
+    pub fn serve(&self, serving: bool) {
+        self.serving.store(serving, Ordering::SeqCst);
+        self.done.notify();
+    }
+
+    /// Has the daemon make room, and waits. False if there is no daemon: the caller cleans for himself.
+    pub(super) fn ask(&self, runtime: &dyn Runtime) -> bool {
+        let mine = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let answered = || self.answered.load(Ordering::SeqCst) >= mine;
+        self.wake.notify();
+        runtime.wait_until(&self.done, &mut || answered() || !self.serving.load(Ordering::SeqCst));
+        answered()
+    }
+
+    /// The number of the last request, if any waits.
+    pub(super) fn waiting(&self) -> Option<u64> {
+        let asked = self.asked.load(Ordering::SeqCst);
+        (self.answered.load(Ordering::SeqCst) < asked).then_some(asked)
+    }
+
+    /// All requests up to this one are served.
+    pub(super) fn answer(&self, asked: u64) {
+        self.answered.store(asked, Ordering::SeqCst);
+        self.done.notify();
+    }
+}

@@ -1,0 +1,40 @@
+//! Access times, as with `relatime`.
+
+use std::sync::Arc;
+
+use super::Inode;
+use super::attributes::now;
+use crate::format::inode::FileFlags;
+use crate::volume::Volume;
+
+/// Access times older than this are renewed by `relatime`.
+const RELATIME_SECONDS: i64 = 24 * 60 * 60;
+
+/// Contents were read: is the access time to follow, as with `relatime`?
+#[must_use]
+pub fn is_due(volume: &Volume, inode: &Inode) -> bool {
+    let now = now(volume);
+    let stale = {
+        let record = &inode.state.read().record;
+        let old = now.seconds.saturating_sub(record.atime.seconds) >= RELATIME_SECONDS;
+        let tells = record.atime <= record.mtime || record.atime <= record.ctime;
+        !record.flags.contains(FileFlags::NOATIME) && (tells || old)
+    };
+    stale && volume.store.is_some() && volume.options().access_times
+}
+
+/// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is full, or only read) it stays as it was.
+pub fn touch(volume: &Volume, inode: &Arc<Inode>) {
+    if volume.read_only_reason().is_some() {
+        return;
+    }
+    let kept = volume.change(0, |_| {
+        let mut state = inode.state.write();
+        state.record.atime = now(volume);
+        inode.touch(volume, &mut state);
+        Ok(())
+    });
+    if let Err(error) = kept {
+        tracing::debug!(ino = %inode.nid, %error, "the access time is not renewed");
+    }
+}

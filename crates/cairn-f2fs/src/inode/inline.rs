@@ -1,0 +1,113 @@
+//! Contents that live in the inode's own node: short files, and targets of symbolic links.
+
+use std::sync::Arc;
+
+use cairn_block::BlockDeviceExt;
+use cairn_vfs::{Error as VfsError, IoFlags};
+
+use super::attributes::{modified, written};
+use super::{Inode, tree};
+use crate::error::Result;
+use crate::format::inode::InlineFlags;
+use crate::format::units::BLOCK_SIZE;
+use crate::format::{BlockAddr, Log};
+use crate::segment;
+use crate::volume::Volume;
+
+/// Copies from `offset` on; returns the bytes copied.
+pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
+    let from = usize::try_from(offset).ok().and_then(|offset| contents.get(offset..)).unwrap_or_default();
+    let len = from.len().min(buf.len());
+    buf[..len].copy_from_slice(&from[..len]);
+    len
+}
+
+/// All contents of a file or link that lives in its inode.
+///
+/// # Errors
+/// The inode is damaged, or the device failed.
+pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+    let image = volume.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
+    let record = inode.record();
+    let room = image.get(record.inline_data_range()).unwrap_or_default();
+    let len = usize::try_from(record.size).unwrap_or(usize::MAX).min(room.len());
+    Ok(room[..len].to_vec())
+}
+
+/// Writes into the inode itself, if the contents still fit there.
+pub(super) fn write(volume: &Volume, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<bool> {
+    let (room, old) = {
+        let state = inode.state.read();
+        (state.record.inline_data_range(), state.record.size)
+    };
+    let end = offset.saturating_add(data.len() as u64);
+    if end > room.len() as u64 {
+        return Ok(false);
+    }
+    let at = |byte: u64| room.start + usize::try_from(byte).expect("within a block");
+    volume.change(0, |op| {
+        let node = tree::own_node(op.store, inode)?;
+        let mut image = node.modify();
+        if old < offset {
+            image[at(old)..at(offset)].fill(0);
+        }
+        image[at(offset)..at(end)].copy_from_slice(data);
+        drop(image);
+        let mut state = inode.state.write();
+        state.record.inline.insert(InlineFlags::DATA_EXIST);
+        state.record.size = old.max(end);
+        written(volume, inode, &mut state, flags);
+        Ok(())
+    })?;
+    Ok(true)
+}
+
+/// Changes the size of contents that fit into the inode before and after.
+pub(super) fn resize(volume: &Volume, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    volume.change(0, |op| {
+        let node = tree::own_node(op.store, inode)?;
+        let mut state = inode.state.write();
+        let room = state.record.inline_data_range();
+        let keep = usize::try_from(size.min(state.record.size)).expect("within a block");
+        node.modify()[room.start + keep..room.end].fill(0);
+        if size == 0 {
+            state.record.inline.remove(InlineFlags::DATA_EXIST);
+        }
+        state.record.size = size;
+        modified(volume, inode, &mut state);
+        Ok(())
+    })
+}
+
+/// Moves contents from the inode into a block. The block is written before the inode points to it, so a crash finds the
+/// contents in one place or the other. Call with inode.data alone.
+pub(super) fn spill(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
+    let mut contents = self::contents(volume, inode)?;
+    let empty = contents.iter().all(|byte| *byte == 0);
+    contents.resize(BLOCK_SIZE, 0);
+    let room = inode.state.read().record.inline_data_range();
+    volume.change(u64::from(!empty), |op| {
+        let node = tree::own_node(op.store, inode)?;
+        let mut first = BlockAddr::NULL;
+        if !empty {
+            let owner = segment::Owner { nid: node.nid(), version: node.version(), ofs_in_node: 0 };
+            first = op.store.segments.place(Log::WarmData, &[owner])?.address;
+            op.reservation.take(1);
+            op.store.device.write_at(first.bytes(), contents)?;
+            inode.ledger.wrote();
+        }
+        inode.drop_hint(volume);
+        inode.map.forget_from(0);
+        let mut state = inode.state.write();
+        state.record.inline.remove(InlineFlags::DATA | InlineFlags::DATA_EXIST);
+        state.record.blocks += u64::from(!empty);
+        inode.touch(volume, &mut state);
+        let mut image = node.modify();
+        // With the reserved word before the contents.
+        image[room.start - 4..room.end].fill(0);
+        if !empty {
+            state.record.set_data_pointer(&mut image, 0, first);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,56 @@
+//! What chmod, chown, utimens, truncate and chattr change.
+
+use std::sync::Arc;
+
+use cairn_vfs::namespace::NamedInode;
+use cairn_vfs::protection::without_privileges;
+use cairn_vfs::{SetAttributes, SetTime, Timestamp};
+
+use super::attributes::{SETTABLE, now};
+use super::{Inode, resize};
+use crate::error::Result;
+use crate::format::inode::Inode as Record;
+use crate::volume::Volume;
+use crate::xattr;
+
+/// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
+///
+/// # Errors
+/// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or the device failed.
+pub fn setattr(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
+    volume.check_writable()?;
+    inode.flags().check_attributes(set)?;
+    if let Some(size) = set.size {
+        resize::set_size(volume, inode, size)?;
+    }
+    let _data = inode.data.write();
+    // An access control list follows the permissions; it keeps its size.
+    volume.change(0, |op| {
+        if let Some(permissions) = set.permissions {
+            xattr::edit::follow_mode(op, inode, permissions)?;
+        }
+        let mut state = inode.state.write();
+        apply(&mut state.record, set, now(volume));
+        inode.touch(volume, &mut state);
+        Ok(())
+    })
+}
+
+fn apply(record: &mut Record, set: &SetAttributes, now: Timestamp) {
+    if set.kill_privileges {
+        record.permissions = without_privileges(record.permissions, record.kind);
+    }
+    if let Some(permissions) = set.permissions {
+        record.permissions = (permissions & 0o7777) as u16;
+    }
+    record.uid = set.uid.unwrap_or(record.uid);
+    record.gid = set.gid.unwrap_or(record.gid);
+    record.atime = SetTime::apply(set.atime, record.atime, now);
+    record.mtime = SetTime::apply(set.mtime, record.mtime, now);
+    record.ctime = set.ctime.unwrap_or(now);
+    for (stored, shown) in SETTABLE {
+        if let Some(flags) = set.flags {
+            record.flags.set(stored, flags.contains(shown));
+        }
+    }
+}

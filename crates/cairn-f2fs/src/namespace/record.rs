@@ -1,0 +1,42 @@
+//! What an operation on names changes in the records of the inodes.
+
+use std::sync::Arc;
+
+use cairn_vfs::FileKind;
+
+use super::parent;
+use crate::error::Result;
+use crate::format::Inode as Record;
+use crate::inode::{Inode, attributes};
+use crate::op::Op;
+
+/// One name fewer (a directory has no other); without names the inode becomes an orphan. Fails before anything is changed.
+pub(super) fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
+    let last = inode.kind == FileKind::Directory || inode.state.read().record.links <= 1;
+    if last {
+        op.store.checkpoints.orphans.add(inode.nid)?;
+    }
+    let now = attributes::now(op.volume);
+    parent::changed(op, inode);
+    change(op, inode, |record| {
+        record.links = if last { 0 } else { record.links - 1 };
+        record.ctime = now;
+    });
+    Ok(())
+}
+
+/// A directory's entries changed: its times move, and its link count with its subdirectories.
+pub(super) fn touch_parent(op: &Op<'_>, parent: &Arc<Inode>, subdirectories: i32) {
+    let now = attributes::now(op.volume);
+    change(op, parent, |record| {
+        (record.mtime, record.ctime) = (now, now);
+        record.links = record.links.saturating_add_signed(subdirectories);
+    });
+}
+
+/// Changes a record.
+pub(super) fn change(op: &Op<'_>, inode: &Arc<Inode>, change: impl FnOnce(&mut Record)) {
+    let mut state = inode.state.write();
+    change(&mut state.record);
+    inode.touch(op.volume, &mut state);
+}
