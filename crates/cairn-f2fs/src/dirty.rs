@@ -42,10 +42,4 @@ impl DirtyInodes {
     pub fn len(&self) -> usize {
         self.0.lock().len()
     }
-
-    /// Is there none?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
-    }
 }

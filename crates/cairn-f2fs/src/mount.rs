@@ -1,10 +1,11 @@
 //! Opening a volume: superblock (either copy) → layout → checkpoint (either pack) → journals → roll-forward.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use cairn_base::memory;
+use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Event, Runtime};
 use cairn_block::{BlockDevice, BlockDeviceExt};
 use cairn_cache::block::BufferCache;
@@ -13,23 +14,29 @@ use cairn_cache::durability::Flushes;
 use cairn_cache::file::{PageCache, PageCacheOptions};
 
 use crate::checkpoint::{self, Hook, Loaded, Reason, summaries};
+use crate::checkpointer::Checkpointer;
+use crate::disable;
+use crate::disk::{Disk, Parts};
 use crate::error::{Error, Result};
-use crate::flush::CheckpointDaemon;
 use crate::format::checksum::MAGIC;
 use crate::format::layout::Layout;
 use crate::format::superblock::{self, Superblock};
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{CheckpointFlags, Features};
+use crate::gc::{Cleaner, GcDaemon};
 use crate::info::Info;
+use crate::inodes::Inodes;
+use crate::mount_state::MountState;
 use crate::nat::NatTable;
 use crate::node::NodeCache;
+use crate::op::Operations;
 use crate::options::MountOptions;
 use crate::recovery::chain::{self, ChainNode};
 use crate::recovery::overlay::Overlay;
 use crate::recovery::replay::{self, RollForward};
 use crate::segment::Mode;
 use crate::store::{Store, StoreOptions};
-use crate::volume::{Parts, Volume};
+use crate::volume::F2fs;
 use crate::zones;
 
 /// What a first look at a device tells.
@@ -92,15 +99,101 @@ pub fn inspect(device: &Arc<dyn BlockDevice>) -> Result<Option<Info>> {
     Ok(Some(Info::of(&probe.superblock, &probe.layout, loaded.as_ref(), replays)))
 }
 
-/// Opens a volume; see [`crate::F2fs::open`].
-pub(crate) fn open(
+impl F2fs {
+    /// Opens a volume, for writing if options, features and device allow it: [`F2fs::read_only_reason`] says why not. On one
+    /// that is only read, what was fsynced since the last checkpoint is replayed in memory.
+    ///
+    /// # Errors
+    /// There is no such filesystem, it is damaged, or the device failed.
+    pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>, options: &MountOptions) -> Result<Arc<Self>> {
+        let probe = probe(&*device)?.ok_or_else(|| Error::NotF2fs { found: found_magic(&*device) })?;
+        let from_backup = probe.from_backup;
+        let (volume, chain) = load(probe, device, runtime, options)?;
+        check_root(&volume.inodes)?;
+        if volume.disk.store.is_some() {
+            volume.start(chain)?;
+            if from_backup {
+                volume.disk.restore_first_superblock()?;
+            }
+        }
+        Ok(Arc::new(volume))
+    }
+
+    /// Wires the parts.
+    fn new(
+        disk: Disk,
+        pages: Arc<PageCache>,
+        runtime: Arc<dyn Runtime>,
+        mount: (MountOptions, Option<Arc<str>>),
+    ) -> Self {
+        let disk = Arc::new(disk);
+        let (options, read_only) = mount;
+        let mount = Arc::new(MountState::new(disk.clone(), options, read_only));
+        let inodes = Arc::new(Inodes::new(mount.clone(), pages, runtime));
+        let cleaner = Arc::new(Cleaner::new(inodes.clone()));
+        Self {
+            disk,
+            mount,
+            operations: Arc::new(Operations::new(cleaner.clone())),
+            checkpointer: Arc::new(Checkpointer::new(inodes.clone())),
+            inodes,
+            cleaner,
+            daemons: Mutex::new(Rank::LEAF, Vec::new()),
+            next_handle: AtomicU64::new(1),
+        }
+    }
+
+    /// Makes a volume ready to be written: nothing of an earlier life may be taken for the present one, orphans go.
+    fn start(&self, chain: Chain) -> Result<()> {
+        let (ops, store) = (&self.operations, self.mount.store()?);
+        let hook: Weak<dyn Hook> = Arc::downgrade(&(self.checkpointer.clone() as Arc<dyn Hook>));
+        store.checkpoints.set_hook(hook);
+        match &chain {
+            Chain::Empty => {}
+            Chain::Unsynced(chain) => {
+                chain.iter().for_each(|entry| store.segments.protect(entry.addr));
+                // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
+                store.segments.resume(0)?;
+                store.checkpoints.write(Reason::Recovery)?;
+            }
+            Chain::Fsynced(roll_forward) => {
+                // No checkpoint may come before the chain is part of the volume: after it the chain counts no more.
+                self.mount.set_recovering(true);
+                replay::delete_orphans(ops)?;
+                replay::replay(ops, roll_forward)?;
+                self.mount.set_recovering(false);
+            }
+        }
+        store.segments.check_write_pointers()?;
+        replay::delete_orphans(ops)?;
+        self.start_daemons()?;
+        match self.mount.options().checkpoint_disabled {
+            Some(cap) => disable::disable(ops, cap)?,
+            None if was_disabled(&self.disk.checkpoint) => disable::enable(ops)?,
+            None => {}
+        }
+        disable::switch_merging(&self.mount);
+        Ok(())
+    }
+
+    fn start_daemons(&self) -> Result<()> {
+        let (runtime, pages, merged) = (&self.inodes.runtime, &self.inodes.pages, &self.cleaner.merged);
+        let checkpoints = runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), self.checkpointer.daemon())?;
+        merged.serve(true);
+        let gc = runtime.spawn("f2fs_gc", merged.wake(), Arc::new(GcDaemon::new(&self.cleaner)))?;
+        self.daemons.lock().extend([checkpoints, gc, pages.start_writeback()?, pages.start_readahead()?]);
+        Ok(())
+    }
+}
+
+/// Reads what the device has, and wires the parts. Nothing is written.
+fn load(
+    probe: Probe,
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
     options: &MountOptions,
-) -> Result<Arc<Volume>> {
-    let Some(Probe { superblock, mut layout, from_backup }) = probe(&*device)? else {
-        return Err(Error::NotF2fs { found: found_magic(&*device) });
-    };
+) -> Result<(F2fs, Chain)> {
+    let Probe { superblock, mut layout, from_backup } = probe;
     if from_backup {
         let mended = if options.read_only {
             "opening the volume for writing repairs it"
@@ -139,7 +232,8 @@ pub(crate) fn open(
         let settings = StoreOptions { mode: options.mode, discard: options.discard };
         let store =
             Store::with_pack(buffers.clone(), budget, *layout, &checkpoint, settings, runtime.clone()).map(Arc::new)?;
-        (store.nat.clone(), NodeCache::live(&store), Some(store))
+        let nodes = NodeCache::live(layout.clone(), buffers.clone(), store.nat.clone(), store.nodes.clone());
+        (store.nat.clone(), nodes, Some(store))
     } else {
         let overlay = match options.no_recovery || was_disabled(&checkpoint) {
             true => Overlay::default(),
@@ -150,21 +244,13 @@ pub(crate) fn open(
     if let (Some(zones), Some(store)) = (zones, &store) {
         store.segments.set_zones(zones);
     }
-    let parts = Parts { device, flushes, runtime, superblock, layout, buffers, pages, checkpoint, nat, nodes, store };
-    let volume = Arc::new(Volume::new(parts, options.clone(), read_only));
-    check_root(&volume)?;
-    if volume.store.is_some() {
-        start(&volume, chain)?;
-        if from_backup {
-            volume.restore_first_superblock()?;
-        }
-    }
-    Ok(volume)
+    let disk = Disk::new(Parts { device, flushes, superblock, layout, buffers, checkpoint, nat, nodes, store });
+    Ok((F2fs::new(disk, pages, runtime, (options.clone(), read_only)), chain))
 }
 
 /// A volume without its root is no volume: better said now than at the first look.
-fn check_root(volume: &Volume) -> Result<()> {
-    let root = volume.inode(crate::format::Nid::ROOT.ino())?;
+fn check_root(inodes: &Inodes) -> Result<()> {
+    let root = inodes.inode(crate::format::Nid::ROOT.ino())?;
     if root.kind != cairn_vfs::FileKind::Directory {
         let (ino, value) = (root.nid, root.kind.mode_bits().into());
         let expected = "the root must be a directory";
@@ -203,44 +289,6 @@ impl Chain {
             (false, false) => Self::Fsynced(RollForward { chain, selected }),
         })
     }
-}
-
-/// Makes a volume ready to be written: nothing of an earlier life may be taken for the present one, orphans go.
-fn start(volume: &Arc<Volume>, chain: Chain) -> Result<()> {
-    let store = volume.store()?;
-    let hook: Weak<dyn Hook> = Arc::downgrade(&(volume.clone() as Arc<dyn Hook>));
-    store.checkpoints.set_hook(hook);
-    match &chain {
-        Chain::Empty => {}
-        Chain::Unsynced(chain) => {
-            chain.iter().for_each(|entry| store.segments.protect(entry.addr));
-            // Behind new nodes the remains would look like the rest of their chain: elsewhere, with another version.
-            store.segments.resume(0)?;
-            store.checkpoints.write(Reason::Recovery)?;
-        }
-        Chain::Fsynced(roll_forward) => {
-            // No checkpoint may come before the chain is part of the volume: after it the chain counts no more.
-            volume.recovering.store(true, Ordering::Release);
-            replay::delete_orphans(volume)?;
-            replay::replay(volume, roll_forward)?;
-            volume.recovering.store(false, Ordering::Release);
-        }
-    }
-    store.segments.check_write_pointers()?;
-    replay::delete_orphans(volume)?;
-    let daemon = Arc::new(CheckpointDaemon::new(volume));
-    let handle = volume.runtime.spawn("f2fs-checkpoint", Arc::new(Event::new()), daemon)?;
-    volume.gc.merged.serve(true);
-    let gc = volume.runtime.spawn("f2fs_gc", volume.gc.merged.wake(), Arc::new(crate::gc::GcDaemon::new(volume)))?;
-    let daemons = [handle, gc, volume.pages.start_writeback()?, volume.pages.start_readahead()?];
-    volume.daemons.lock().extend(daemons);
-    match volume.options().checkpoint_disabled {
-        Some(cap) => volume.disable_checkpoints(cap)?,
-        None if was_disabled(&volume.checkpoint) => volume.enable_checkpoints()?,
-        None => {}
-    }
-    volume.switch_merging();
-    Ok(())
 }
 
 /// Nothing behind this checkpoint counts.

@@ -1,19 +1,23 @@
 //! Operations that change the volume: space first, then room, then the operation lock.
 //!
-//! [`Volume::begin`] waits for whatever an operation may have to wait for (a checkpoint, cleaning), so it is called with no
+//! [`Operations::begin`] waits for whatever an operation may have to wait for (a checkpoint, cleaning), so it is called with no
 //! lock above the operation lock: `namespace` and `data` of inodes are below it, `state` is not. Inside an operation nobody waits for
 //! a checkpoint.
 
 use std::sync::Arc;
 
+use cairn_base::ranked_lock::{Mutex, Rank};
+
 use crate::checkpoint::Reason;
+use crate::disk::Disk;
 use crate::error::{Error, Result};
-use crate::format::units::BLOCK_BYTES;
+use crate::fsync::Fsyncs;
+use crate::gc::Cleaner;
+use crate::inodes::Inodes;
+use crate::mount_state::MountState;
 use crate::operation_lock::OpGuard;
-use crate::segment::Mode;
 use crate::space::{Pending, Reservation};
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Dirty blocks in memory (nodes and entries) beyond which a checkpoint is written: 64 MiB.
 const MOST_DIRTY: u64 = 16_384;
@@ -22,10 +26,22 @@ const MOST_DIRTY_INODES: u64 = 8192;
 /// How often an operation has room made for it before it is told that there is none.
 const ATTEMPTS: u32 = 8;
 
+/// How changes of a volume begin.
+pub struct Operations {
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) mount: Arc<MountState>,
+    pub(crate) inodes: Arc<Inodes>,
+    pub(crate) cleaner: Arc<Cleaner>,
+    /// What fsyncs share.
+    pub(crate) fsyncs: Fsyncs,
+    /// Moving a directory to another parent: one at a time, so that no loop can form.
+    pub(crate) moves: Mutex<()>,
+}
+
 /// A running operation. A checkpoint waits until it is dropped.
 pub struct Op<'v> {
-    /// The volume.
-    pub volume: &'v Volume,
+    /// The inodes of the volume.
+    pub(crate) inodes: &'v Inodes,
     /// Its write core.
     pub store: &'v Store,
     /// Blocks that it may take; the rest goes back at the end.
@@ -33,29 +49,41 @@ pub struct Op<'v> {
     _guard: OpGuard<'v>,
 }
 
-impl Volume {
+impl Operations {
+    pub(crate) fn new(cleaner: Arc<Cleaner>) -> Self {
+        Self {
+            disk: cleaner.mount.disk.clone(),
+            mount: cleaner.mount.clone(),
+            inodes: cleaner.inodes.clone(),
+            cleaner,
+            fsyncs: Fsyncs::default(),
+            // Before every directory's lock: numbers start at 3.
+            moves: Mutex::new_ordered(Rank::NAMESPACE, 0, ()),
+        }
+    }
+
     /// Begins an operation that takes at most `blocks` blocks (data and nodes).
     ///
     /// # Errors
     /// No space; the volume is read-only or has stopped; a checkpoint that had to come first failed.
     pub fn begin(&self, blocks: u64) -> Result<Op<'_>> {
-        self.check_writable()?;
+        self.mount.check_writable()?;
         let store: &Store = self.store()?;
         self.make_room()?;
         let reservation = self.reserve(blocks)?;
         let guard = store.operation_lock.lock_op()?;
-        Ok(Op { volume: self, store, reservation, _guard: guard })
+        Ok(Op { inodes: &self.inodes, store, reservation, _guard: guard })
     }
 
     /// Runs one operation. Whatever fails in it but an answer that every filesystem gives has left it half done: it stops
     /// the volume.
     ///
     /// # Errors
-    /// As [`Volume::begin`], and those of `work`.
+    /// As [`Operations::begin`], and those of `work`.
     pub fn change<T>(&self, blocks: u64, work: impl FnOnce(&mut Op<'_>) -> Result<T>) -> Result<T> {
         let mut op = self.begin(blocks)?;
         let outcome = work(&mut op);
-        self.stop_after(&outcome);
+        self.mount.stop_after(&outcome);
         outcome
     }
 
@@ -67,16 +95,16 @@ impl Volume {
     pub fn begin_reserved(&self, reservation: Reservation) -> Result<Op<'_>> {
         let store: &Store = self.store()?;
         let guard = store.operation_lock.lock_op()?;
-        Ok(Op { volume: self, store, reservation, _guard: guard })
+        Ok(Op { inodes: &self.inodes, store, reservation, _guard: guard })
     }
 
     /// Makes room for data. Called before inode data is written, and before
     /// [`crate::operation_lock::OperationLock::lock_data`].
     ///
     /// # Errors
-    /// As [`Volume::begin`].
+    /// As [`Operations::begin`].
     pub fn room(&self) -> Result<()> {
-        self.check_writable()?;
+        self.mount.check_writable()?;
         self.make_room()
     }
 
@@ -99,7 +127,7 @@ impl Volume {
     /// Those of `work`.
     pub fn with_reservations<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
-            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.pages.space_is_short() => work(),
+            Err(Error::Vfs(cairn_vfs::Error::NoSpace)) if self.inodes.pages.space_is_short() => work(),
             other => other,
         }
     }
@@ -107,7 +135,7 @@ impl Volume {
     fn reserve(&self, blocks: u64) -> Result<Reservation> {
         let store = self.store()?;
         if store.checkpoints.is_disabled() {
-            store.space.set_unusable(self.unusable());
+            store.space.set_unusable(store.unusable());
         }
         store.space.reserve(blocks)
     }
@@ -115,11 +143,11 @@ impl Volume {
     /// Sees to it that there are free sections for what is dirty, and not too much of it.
     fn make_room(&self) -> Result<()> {
         let store = self.store()?;
-        if self.recovering.load(std::sync::atomic::Ordering::Acquire) {
+        if self.mount.is_recovering() {
             return Ok(());
         }
         for _ in 0..ATTEMPTS {
-            let pending = self.pending();
+            let pending = self.inodes.pending();
             store.segments.set_reuse_below(store.space.reuse_below(pending));
             if pending.nodes + pending.dentries > MOST_DIRTY || pending.inodes > MOST_DIRTY_INODES {
                 store.checkpoints.write(Reason::Memory)?;
@@ -139,11 +167,11 @@ impl Volume {
                 store.checkpoints.write(Reason::Memory)?;
                 continue;
             }
-            if self.has_room()? {
+            if self.cleaner.has_room()? {
                 return Ok(());
             }
-            self.collect_merged()?;
-            let now = self.space_state()?;
+            self.cleaner.collect_merged()?;
+            let now = self.cleaner.space_state()?;
             // What was cleaned counts before a checkpoint makes it free, as long as that checkpoint has room itself.
             if now.free > now.upper + 1 {
                 return Ok(());
@@ -157,31 +185,12 @@ impl Volume {
         store.checkpoints.write(Reason::Cleaning).map(drop)
     }
 
-    /// What will take new places at the next checkpoint.
-    #[must_use]
-    pub fn pending(&self) -> Pending {
-        let nodes = self.store.as_ref().map_or(0, |store| store.nodes.dirty_count() as u64);
-        let dentries = self.dirty_entries.load(std::sync::atomic::Ordering::Relaxed);
-        let lfs = self.store.as_ref().is_some_and(|store| store.segments.mode() == Mode::Lfs);
-        // Where data never goes back in place each dirty page will need a block.
-        let data = if lfs { self.pages.dirty_bytes() / BLOCK_BYTES } else { 0 };
-        Pending { nodes, dentries, inodes: self.dirty.len() as u64, data }
-    }
-
     /// The write core.
     ///
     /// # Errors
     /// The volume is only read.
     pub fn store(&self) -> Result<&Arc<Store>> {
-        self.store.as_ref().ok_or_else(|| self.refuse_write())
-    }
-
-    /// Fails if nothing may be written, with the reason.
-    ///
-    /// # Errors
-    /// That.
-    pub fn check_writable(&self) -> Result<()> {
-        if self.read_only_reason().is_some() { Err(self.refuse_write()) } else { Ok(()) }
+        self.mount.store()
     }
 
     /// Writes a checkpoint if anything is dirty.
@@ -189,7 +198,7 @@ impl Volume {
     /// # Errors
     /// The volume is read-only or has stopped, or stops now.
     pub fn checkpoint(&self, reason: Reason) -> Result<bool> {
-        self.check_writable()?;
+        self.mount.check_writable()?;
         self.store()?.checkpoints.request(reason)
     }
 }

@@ -10,7 +10,7 @@ use cairn_cache::options::{parse_cache, parse_max_folio};
 use cairn_vfs::OnDamage;
 
 use crate::error::{Error, Result};
-use crate::gc::policy::{BackgroundGc, GcVictim};
+use crate::gc::{BackgroundGc, GcVictim};
 use crate::segment::Mode;
 
 mod linux;

@@ -5,54 +5,54 @@
 //! goes on from there. Frozen, it is turned read-only in the same way, and calls that would change it
 //! [wait](cairn_vfs::write_access).
 
-use std::sync::Arc;
-
 use cairn_base::memory;
 use cairn_vfs::write_access::PriorState;
 
 use crate::checkpoint::Reason;
+use crate::disable;
 use crate::error::{Error, Result};
 use crate::inode::delete;
+use crate::op::Operations;
 use crate::options::MountOptions;
-use crate::volume::Volume;
+use crate::sync;
 
 /// Takes a list of options as for mounting; what it does not name stays.
 ///
 /// # Errors
 /// An option is unknown, malformed or cannot be changed now; or a write failed.
-pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
-    let _exclusive = volume.access.exclusive();
-    volume.access.check()?;
-    let old = volume.options();
+pub fn remount(ops: &Operations, list: &str) -> Result<()> {
+    let _exclusive = ops.mount.access.exclusive();
+    ops.mount.access.check()?;
+    let old = ops.mount.options();
     let new = old.changed(list)?;
-    check_stopped(volume, &old, list)?;
-    check(volume, &old, &new)?;
-    let is_disabled = volume.store.as_ref().is_some_and(|store| store.checkpoints.is_disabled());
+    check_stopped(ops, &old, list)?;
+    check(ops, &old, &new)?;
+    let is_disabled = ops.disk.store.as_ref().is_some_and(|store| store.checkpoints.is_disabled());
     if is_disabled && new.checkpoint_disabled.is_none() {
-        volume.enable_checkpoints()?;
+        disable::enable(ops)?;
     }
     if new.read_only && !old.read_only {
-        make_read_only(volume, "remounted with ro")?;
+        make_read_only(ops, "remounted with ro")?;
     }
     let turns_writable = old.read_only && !new.read_only;
     if turns_writable {
-        make_writable(volume)?;
+        make_writable(ops)?;
     }
     if let Some(cap) = new.checkpoint_disabled.filter(|_| !is_disabled)
-        && let Err(refused) = volume.disable_checkpoints(cap)
+        && let Err(refused) = disable::disable(ops, cap)
     {
         if turns_writable {
-            make_read_only(volume, "remounted with ro")?;
+            make_read_only(ops, "remounted with ro")?;
         }
-        volume.switch_merging();
+        disable::switch_merging(&ops.mount);
         return Err(refused);
     }
-    volume.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
-    volume.pages.set_mode(new.buffered);
-    volume.pages.set_max_folio(new.max_folio);
-    volume.pages.set_dirty_expire(new.dirty_expire());
-    *volume.options.lock() = Arc::new(new);
-    volume.switch_merging();
+    ops.inodes.pages.budget().set_limit(memory::within_limit(new.cache_bytes as u64));
+    ops.inodes.pages.set_mode(new.buffered);
+    ops.inodes.pages.set_max_folio(new.max_folio);
+    ops.inodes.pages.set_dirty_expire(new.dirty_expire());
+    ops.mount.set_options(new);
+    disable::switch_merging(&ops.mount);
     Ok(())
 }
 
@@ -60,26 +60,26 @@ pub fn remount(volume: &Arc<Volume>, list: &str) -> Result<()> {
 ///
 /// # Errors
 /// That.
-pub fn check_list(volume: &Volume, list: &str) -> Result<()> {
-    volume.access.check()?;
-    let old = volume.options();
-    check_stopped(volume, &old, list)?;
-    check(volume, &old, &old.changed(list)?)
+pub fn check_list(ops: &Operations, list: &str) -> Result<()> {
+    ops.mount.access.check()?;
+    let old = ops.mount.options();
+    check_stopped(ops, &old, list)?;
+    check(ops, &old, &old.changed(list)?)
 }
 
 /// Whoever asks for `rw` is not to be told that a volume is writable which an error has stopped.
-fn check_stopped(volume: &Volume, old: &MountOptions, list: &str) -> Result<()> {
+fn check_stopped(ops: &Operations, old: &MountOptions, list: &str) -> Result<()> {
     let asks = !old.read_only && list.split(',').any(|word| word == "rw");
-    match volume.read_only_reason().filter(|_| asks) {
+    match ops.mount.read_only_reason().filter(|_| asks) {
         Some(reason) => Err(Error::Option(format!("rw is not possible: {reason}: unmount and mount again"))),
         None => Ok(()),
     }
 }
 
-fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> {
+fn check(ops: &Operations, old: &MountOptions, new: &MountOptions) -> Result<()> {
     let refused = |text: &str| Err(Error::Option(format!("{text}: unmount and mount again")));
     if old.read_only && !new.read_only {
-        let Some(store) = &volume.store else {
+        let Some(store) = &ops.disk.store else {
             return refused("rw is not possible for a volume that was opened with ro");
         };
         store.operation_lock.check()?;
@@ -110,14 +110,14 @@ fn check(volume: &Volume, old: &MountOptions, new: &MountOptions) -> Result<()> 
 }
 
 /// Nobody else changes the volume.
-fn make_read_only(volume: &Volume, reason: &str) -> Result<()> {
-    if volume.read_only_reason().is_some() {
+fn make_read_only(ops: &Operations, reason: &str) -> Result<()> {
+    if ops.mount.read_only_reason().is_some() {
         return Ok(());
     }
-    volume.write_data()?;
-    volume.store()?.checkpoints.stop_merging();
-    volume.checkpoint(Reason::Umount)?;
-    *volume.read_only.lock() = Some(reason.into());
+    sync::write_data(ops)?;
+    ops.store()?.checkpoints.stop_merging();
+    ops.checkpoint(Reason::Umount)?;
+    ops.mount.set_read_only(Some(reason.into()));
     Ok(())
 }
 
@@ -125,12 +125,12 @@ fn make_read_only(volume: &Volume, reason: &str) -> Result<()> {
 ///
 /// # Errors
 /// It is frozen, or has stopped; checkpoints are disabled; a write failed.
-pub fn freeze(volume: &Volume) -> Result<()> {
+pub fn freeze(ops: &Operations) -> Result<()> {
     // Most of the writing, while others still work.
-    volume.sync()?;
-    let exclusive = volume.access.exclusive();
-    volume.access.check()?;
-    if let Some(store) = &volume.store {
+    sync::sync(ops)?;
+    let exclusive = ops.mount.access.exclusive();
+    ops.mount.access.check()?;
+    if let Some(store) = &ops.disk.store {
         store.operation_lock.check()?;
         if store.checkpoints.is_disabled() {
             return Err(Error::Option(
@@ -139,12 +139,12 @@ pub fn freeze(volume: &Volume) -> Result<()> {
             ));
         }
     }
-    if volume.read_only_reason().is_some() {
+    if ops.mount.read_only_reason().is_some() {
         exclusive.freeze(PriorState::ReadOnly);
         return Ok(());
     }
-    if let Err(error) = make_read_only(volume, "frozen") {
-        volume.switch_merging();
+    if let Err(error) = make_read_only(ops, "frozen") {
+        disable::switch_merging(&ops.mount);
         return Err(error);
     }
     exclusive.freeze(PriorState::Writable);
@@ -155,12 +155,12 @@ pub fn freeze(volume: &Volume) -> Result<()> {
 ///
 /// # Errors
 /// It is not frozen, has been stopped since, or a write failed.
-pub fn thaw(volume: &Volume) -> Result<()> {
-    let exclusive = volume.access.exclusive();
+pub fn thaw(ops: &Operations) -> Result<()> {
+    let exclusive = ops.mount.access.exclusive();
     let resumed = match exclusive.prior_state()? {
         PriorState::Writable => {
-            let resumed = make_writable(volume);
-            volume.switch_merging();
+            let resumed = make_writable(ops);
+            disable::switch_merging(&ops.mount);
             resumed
         }
         PriorState::ReadOnly => Ok(()),
@@ -170,12 +170,12 @@ pub fn thaw(volume: &Volume) -> Result<()> {
 }
 
 /// Nobody else changes the volume. What lost its last user meanwhile goes now.
-fn make_writable(volume: &Volume) -> Result<()> {
-    volume.store()?.operation_lock.check()?;
-    *volume.read_only.lock() = None;
-    for orphan in volume.store()?.checkpoints.orphans.list() {
-        if volume.inodes.references(orphan.ino()) == 0 {
-            delete::delete_inode(volume, &volume.inode(orphan.ino())?)?;
+fn make_writable(ops: &Operations) -> Result<()> {
+    ops.store()?.operation_lock.check()?;
+    ops.mount.set_read_only(None);
+    for orphan in ops.store()?.checkpoints.orphans.list() {
+        if ops.inodes.is_unused(orphan.ino()) {
+            delete::delete_inode(ops, &ops.inodes.inode(orphan.ino())?)?;
         }
     }
     Ok(())

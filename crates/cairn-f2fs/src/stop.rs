@@ -1,7 +1,7 @@
 //! What an error means for the volume ([`cairn_vfs::error_policy`]).
 //!
-//! Every result passes [`Volume::observe`] on its way out of a call or a daemon's step, and
-//! [`Volume::stop_after`] where an operation under the operation lock ends: that one knows that its
+//! Every result passes [`MountState::observe`] on its way out of a call or a daemon's step, and
+//! [`MountState::stop_after`] where an operation under the operation lock ends: that one knows that its
 //! error left the operation half done.
 
 use cairn_vfs::error_policy::verdict;
@@ -9,15 +9,15 @@ use cairn_vfs::{Reach, Verdict};
 
 use crate::error::{Error, Result};
 use crate::format::CheckpointFlags;
+use crate::mount_state::MountState;
 use crate::store::Store;
-use crate::volume::Volume;
 
-impl Volume {
+impl MountState {
     /// Looks at a result on its way out.
     ///
     /// # Errors
     /// That of `result`.
-    pub fn observe<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn observe<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.judge(error, false);
         }
@@ -25,7 +25,7 @@ impl Volume {
     }
 
     /// Looks at how an operation under the operation lock ended.
-    pub fn stop_after<T>(&self, outcome: &Result<T>) {
+    pub(crate) fn stop_after<T>(&self, outcome: &Result<T>) {
         if let Err(error) = outcome {
             self.judge(error, true);
         }
@@ -33,14 +33,14 @@ impl Volume {
 
     /// Stops as a power cut would, because of a fault.
     pub(crate) fn abandon(&self, reason: &str) {
-        match &self.store {
+        match &self.disk.store {
             Some(store) => store.operation_lock.stop(reason),
-            None => *self.read_only.lock() = Some(reason.into()),
+            None => self.set_read_only(Some(reason.into())),
         }
     }
 
     fn judge(&self, error: &Error, half_done: bool) {
-        let Some(store) = self.store.as_ref().filter(|_| self.read_only_reason().is_none()) else { return };
+        let Some(store) = self.disk.store.as_ref().filter(|_| self.read_only_reason().is_none()) else { return };
         match verdict(self.reach(error), half_done, self.options().on_damage) {
             Verdict::GoOn => {}
             Verdict::Note => note(store, error),
@@ -58,7 +58,7 @@ impl Volume {
     /// A zone is written in order: what failed in it leaves a gap that nothing behind it can do without.
     fn reach(&self, error: &Error) -> Reach {
         match error.reach() {
-            Reach::File if self.device.as_zoned().is_some() => Reach::Volume,
+            Reach::File if self.disk.device.as_zoned().is_some() => Reach::Volume,
             reach => reach,
         }
     }

@@ -7,40 +7,38 @@ use cairn_cache::writeback::WritebackMode;
 use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::inode::{Inode, sync};
-use crate::volume::Volume;
+use crate::op::Operations;
 
-impl Volume {
-    /// Makes everything durable. Nothing to do on a volume that is read-only by wish.
-    ///
-    /// # Errors
-    /// A file could not be written; the volume has stopped, or stops now.
-    pub fn sync(&self) -> Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        store.operation_lock.check_durable()?;
-        if self.read_only.lock().is_some() {
-            return Ok(());
+/// Makes everything durable. Nothing to do on a volume that is read-only by wish.
+///
+/// # Errors
+/// A file could not be written; the volume has stopped, or stops now.
+pub(crate) fn sync(ops: &Operations) -> Result<()> {
+    let Some(store) = &ops.disk.store else { return Ok(()) };
+    store.operation_lock.check_durable()?;
+    if ops.mount.is_read_only() {
+        return Ok(());
+    }
+    let written = write_data(ops);
+    let checkpointed = ops.checkpoint(Reason::Sync).map(drop);
+    written.and(checkpointed)
+}
+
+/// Writes back the dirty data of all files, and waits. A file that cannot be written keeps no
+/// other from being. Call it with no lock held.
+///
+/// # Errors
+/// The first file's that could not be written.
+pub(crate) fn write_data(ops: &Operations) -> Result<()> {
+    let mut dirty: Vec<Arc<Inode>> = Vec::new();
+    ops.inodes.table.for_each(|_, inode| {
+        if inode.cache.has_dirty() {
+            dirty.push(inode.clone());
         }
-        let written = self.write_data();
-        let checkpointed = self.checkpoint(Reason::Sync).map(drop);
-        written.and(checkpointed)
-    }
-
-    /// Writes back the dirty data of all files, and waits. A file that cannot be written keeps no
-    /// other from being. Call it with no lock held.
-    ///
-    /// # Errors
-    /// The first file's that could not be written.
-    pub fn write_data(&self) -> Result<()> {
-        let mut dirty: Vec<Arc<Inode>> = Vec::new();
-        self.inodes.for_each(|_, inode| {
-            if inode.cache.has_dirty() {
-                dirty.push(inode.clone());
-            }
-        });
-        let written = dirty.iter().map(|inode| {
-            let _data = inode.data.read();
-            sync::write_back(self, inode, 0..u64::MAX, WritebackMode::Sync)
-        });
-        written.fold(Ok(()), Result::and)
-    }
+    });
+    let written = dirty.iter().map(|inode| {
+        let _data = inode.data.read();
+        sync::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)
+    });
+    written.fold(Ok(()), Result::and)
 }

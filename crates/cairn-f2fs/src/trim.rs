@@ -8,34 +8,32 @@ use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::format::SegNo;
 use crate::format::units::{BLOCK_BYTES, SEGMENT_BYTES};
-use crate::volume::Volume;
+use crate::mount_state::MountState;
 
-impl Volume {
-    /// Discards free blocks of the segments that the byte range of the volume touches, in runs of at least `minimum` bytes, unless
-    /// that has been done. Returns the bytes discarded.
-    ///
-    /// # Errors
-    /// The device cannot discard or fails, or the volume cannot be written.
-    pub fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
-        self.check_writable()?;
-        let store = self.store()?;
-        if !store.device.geometry().discard {
-            return Err(VfsError::Unsupported("the device does not discard").into());
-        }
-        if offset >= store.device.geometry().size || len < BLOCK_BYTES {
-            return Err(VfsError::Invalid("trimming takes a range that starts in the volume and has a block").into());
-        }
-        store.checkpoints.write(Reason::Sync)?;
-        // Nobody takes a block meanwhile.
-        let _guard = store.operation_lock.lock_all();
-        store.operation_lock.check()?;
-        let range = offset..offset.saturating_add(len);
-        let inside = |segno: &SegNo| {
-            let start = store.layout.address(*segno, 0).bytes();
-            start < range.end && range.start < start + SEGMENT_BYTES
-        };
-        let segments = (0..store.layout.main_segments).map(SegNo).filter(inside);
-        let minimum = u32::try_from(minimum.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX);
-        store.checkpoints.discard(&store.segments.undiscarded_runs(segments, minimum))
+/// Discards free blocks of the segments that the byte range of the volume touches, in runs of at least `minimum` bytes, unless
+/// that has been done. Returns the bytes discarded.
+///
+/// # Errors
+/// The device cannot discard or fails, or the volume cannot be written.
+pub(crate) fn trim(mount: &MountState, offset: u64, len: u64, minimum: u64) -> Result<u64> {
+    mount.check_writable()?;
+    let store = mount.store()?;
+    if !store.device.geometry().discard {
+        return Err(VfsError::Unsupported("the device does not discard").into());
     }
+    if offset >= store.device.geometry().size || len < BLOCK_BYTES {
+        return Err(VfsError::Invalid("trimming takes a range that starts in the volume and has a block").into());
+    }
+    store.checkpoints.write(Reason::Sync)?;
+    // Nobody takes a block meanwhile.
+    let _guard = store.operation_lock.lock_all();
+    store.operation_lock.check()?;
+    let range = offset..offset.saturating_add(len);
+    let inside = |segno: &SegNo| {
+        let start = store.layout.address(*segno, 0).bytes();
+        start < range.end && range.start < start + SEGMENT_BYTES
+    };
+    let segments = (0..store.layout.main_segments).map(SegNo).filter(inside);
+    let minimum = u32::try_from(minimum.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX);
+    store.checkpoints.discard(&store.segments.undiscarded_runs(segments, minimum))
 }

@@ -1,84 +1,87 @@
 //! Unmounting a volume, and shutting it down.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::checkpoint::Reason;
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::CheckpointFlags;
 use crate::inode::{Inode, delete};
-use crate::volume::Volume;
+use crate::mount_state::MountState;
+use crate::op::Operations;
+use crate::sync;
+use crate::volume::F2fs;
 
-impl Volume {
-    /// Unmounts the volume: deletes unlinked files, writes everything, and writes a checkpoint with
-    /// the flag of a clean unmount. While checkpoints are disabled none is written.
-    ///
-    /// # Errors
-    /// The volume had stopped, or a write failed: the last checkpoint counts.
-    pub fn unmount(self: &Arc<Self>) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) {
-            return Ok(());
+/// Unmounts the volume: deletes unlinked files, writes everything, and writes a checkpoint with
+/// the flag of a clean unmount. While checkpoints are disabled none is written.
+///
+/// # Errors
+/// The volume had stopped, or a write failed: the last checkpoint counts.
+pub(crate) fn unmount(volume: &F2fs) -> Result<()> {
+    if volume.mount.is_closed() {
+        return Ok(());
+    }
+    // Unlinked files that are open are deleted below. An error here is met there again.
+    let _ = crate::remount::thaw(&volume.operations);
+    volume.inodes.runtime.drain_deferred();
+    volume.cleaner.merged.serve(false);
+    let daemons = std::mem::take(&mut *volume.daemons.lock());
+    daemons.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
+    if let Some(store) = &volume.disk.store {
+        store.checkpoints.stop_merging();
+    }
+    let outcome =
+        if volume.mount.read_only_reason().is_none() { write_all(volume) } else { stopped_by_error(&volume.disk) };
+    volume.mount.close();
+    if let Some(store) = &volume.disk.store {
+        store.operation_lock.shut_down("the volume is unmounted");
+    }
+    outcome
+}
+
+fn stopped_by_error(disk: &Disk) -> Result<()> {
+    disk.store.as_ref().map_or(Ok(()), |store| store.operation_lock.check_failed())
+}
+
+fn write_all(volume: &F2fs) -> Result<()> {
+    let mut unlinked: Vec<Arc<Inode>> = Vec::new();
+    volume.inodes.table.for_each(|_, inode| {
+        if inode.state.read().record.links == 0 {
+            unlinked.push(inode.clone());
         }
-        // Unlinked files that are open are deleted below. An error here is met there again.
-        let _ = crate::remount::thaw(self);
-        self.runtime.drain_deferred();
-        self.gc.merged.serve(false);
-        let daemons = std::mem::take(&mut *self.daemons.lock());
-        daemons.into_iter().for_each(cairn_base::runtime::DaemonHandle::stop);
-        if let Some(store) = &self.store {
-            store.checkpoints.stop_merging();
-        }
-        let outcome = if self.read_only_reason().is_none() { self.write_all() } else { self.stopped_by_error() };
-        self.closed.store(true, Ordering::Release);
-        if let Some(store) = &self.store {
-            store.operation_lock.shut_down("the volume is unmounted");
-        }
-        outcome
-    }
+    });
+    // The first error is returned after everything else has been deleted and written.
+    let deleted = unlinked.iter().map(|inode| volume.mount.observe(delete::delete_inode(&volume.operations, inode)));
+    let deleted = deleted.fold(Ok(()), Result::and);
+    let written = sync::write_data(&volume.operations);
+    let checkpoint = || volume.operations.checkpoint(Reason::Umount);
+    // What that one frees is discarded behind it: as in Linux a second one says that nothing is left to be (`TRIMMED`).
+    let checkpointed = checkpoint().and_then(|_| checkpoint()).map(drop);
+    // Also where nothing had to be written: the device says if it is not what it was.
+    let flushed = volume.disk.device.flush().map_err(crate::Error::from);
+    deleted.and(written).and(checkpointed).and(flushed)
+}
 
-    fn stopped_by_error(&self) -> Result<()> {
-        self.store.as_ref().map_or(Ok(()), |store| store.operation_lock.check_failed())
-    }
+/// Writes a checkpoint that asks for fsck.f2fs, as all later ones do. The volume goes on.
+///
+/// # Errors
+/// The volume is read-only or has stopped, or stops now.
+pub(crate) fn request_fsck(mount: &MountState) -> Result<()> {
+    mount.check_writable()?;
+    let checkpoints = &mount.store()?.checkpoints;
+    checkpoints.raise(CheckpointFlags::FSCK);
+    checkpoints.write(Reason::Sync).map(drop)
+}
 
-    fn write_all(self: &Arc<Self>) -> Result<()> {
-        let mut unlinked: Vec<Arc<Inode>> = Vec::new();
-        self.inodes.for_each(|_, inode| {
-            if inode.state.read().record.links == 0 {
-                unlinked.push(inode.clone());
-            }
-        });
-        // The first error is returned after everything else has been deleted and written.
-        let deleted = unlinked.iter().map(|inode| self.observe(delete::delete_inode(self, inode)));
-        let deleted = deleted.fold(Ok(()), Result::and);
-        let written = self.write_data();
-        // What that one frees is discarded behind it: as in Linux a second one says that nothing is left to be (`TRIMMED`).
-        let checkpointed = self.checkpoint(Reason::Umount).and_then(|_| self.checkpoint(Reason::Umount)).map(drop);
-        // Also where nothing had to be written: the device says if it is not what it was.
-        let flushed = self.device.flush().map_err(crate::Error::from);
-        deleted.and(written).and(checkpointed).and(flushed)
+/// Stops as a power cut would; with `flush_log` everything is written before.
+///
+/// # Errors
+/// That write failed.
+pub(crate) fn shutdown(ops: &Operations, flush_log: bool) -> Result<()> {
+    let outcome = if flush_log { sync::sync(ops) } else { Ok(()) };
+    match &ops.disk.store {
+        Some(store) => store.operation_lock.shut_down("shut down on request"),
+        None => ops.mount.set_read_only(Some("shut down on request".into())),
     }
-
-    /// Writes a checkpoint that asks for fsck.f2fs, as all later ones do. The volume goes on.
-    ///
-    /// # Errors
-    /// The volume is read-only or has stopped, or stops now.
-    pub fn request_fsck(&self) -> Result<()> {
-        self.check_writable()?;
-        let checkpoints = &self.store()?.checkpoints;
-        checkpoints.raise(CheckpointFlags::FSCK);
-        checkpoints.write(Reason::Sync).map(drop)
-    }
-
-    /// Stops as a power cut would; with `flush_log` everything is written before.
-    ///
-    /// # Errors
-    /// That write failed.
-    pub fn shutdown(&self, flush_log: bool) -> Result<()> {
-        let outcome = if flush_log { self.sync() } else { Ok(()) };
-        match &self.store {
-            Some(store) => store.operation_lock.shut_down("shut down on request"),
-            None => *self.read_only.lock() = Some("shut down on request".into()),
-        }
-        outcome
-    }
+    outcome
 }

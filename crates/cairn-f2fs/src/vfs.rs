@@ -13,45 +13,46 @@ use cairn_vfs::{
 
 use crate::dir::readdir;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, access_times, attributes, data, preallocate, setattr, symlink, write};
-use crate::{F2fs, fsync, namespace, remount, xattr};
+use crate::inode::{Inode, access_times, attributes, data, lifetime, preallocate, setattr, symlink, write};
+use crate::volume::F2fs;
+use crate::{fsync, namespace, remount, report, sync, trim, unmount, xattr};
 
 impl F2fs {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        self.done(self.volume.inode(ino))
+        self.done(self.inodes.inode(ino))
     }
 
     /// Every result passes here, so that what must stop the volume does: see [`crate::stop`].
     fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
-        Ok(self.volume.observe(result)?)
+        Ok(self.mount.observe(result)?)
     }
 
     fn attributes(&self, inode: &Inode) -> Attributes {
         // A reservation without data takes no space.
-        inode.cache.release_reservation(&InodeMapper::new(&self.volume, inode));
-        attributes::get(&self.volume, inode)
+        inode.cache.release_reservation(&InodeMapper::new(&self.disk, inode));
+        attributes::get(&self.disk, inode)
     }
 
     /// Every call that may change the volume holds this: see [`crate::remount`].
     fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        self.volume.access.get()
+        self.mount.access.get()
     }
 
     /// As [`F2fs::enter`], for what changes nothing while nothing can be written, and goes on while the volume is frozen.
     fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        self.volume.access.pass()
+        self.mount.access.pass()
     }
 
     /// The contents were read; nothing that all readers share is locked unless the time is due.
     fn accessed(&self, inode: &Arc<Inode>) {
-        if access_times::is_due(&self.volume, inode) {
+        if access_times::is_due(&self.inodes, inode) {
             let _open = self.pass();
-            access_times::touch(&self.volume, inode);
+            access_times::touch(&self.operations, inode);
         }
     }
 
     fn drop_references(&self, ino: Ino, count: u64) {
-        if let Err(error) = self.done(self.volume.forget(ino, count)) {
+        if let Err(error) = self.done(lifetime::forget(&self.operations, ino, count)) {
             tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
         }
     }
@@ -64,7 +65,7 @@ impl FileSystem for F2fs {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let parent = self.inode(parent)?;
-        let inode = self.done(namespace::lookup(&self.volume, &parent, name))?;
+        let inode = self.done(namespace::lookup(&self.inodes, &parent, name))?;
         Ok(self.attributes(&inode))
     }
 
@@ -82,25 +83,25 @@ impl FileSystem for F2fs {
         caller: &Caller,
     ) -> Result<Attributes> {
         let _open = self.enter();
-        let (volume, parent) = (&self.volume, self.inode(parent)?);
-        let create = || namespace::create(volume, &parent, name, &new, permissions, caller);
-        let inode = self.done(volume.with_space(create))?;
+        let (ops, parent) = (&self.operations, self.inode(parent)?);
+        let create = || namespace::create(ops, &parent, name, &new, permissions, caller);
+        let inode = self.done(ops.with_space(create))?;
         Ok(self.attributes(&inode))
     }
 
     fn tmpfile(&self, parent: Ino, permissions: u32, caller: &Caller) -> Result<Attributes> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        let tmpfile = || namespace::tmpfile(&self.volume, &parent, permissions, caller);
-        let inode = self.done(self.volume.with_space(tmpfile))?;
+        let tmpfile = || namespace::tmpfile(&self.operations, &parent, permissions, caller);
+        let inode = self.done(self.operations.with_space(tmpfile))?;
         Ok(self.attributes(&inode))
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let _open = self.enter();
-        let inode = self.done(self.volume.acquire(ino))?;
+        let inode = self.done(self.inodes.acquire(ino))?;
         let linked = self.inode(parent).and_then(|parent| {
-            self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)))
+            self.done(self.operations.with_space(|| namespace::link(&self.operations, &inode, &parent, name)))
         });
         if let Err(error) = linked {
             self.drop_references(ino, 1);
@@ -112,25 +113,25 @@ impl FileSystem for F2fs {
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(self.volume.with_space(|| namespace::unlink(&self.volume, &parent, name)))
+        self.done(self.operations.with_space(|| namespace::unlink(&self.operations, &parent, name)))
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(self.volume.with_space(|| namespace::rmdir(&self.volume, &parent, name)))
+        self.done(self.operations.with_space(|| namespace::rmdir(&self.operations, &parent, name)))
     }
 
     fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
         let _open = self.enter();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
-        let rename = || namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode);
-        self.done(self.volume.with_space(rename))
+        let rename = || namespace::rename(&self.operations, &parent, name, &new_parent, new_name, mode);
+        self.done(self.operations.with_space(rename))
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
-        let target = self.done(symlink::read(&self.volume, &inode))?;
+        let target = self.done(symlink::read(&self.disk, &inode))?;
         self.accessed(&inode);
         Ok(target)
     }
@@ -139,7 +140,7 @@ impl FileSystem for F2fs {
         let inode = self.inode(ino)?;
         {
             let _namespace = inode.namespace.read();
-            self.done(readdir::read(&self.volume, &inode, position, emit))?;
+            self.done(readdir::read(&self.disk, &inode, position, emit))?;
         }
         self.accessed(&inode);
         Ok(())
@@ -152,16 +153,16 @@ impl FileSystem for F2fs {
     fn setattr(&self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(setattr::setattr(&self.volume, &inode, set))?;
+        self.done(setattr::setattr(&self.operations, &inode, set))?;
         Ok(self.attributes(&inode))
     }
 
     fn open(&self, ino: Ino, mode: OpenMode) -> Result<u64> {
         // To be open changes nothing: the first write will wait.
         if mode.write && !self.is_frozen() {
-            self.volume.check_writable()?;
+            self.mount.check_writable()?;
         }
-        let inode = self.done(self.volume.acquire(ino))?;
+        let inode = self.done(self.inodes.acquire(ino))?;
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         inode.cache.errors().open(handle);
         Ok(handle)
@@ -171,14 +172,14 @@ impl FileSystem for F2fs {
         let _open = self.pass();
         if let Ok(inode) = self.inode(ino) {
             inode.cache.errors().close(handle);
-            inode.cache.release_reservation(&InodeMapper::new(&self.volume, &inode));
+            inode.cache.release_reservation(&InodeMapper::new(&self.disk, &inode));
         }
         self.drop_references(ino, 1);
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
         let inode = self.inode(ino)?;
-        let done = self.done(data::read(&self.volume, &inode, offset, buf, flags))?;
+        let done = self.done(data::read(&self.operations, &inode, offset, buf, flags))?;
         self.accessed(&inode);
         Ok(done)
     }
@@ -192,7 +193,7 @@ impl FileSystem for F2fs {
         take: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<bool> {
         let inode = self.inode(ino)?;
-        let lent = self.done(data::read_shared(&self.volume, &inode, offset, len, flags, take))?;
+        let lent = self.done(data::read_shared(&self.operations, &inode, offset, len, flags, take))?;
         if lent {
             self.accessed(&inode);
         }
@@ -201,13 +202,13 @@ impl FileSystem for F2fs {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
-        self.done(write::write(&self.volume, &self.inode(ino)?, offset, data, flags))
+        self.done(write::write(&self.operations, &self.inode(ino)?, offset, data, flags))
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
         let _open = self.pass();
         let inode = self.inode(ino)?;
-        let synced = self.done(fsync::fsync(&self.volume, &inode, data_only));
+        let synced = self.done(fsync::fsync(&self.operations, &inode, data_only));
         // This handle hears of every write-back error once, also of those met before this call.
         let missed = inode.cache.errors().check_and_advance(handle);
         synced?;
@@ -216,11 +217,11 @@ impl FileSystem for F2fs {
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
         let _open = self.enter();
-        self.done(preallocate::allocate(&self.volume, &self.inode(ino)?, mode, offset, len))
+        self.done(preallocate::allocate(&self.operations, &self.inode(ino)?, mode, offset, len))
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        self.done(data::seek(&self.volume, &self.inode(ino)?, offset, what))
+        self.done(data::seek(&self.operations, &self.inode(ino)?, offset, what))
     }
 
     fn extents(
@@ -231,93 +232,93 @@ impl FileSystem for F2fs {
         _sync: bool,
         emit: &mut dyn FnMut(FileExtent) -> bool,
     ) -> Result<()> {
-        self.done(data::extents(&self.volume, &self.inode(ino)?, offset, len, emit))
+        self.done(data::extents(&self.operations, &self.inode(ino)?, offset, len, emit))
     }
 
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        self.done(write::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))
+        self.done(write::copy_range(&self.operations, &from, from_offset, &to, to_offset, len))
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.done(xattr::get(&self.volume, &*self.inode(ino)?, name))
+        self.done(xattr::get(&self.disk, &*self.inode(ino)?, name))
     }
 
     fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.done(xattr::list(&self.volume, &*self.inode(ino)?))
+        self.done(xattr::list(&self.disk, &*self.inode(ino)?))
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(self.volume.with_space(|| xattr::edit::set(&self.volume, &inode, name, value, mode)))
+        self.done(self.operations.with_space(|| xattr::edit::set(&self.operations, &inode, name, value, mode)))
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(xattr::edit::remove(&self.volume, &inode, name))
+        self.done(xattr::edit::remove(&self.operations, &inode, name))
     }
 
     fn statfs(&self) -> Result<VolumeStats> {
-        Ok(self.volume.statfs())
+        Ok(report::statfs(&self.inodes))
     }
 
     fn room(&self, _reserved: bool) -> u64 {
-        self.volume.bytes_left()
+        report::bytes_left(&self.inodes)
     }
 
     fn referenced(&self) -> Vec<Ino> {
-        self.volume.inodes.referenced()
+        self.inodes.table.referenced()
     }
 
     fn sync(&self) -> Result<()> {
         let _open = self.pass();
-        self.done(self.volume.sync())
+        self.done(sync::sync(&self.operations))
     }
 
     fn trim(&self, offset: u64, len: u64, minimum: u64) -> Result<u64> {
         let _open = self.enter();
-        self.done(self.volume.trim(offset, len, minimum))
+        self.done(trim::trim(&self.mount, offset, len, minimum))
     }
 
     fn label(&self) -> Result<Vec<u8>> {
-        Ok(self.volume.label().into_bytes())
+        Ok(self.disk.label().into_bytes())
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
         let _open = self.enter();
         let label = std::str::from_utf8(label).map_err(|_| Error::Invalid("a label of F2FS is UTF-8"))?;
-        self.done(self.volume.set_label(label))
+        self.done(self.mount.check_writable().and_then(|()| self.disk.set_label(label)))
     }
 
     fn report(&self) -> Report {
-        self.volume.report()
+        report::report(&self.operations)
     }
 
     fn remount(&self, options: &str) -> Result<()> {
-        Ok(remount::remount(&self.volume, options)?)
+        Ok(remount::remount(&self.operations, options)?)
     }
 
     fn check_remount(&self, options: &str) -> Result<()> {
-        Ok(remount::check_list(&self.volume, options)?)
+        Ok(remount::check_list(&self.operations, options)?)
     }
 
     fn freeze(&self) -> Result<()> {
-        self.done(remount::freeze(&self.volume))
+        self.done(remount::freeze(&self.operations))
     }
 
     fn thaw(&self) -> Result<()> {
-        self.done(remount::thaw(&self.volume))
+        self.done(remount::thaw(&self.operations))
     }
 
     fn is_frozen(&self) -> bool {
-        self.volume.access.is_frozen()
+        self.mount.access.is_frozen()
     }
 
     fn shutdown(&self, flush_log: bool) -> Result<()> {
-        self.done(self.volume.shutdown(flush_log))
+        self.done(unmount::shutdown(&self.operations, flush_log))
     }
 
     fn go_down(&self, flags: GoingDown) -> Result<()> {
@@ -328,17 +329,17 @@ impl FileSystem for F2fs {
             GoingDown::NoSync | GoingDown::MetaFlush => self.shutdown(false),
             GoingDown::NeedFsck => {
                 let _open = self.enter();
-                self.done(self.volume.request_fsck())
+                self.done(unmount::request_fsck(&self.mount))
             }
         }
     }
 
     fn abandon(&self, reason: &str) -> Result<()> {
-        self.volume.abandon(reason);
+        self.mount.abandon(reason);
         Ok(())
     }
 
     fn unmount(&self) -> Result<()> {
-        Ok(self.volume.unmount()?)
+        Ok(unmount::unmount(self)?)
     }
 }

@@ -6,7 +6,7 @@
 //! the new one does. Only then do the parts take the new state for the last one (`committed`): blocks freed before the
 //! snapshot may be written again.
 //!
-//! A write that fails stops the volume ([`crate::operation_lock::OperationLock::stop`]): memory is
+//! A write that fails stops the volume (`OperationLock::stop`): memory is
 //! ahead of the medium then, what the last checkpoint holds must stay, and no later one is written.
 //!
 //! Invariants: at most one checkpoint is in flight. A block is allocated only if it is free now, in

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use cairn_block::reserve::expect_room;
 use cairn_block::{Batch, BlockDevice, Durability, IoBuf, Request};
 
+use super::cache::ClusterCache;
 use super::pointers::pointers;
 use super::unpack;
 use crate::corrupt::Corrupt;
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::checksum::{MAGIC, crc32};
 use crate::format::inode::Inode as Record;
 use crate::format::units::{BLOCK_SIZE, BlockAddr};
 use crate::inode::Inode;
-use crate::volume::Volume;
 
 /// Bytes before the packed data: length, checksum, 16 reserved.
 const HEADER: usize = 24;
@@ -21,20 +22,26 @@ const HEADER: usize = 24;
 const HAS_CHECKSUM: u16 = 1;
 
 /// The contents of the cluster that starts at a block: always a whole cluster.
-pub(super) fn contents(volume: &Volume, inode: &Inode, record: &Record, start: u64) -> Result<Arc<[u8]>> {
+pub(super) fn contents(
+    disk: &Disk,
+    clusters: &ClusterCache,
+    inode: &Inode,
+    record: &Record,
+    start: u64,
+) -> Result<Arc<[u8]>> {
     let key = (inode.nid, start);
-    if let Some(contents) = volume.clusters.get(key) {
+    if let Some(contents) = clusters.get(key) {
         return Ok(contents);
     }
-    let list = pointers(volume, inode, record, start)?;
+    let list = pointers(disk, inode, record, start)?;
     // As it is read, unpacked, and kept.
     expect_room("a compressed cluster", 4 * (list.len() * BLOCK_SIZE) as u64)?;
     let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
-        Arc::from(unpacked(volume, inode, record, start, &list)?)
+        Arc::from(unpacked(disk, inode, record, start, &list)?)
     } else {
-        Arc::from(plain(&*volume.device, &list)?)
+        Arc::from(plain(&*disk.device, &list)?)
     };
-    volume.clusters.put(key, contents.clone());
+    clusters.put(key, contents.clone());
     Ok(contents)
 }
 
@@ -56,10 +63,10 @@ fn read_blocks(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> 
     Ok(blocks.iter().flat_map(|block| block.iter().copied()).collect())
 }
 
-fn unpacked(volume: &Volume, inode: &Inode, record: &Record, start: u64, list: &[BlockAddr]) -> Result<Vec<u8>> {
+fn unpacked(disk: &Disk, inode: &Inode, record: &Record, start: u64, list: &[BlockAddr]) -> Result<Vec<u8>> {
     let bad = |what, value: u64| Corrupt::Cluster { ino: inode.nid, block: start, what, value };
     let packed: Vec<BlockAddr> = list.iter().copied().skip(1).take_while(|addr| addr.is_address()).collect();
-    let bytes = read_blocks(&*volume.device, &packed)?;
+    let bytes = read_blocks(&*disk.device, &packed)?;
     let word = |at: usize| -> Option<u32> { Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?)) };
     let (Some(len), Some(stored)) = (word(0), word(4)) else {
         return Err(bad("the cluster has no block of data", 0).into());

@@ -18,16 +18,23 @@ pub use cache::ClusterCache;
 
 use pointers::pointers;
 
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::units::{BLOCK_BYTES, BlockAddr};
 use crate::inode::{Inode, inline};
-use crate::volume::Volume;
 
 /// Reads from a compressed file of `size` bytes; `offset` is before its end.
 ///
 /// # Errors
 /// A cluster or the node tree is damaged, or the device failed.
-pub fn read(volume: &Volume, inode: &Inode, size: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
+pub fn read(
+    disk: &Disk,
+    clusters: &ClusterCache,
+    inode: &Inode,
+    size: u64,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<usize> {
     let record = inode.record();
     let blocks = u64::from(record.cluster_blocks().unwrap_or(1));
     let cluster_bytes = blocks * BLOCK_BYTES;
@@ -36,7 +43,7 @@ pub fn read(volume: &Volume, inode: &Inode, size: u64, offset: u64, buf: &mut [u
     let mut done = 0;
     while done < buf_len {
         let at = offset + done as u64;
-        let contents = cluster::contents(volume, inode, &record, at / cluster_bytes * blocks)?;
+        let contents = cluster::contents(disk, clusters, inode, &record, at / cluster_bytes * blocks)?;
         let from = usize::try_from(at % cluster_bytes).unwrap_or(0);
         let copied = inline::copy_from(&contents, from as u64, &mut buf[done..buf_len]);
         // Clusters are never shorter than they must be.
@@ -50,15 +57,15 @@ pub fn read(volume: &Volume, inode: &Inode, size: u64, offset: u64, buf: &mut [u
 ///
 /// # Errors
 /// The node tree is damaged, or the device failed.
-pub fn is_compressed(volume: &Volume, inode: &Inode, start: u64) -> Result<bool> {
-    Ok(pointers(volume, inode, &inode.record(), start)?.first() == Some(&BlockAddr::COMPRESS))
+pub fn is_compressed(disk: &Disk, inode: &Inode, start: u64) -> Result<bool> {
+    Ok(pointers(disk, inode, &inode.record(), start)?.first() == Some(&BlockAddr::COMPRESS))
 }
 
 /// The first block of the packed data of a cluster.
 ///
 /// # Errors
 /// As [`is_compressed`].
-pub fn first_address(volume: &Volume, inode: &Inode, start: u64) -> Result<Option<Pba>> {
-    let pointers = pointers(volume, inode, &inode.record(), start)?;
+pub fn first_address(disk: &Disk, inode: &Inode, start: u64) -> Result<Option<Pba>> {
+    let pointers = pointers(disk, inode, &inode.record(), start)?;
     Ok(pointers.iter().find(|addr| addr.is_address()).map(|addr| addr.pba()))
 }

@@ -1,24 +1,24 @@
 //! Where the blocks of a cluster are.
 
 use crate::corrupt::Corrupt;
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::inode::Inode as Record;
 use crate::format::units::BlockAddr;
 use crate::inode::Inode;
 use crate::node::tree::{self, Leaf};
-use crate::volume::Volume;
 
 /// The pointers of the cluster that starts at a block; all holes where nothing is.
-pub(super) fn pointers(volume: &Volume, inode: &Inode, record: &Record, start: u64) -> Result<Vec<BlockAddr>> {
+pub(super) fn pointers(disk: &Disk, inode: &Inode, record: &Record, start: u64) -> Result<Vec<BlockAddr>> {
     let blocks = record.cluster_blocks().unwrap_or(1);
-    let pointers = match tree::find(&volume.nodes, inode.nid, record, start)? {
+    let pointers = match tree::find(&disk.nodes, inode.nid, record, start)? {
         Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; blocks as usize]),
         Leaf::Node(pointers) => pointers,
     };
     // Clusters do not cross nodes.
     let list: Vec<BlockAddr> = (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
     for (index, addr) in list.iter().enumerate() {
-        tree::check_pointer(*addr, inode.nid, start + index as u64, &volume.layout)?;
+        tree::check_pointer(*addr, inode.nid, start + index as u64, &disk.layout)?;
         if index > 0 && *addr == BlockAddr::COMPRESS {
             let what = "the mark of a compressed cluster is not at its start";
             let block = start + index as u64;

@@ -17,37 +17,37 @@ use cairn_base::{FileBlock, Pba};
 use cairn_cache::mapper::{Place, Run};
 
 use crate::corrupt::Corrupt;
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::dentry::{MAX_DEPTH, bucket_blocks, buckets, level_blocks};
 use crate::format::units::BLOCK_BYTES;
 use crate::inode::Inode;
 use crate::inode::mapper::{InodeMapper, block_address};
-use crate::volume::Volume;
 
 /// One block, immutable; `None` where the directory has a hole.
 ///
 /// # Errors
 /// The node tree is damaged, or the device failed.
-pub fn read(volume: &Volume, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
-    if volume.store.is_some() {
-        return read_live(volume, inode, block);
+pub fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+    if disk.store.is_some() {
+        return read_live(disk, inode, block);
     }
-    Ok(match block_address(volume, inode, block)? {
-        Some(pba) => Some(volume.buffers.get(pba)?.image()),
+    Ok(match block_address(disk, inode, block)? {
+        Some(pba) => Some(disk.buffers.get(pba)?.image()),
         None => None,
     })
 }
 
 /// The same on a volume that is written, where blocks change and move.
-fn read_live(volume: &Volume, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
     if let Some(image) = inode.entries.get(block) {
         return Ok(Some(image));
     }
-    let mut place = block_address(volume, inode, block)?;
+    let mut place = block_address(disk, inode, block)?;
     while let Some(pba) = place {
-        let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*volume.device, pba, 1)?);
+        let image: Arc<[u8]> = Arc::from(&*crate::blocks::read(&*disk.device, pba, 1)?);
         // Cleaning may have moved the block meanwhile, and the place have been given to somebody else.
-        place = block_address(volume, inode, block)?;
+        place = block_address(disk, inode, block)?;
         if place == Some(pba) {
             inode.entries.keep(block, image.clone());
             return Ok(Some(image));
@@ -67,15 +67,15 @@ pub fn count(inode: &Inode) -> u64 {
 /// tree is damaged, or the device failed).
 ///
 /// # Errors
-/// The directory has more blocks than the volume, or `visit` fails.
+/// The directory has more blocks than the disk, or `visit` fails.
 pub fn for_each(
-    volume: &Volume,
+    disk: &Disk,
     inode: &Inode,
     start: u64,
     mut visit: impl FnMut(u64, Result<&[u8]>) -> Result<bool>,
 ) -> Result<()> {
     let end = count(inode);
-    let mapper = InodeMapper::new(volume, inode);
+    let mapper = InodeMapper::new(disk, inode);
     let mut visited = 0_u64;
     let mut block = start;
     while block < end {
@@ -92,19 +92,19 @@ pub fn for_each(
         };
         let len = mapping.run.len.min(left);
         let run = block..block.saturating_add(len);
-        if volume.store.is_some() {
-            if !visit_live(volume, inode, run.clone(), mapping.place, &mut visit)? {
+        if disk.store.is_some() {
+            if !visit_live(disk, inode, run.clone(), mapping.place, &mut visit)? {
                 return Ok(());
             }
         } else if let Place::Mapped(pba) = mapping.place {
             visited = len.saturating_add(visited);
-            if visited > volume.layout.main_blocks() {
+            if visited > disk.layout.main_blocks() {
                 let what = "the directory has more blocks than the volume";
                 return Err(Corrupt::Mapping { ino: inode.nid, block, what, value: visited }.into());
             }
-            volume.buffers.prefetch(pba, len);
+            disk.buffers.prefetch(pba, len);
             for (block, pba) in run.clone().zip(pba.get()..) {
-                let image = volume.buffers.get(Pba(pba)).map(|buffer| buffer.image());
+                let image = disk.buffers.get(Pba(pba)).map(|buffer| buffer.image());
                 if !visit(block, image.as_deref().map_err(|error| error.clone().into()))? {
                     return Ok(());
                 }
@@ -117,7 +117,7 @@ pub fn for_each(
 
 /// Blocks of one run; those that have no address yet are in memory.
 fn visit_live(
-    volume: &Volume,
+    disk: &Disk,
     inode: &Inode,
     run: std::ops::Range<u64>,
     place: Place,
@@ -128,7 +128,7 @@ fn visit_live(
         _ => inode.entries.in_range(run),
     };
     for block in there {
-        let goes_on = match read_live(volume, inode, block) {
+        let goes_on = match read_live(disk, inode, block) {
             Ok(Some(image)) => visit(block, Ok(&image))?,
             Ok(None) => true,
             Err(error) => visit(block, Err(error))?,

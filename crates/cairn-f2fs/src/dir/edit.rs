@@ -12,6 +12,7 @@ use cairn_vfs::{Error as VfsError, FileKind, Name};
 
 use super::lookup::{self, Found};
 use super::{blocks, depth};
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::dentry::{Dentries, DentriesMut, MAX_DEPTH, bucket_blocks, bucket_start, slots_for};
 use crate::format::hash::name_hash;
@@ -19,8 +20,8 @@ use crate::format::inode::InlineFlags;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::format::{BlockAddr, Nid};
 use crate::inode::{Inode, tree};
+use crate::inodes::Inodes;
 use crate::op::Op;
-use crate::volume::Volume;
 
 /// Blocks that adding one entry may take: block 0 of a directory that leaves its inode, one more, and three nodes.
 pub const BLOCKS: u64 = 5;
@@ -49,7 +50,7 @@ pub fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Result<()> 
 pub fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: Nid, kind: FileKind) -> Result<()> {
     let hash = name_hash(&name);
     if directory.is_inline() {
-        let room = with_inline(op.volume, directory, |entries| entries.find_room(slots_for(name.len())))?;
+        let room = with_inline(&op.inodes.disk, directory, |entries| entries.find_room(slots_for(name.len())))?;
         if let Some(slot) = room {
             return change_inline(op, directory, |bytes| {
                 DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind);
@@ -57,7 +58,7 @@ pub fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: Nid, ki
         }
         leave_inode(op, directory)?;
     }
-    let (block, slot) = find_room(op.volume, directory, &name, hash)?;
+    let (block, slot) = find_room(op.inodes, directory, &name, hash)?;
     change_block(op, directory, block, |bytes| DentriesMut::new(bytes).insert(slot, &name, hash, nid, kind))
 }
 
@@ -79,7 +80,7 @@ pub fn remove(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found) -> Result<
         if let Ok(pointer) = pointer {
             pointer.free(op, directory)?;
         }
-        directory.entries.remove(found.block, &op.volume.dirty_entries);
+        directory.entries.remove(found.block, &op.inodes.dirty_entries);
     }
     Ok(())
 }
@@ -101,12 +102,12 @@ pub fn set_target(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found, nid: N
 ///
 /// # Errors
 /// It is damaged, or the device failed.
-pub fn is_empty(volume: &Volume, directory: &Inode) -> Result<bool> {
+pub fn is_empty(disk: &Disk, directory: &Inode) -> Result<bool> {
     if directory.is_inline() {
-        return with_inline(volume, directory, |entries| entries.is_empty());
+        return with_inline(disk, directory, |entries| entries.is_empty());
     }
     let mut empty = true;
-    blocks::for_each(volume, directory, 0, |_, image| {
+    blocks::for_each(disk, directory, 0, |_, image| {
         empty = Dentries::new(image?).is_empty();
         Ok(empty)
     })?;
@@ -117,12 +118,12 @@ pub fn is_empty(volume: &Volume, directory: &Inode) -> Result<bool> {
 ///
 /// # Errors
 /// There is no `..`, the directory is damaged, or the device failed.
-pub fn parent_of(volume: &Volume, directory: &Inode) -> Result<Found> {
-    Ok(lookup::locate(volume, directory, b"..")?.ok_or(VfsError::NotFound)?)
+pub fn parent_of(disk: &Disk, directory: &Inode) -> Result<Found> {
+    Ok(lookup::locate(disk, directory, b"..")?.ok_or(VfsError::NotFound)?)
 }
 
-fn with_inline<R>(volume: &Volume, directory: &Inode, look: impl FnOnce(Dentries<'_>) -> R) -> Result<R> {
-    let image = volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
+fn with_inline<R>(disk: &Disk, directory: &Inode, look: impl FnOnce(Dentries<'_>) -> R) -> Result<R> {
+    let image = disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
     let range = directory.record().inline_data_range();
     Ok(look(Dentries::new(image.get(range).unwrap_or_default())))
 }
@@ -140,7 +141,7 @@ fn change_block<R>(
     block: u64,
     change: impl FnOnce(&mut [u8]) -> R,
 ) -> Result<R> {
-    let image = match blocks::read(op.volume, directory, block)? {
+    let image = match blocks::read(&op.inodes.disk, directory, block)? {
         Some(image) => image,
         None => {
             let pointer = tree::make(op, directory, block)?;
@@ -150,17 +151,17 @@ fn change_block<R>(
             }
             let mut state = directory.state.write();
             state.record.size = state.record.size.max((block + 1) * BLOCK_BYTES);
-            directory.touch(op.volume, &mut state);
+            directory.touch(op.inodes, &mut state);
             Arc::from(vec![0; BLOCK_SIZE])
         }
     };
-    let result = directory.entries.change(block, image, &op.volume.dirty_entries, change);
-    op.volume.dirty.insert(directory);
+    let result = directory.entries.change(block, image, &op.inodes.dirty_entries, change);
+    op.inodes.dirty.insert(directory);
     Ok(result)
 }
 
 /// The first place for a name: level by level, in the bucket of its hash. Raises the depth where it must.
-fn find_room(volume: &Volume, directory: &Arc<Inode>, name: &[u8], hash: u32) -> Result<(u64, usize)> {
+fn find_room(inodes: &Inodes, directory: &Arc<Inode>, name: &[u8], hash: u32) -> Result<(u64, usize)> {
     let dir_level = directory.state.read().record.dir_level;
     let wanted = slots_for(name.len());
     let depth = depth(directory);
@@ -168,11 +169,11 @@ fn find_room(volume: &Volume, directory: &Arc<Inode>, name: &[u8], hash: u32) ->
         if level == depth {
             let mut state = directory.state.write();
             state.record.current_depth = depth + 1;
-            directory.touch(volume, &mut state);
+            directory.touch(inodes, &mut state);
         }
         let start = bucket_start(level, dir_level, hash);
         for block in start..start + bucket_blocks(level) {
-            let room = match blocks::read(volume, directory, block)? {
+            let room = match blocks::read(&inodes.disk, directory, block)? {
                 Some(image) => Dentries::new(&image).find_room(wanted),
                 None => Some(0),
             };
@@ -208,7 +209,7 @@ fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
         // The room for inline attributes stays where it is: it hangs on this flag, too, without the flexible feature.
         record.current_depth = record.current_depth.max(1);
         record.size = BLOCK_BYTES;
-        directory.touch(op.volume, &mut state);
+        directory.touch(op.inodes, &mut state);
     }
     change_block(op, directory, 0, |bytes| bytes.copy_from_slice(&block))
 }

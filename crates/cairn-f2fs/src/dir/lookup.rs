@@ -14,6 +14,7 @@
 use cairn_vfs::{Error as VfsError, FileKind, PastDamage};
 
 use super::{bad_name, blocks, check_entry, depth};
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::dentry::{Dentries, Dentry, bucket_blocks, bucket_start};
 use crate::format::features::Features;
@@ -21,7 +22,6 @@ use crate::format::hash::name_hash;
 use crate::format::inode::FileFlags;
 use crate::format::units::{NAME_MAX, Nid};
 use crate::inode::Inode;
-use crate::volume::Volume;
 
 /// Where a name leads.
 pub type Target = (Nid, Option<FileKind>);
@@ -52,38 +52,38 @@ enum Compare {
 ///
 /// # Errors
 /// It is no directory, encrypted or damaged, the name is too long, or the device failed.
-pub fn find(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
+pub fn find(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
     if directory.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
     }
     if name.len() > NAME_MAX {
         return Err(VfsError::NameTooLong.into());
     }
-    directory.check_readable(volume)?;
-    let added = volume.nodes.overlay().entries(directory.nid).and_then(|entries| entries.get(name));
+    directory.check_readable(disk)?;
+    let added = disk.nodes.overlay().entries(directory.nid).and_then(|entries| entries.get(name));
     if let Some((nid, kind)) = added {
         return Ok(Some((*nid, Some(*kind))));
     }
-    Ok(locate(volume, directory, name)?.map(|found| (found.nid, found.kind)))
+    Ok(locate(disk, directory, name)?.map(|found| (found.nid, found.kind)))
 }
 
 /// Where the entry of a name is; not one that roll-forward added in memory.
 ///
 /// # Errors
 /// As [`find`]. The caller has checked that it is a directory.
-pub fn locate(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
+pub fn locate(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     let folds = directory.state.read().record.flags.contains(FileFlags::CASEFOLD);
-    let compare = match folds && volume.layout.features.contains(Features::CASEFOLD) {
+    let compare = match folds && disk.layout.features.contains(Features::CASEFOLD) {
         true => Compare::IgnoringCase,
         false => Compare::Exactly,
     };
     if directory.is_inline() {
-        return find_inline(volume, directory, name, compare);
+        return find_inline(disk, directory, name, compare);
     }
     if compare == Compare::IgnoringCase && !name.is_ascii() {
-        return find_everywhere(volume, directory, name);
+        return find_everywhere(disk, directory, name);
     }
-    find_hashed(volume, directory, name, compare)
+    find_hashed(disk, directory, name, compare)
 }
 
 fn matches(stored: &[u8], name: &[u8], compare: Compare) -> bool {
@@ -94,7 +94,7 @@ fn matches(stored: &[u8], name: &[u8], compare: Compare) -> bool {
 }
 
 fn find_in(
-    volume: &Volume,
+    disk: &Disk,
     directory: Nid,
     block: u64,
     dentries: Dentries<'_>,
@@ -104,25 +104,25 @@ fn find_in(
     for entry in dentries.iter() {
         let entry = damage.pass(entry.map_err(|bad| bad_name(directory, block, bad)))?;
         if let Some(entry) = entry.filter(&wanted) {
-            return checked(volume, directory, block, &entry).map(Some);
+            return checked(disk, directory, block, &entry).map(Some);
         }
     }
     damage.end(Ok(None))
 }
 
-fn checked(volume: &Volume, directory: Nid, block: u64, entry: &Dentry<'_>) -> Result<Found> {
-    check_entry(directory, block, entry, &volume.layout)?;
+fn checked(disk: &Disk, directory: Nid, block: u64, entry: &Dentry<'_>) -> Result<Found> {
+    check_entry(directory, block, entry, &disk.layout)?;
     Ok(Found { nid: entry.ino, kind: entry.kind, block, slot: entry.slot })
 }
 
-fn find_inline(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
-    let image = volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
+fn find_inline(disk: &Disk, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
+    let image = disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
     let range = directory.record().inline_data_range();
     let dentries = Dentries::new(image.get(range).unwrap_or_default());
-    find_in(volume, directory.nid, 0, dentries, |entry| matches(entry.name, name, compare))
+    find_in(disk, directory.nid, 0, dentries, |entry| matches(entry.name, name, compare))
 }
 
-fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
+fn find_hashed(disk: &Disk, directory: &Inode, name: &[u8], compare: Compare) -> Result<Option<Found>> {
     let hash = match compare {
         Compare::Exactly => name_hash(name),
         Compare::IgnoringCase => name_hash(&name.to_ascii_lowercase()),
@@ -133,21 +133,21 @@ fn find_hashed(volume: &Volume, directory: &Inode, name: &[u8], compare: Compare
     for level in 0..depth(directory) {
         let start = bucket_start(level, dir_level, hash);
         for block in start..start.saturating_add(bucket_blocks(level)).min(end) {
-            let Some(image) = damage.pass(blocks::read(volume, directory, block))?.flatten() else { continue };
+            let Some(image) = damage.pass(blocks::read(disk, directory, block))?.flatten() else { continue };
             let found = Dentries::new(&image).find(hash, |stored| matches(stored, name, compare));
             if let Some(entry) = damage.pass(found.map_err(|bad| bad_name(directory.nid, block, bad)))?.flatten() {
-                return checked(volume, directory.nid, block, &entry).map(Some);
+                return checked(disk, directory.nid, block, &entry).map(Some);
             }
         }
     }
     damage.end(Ok(None))
 }
 
-fn find_everywhere(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
+fn find_everywhere(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     let (mut found, mut damage) = (None, PastDamage::default());
-    blocks::for_each(volume, directory, 0, |block, image| {
+    blocks::for_each(disk, directory, 0, |block, image| {
         let wanted = |entry: &Dentry<'_>| entry.name == name;
-        let searched = image.and_then(|image| find_in(volume, directory.nid, block, Dentries::new(image), wanted));
+        let searched = image.and_then(|image| find_in(disk, directory.nid, block, Dentries::new(image), wanted));
         found = damage.pass(searched)?.flatten();
         Ok(found.is_none())
     })?;

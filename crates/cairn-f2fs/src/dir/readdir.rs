@@ -20,12 +20,12 @@ use cairn_base::units::as_u64;
 use cairn_vfs::{DirEntry, Error as VfsError, FileKind, Name, PastDamage};
 
 use super::{bad_entry, bad_name, blocks, check_entry};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::dentry::{Dentries, Dentry};
 use crate::format::units::Nid;
 use crate::inode::Inode;
 use crate::recovery::overlay::AddedEntries;
-use crate::volume::Volume;
 
 const SLOT_BITS: u32 = u8::BITS;
 /// Where the positions of added entries begin.
@@ -35,19 +35,19 @@ const ADDED: u64 = 1 << 62;
 ///
 /// # Errors
 /// It is no directory or encrypted; it is damaged, or the device failed: then what can be listed has been given.
-pub fn read(volume: &Volume, directory: &Inode, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+pub fn read(disk: &Disk, directory: &Inode, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
     if directory.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
     }
-    directory.check_readable(volume)?;
-    let added = volume.nodes.overlay().entries(directory.nid);
-    let mut listing = Listing { volume, directory: directory.nid, added, damage: PastDamage::default(), emit };
+    directory.check_readable(disk)?;
+    let added = disk.nodes.overlay().entries(directory.nid);
+    let mut listing = Listing { disk, directory: directory.nid, added, damage: PastDamage::default(), emit };
     let listed = listing.from(directory, position);
     listing.damage.end(listed)
 }
 
 struct Listing<'a> {
-    volume: &'a Volume,
+    disk: &'a Disk,
     directory: Nid,
     added: Option<&'a AddedEntries>,
     damage: PastDamage<Error>,
@@ -75,7 +75,7 @@ impl Listing<'_> {
         if block > 0 {
             return Ok(true);
         }
-        let image = self.volume.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
+        let image = self.disk.nodes.inode(directory.nid)?.ok_or(VfsError::Stale)?;
         let range = directory.record().inline_data_range();
         self.slots(image.get(range).unwrap_or_default(), 0, slot, |_| true)
     }
@@ -83,7 +83,7 @@ impl Listing<'_> {
     fn blocks(&mut self, directory: &Inode, block: u64, slot: usize) -> Result<bool> {
         let dir_level = directory.state.read().record.dir_level;
         let mut goes_on = true;
-        blocks::for_each(self.volume, directory, block, |index, image| {
+        blocks::for_each(self.disk, directory, block, |index, image| {
             let Some(image) = self.damage.pass(image)? else { return Ok(true) };
             let from = if index == block { slot } else { 0 };
             let bucket = blocks::bucket_of(index, dir_level);
@@ -123,7 +123,7 @@ impl Listing<'_> {
         entry: Dentry<'b>,
         fits: impl Fn(&Dentry<'_>) -> bool,
     ) -> Result<(Dentry<'b>, Name<'b>)> {
-        let name = check_entry(self.directory, block, &entry, &self.volume.layout)?;
+        let name = check_entry(self.directory, block, &entry, &self.disk.layout)?;
         if !fits(&entry) {
             let what = "the name is in a bucket that its hash does not lead to";
             return Err(bad_entry(self.directory, block, entry.slot, what, entry.hash.into()));

@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::format::inode::{Advise, Inode as Record};
 use crate::inode::{Inode, sync};
 use crate::namespace::parent;
+use crate::op::Operations;
 use crate::store::Store;
-use crate::volume::Volume;
 
 pub use chain::{FsyncStats, Fsyncs};
 
@@ -27,59 +27,59 @@ pub use chain::{FsyncStats, Fsyncs};
 ///
 /// # Errors
 /// A write failed, also one in the background since the last fsync; or the volume has stopped.
-pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-    let Some(store) = &volume.store else { return Ok(()) };
+pub fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+    let Some(store) = &ops.disk.store else { return Ok(()) };
     store.operation_lock.check_durable()?;
-    if volume.read_only.lock().is_some() {
+    if ops.mount.is_read_only() {
         return Ok(());
     }
-    volume.fsyncs.stats.calls.add(1);
+    ops.fsyncs.stats.calls.add(1);
     if inode.kind == FileKind::Regular {
         let _data = inode.data.read();
-        sync::write_back(volume, inode, 0..u64::MAX, WritebackMode::Sync)?;
+        sync::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)?;
     }
     // Without checkpoints nothing is to survive a crash.
     if inode.state.read().deleted || store.checkpoints.is_disabled() {
         return Ok(());
     }
-    parent::fix_pino(volume, store, inode)?;
+    parent::fix_pino(&ops.inodes, store, inode)?;
     if must_checkpoint(store, inode)? {
-        return checkpoint(volume, store, inode);
+        return checkpoint(&ops.fsyncs, store, inode);
     }
-    volume.room()?;
-    if !recovery_has_room(volume, store) {
-        return checkpoint(volume, store, inode);
+    ops.room()?;
+    if !recovery_has_room(&ops.fsyncs, store) {
+        return checkpoint(&ops.fsyncs, store, inode);
     }
     {
         let _order = inode.sync.order.lock();
-        write_nodes(volume, store, inode, data_only)?;
+        write_nodes(ops, store, inode, data_only)?;
     }
-    volume.fsyncs.flush(inode, inode.ledger.written())?;
+    ops.fsyncs.flush(inode, inode.ledger.written())?;
     store.checkpoints.wait_for_checkpoint_in_flight()
 }
 
-fn checkpoint(volume: &Volume, store: &Store, inode: &Inode) -> Result<()> {
-    volume.fsyncs.stats.checkpoints.add(1);
+fn checkpoint(fsyncs: &Fsyncs, store: &Store, inode: &Inode) -> Result<()> {
+    fsyncs.stats.checkpoints.add(1);
     let written = inode.ledger.written();
     store.checkpoints.request(Reason::Fsync)?;
     // As a rule the checkpoint has flushed, but not if there was nothing to write.
-    volume.fsyncs.flush(inode, written)
+    fsyncs.flush(inode, written)
 }
 
 /// Writes what roll-forward needs.
-fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+fn write_nodes(ops: &Operations, store: &Store, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     let _inside = store.operation_lock.lock_op()?;
     let version = store.checkpoints.version();
     let known = store.nat.is_committed(inode.nid)?;
     let first = !known && !inode.ledger.changed_in(Part::Logged, version);
-    if !data_only || first || !only_times_differ(volume, store, inode)? {
-        inode.write_inode(volume)?;
+    if !data_only || first || !only_times_differ(store, inode)? {
+        inode.write_inode(&ops.inodes)?;
     }
     let mut nodes = store.nodes.marked(inode.nid, first);
     // The inode first: what roll-forward does with the others depends on it.
     nodes.sort_by_key(|(node, _)| node.nid() != inode.nid);
     if nodes.is_empty() {
-        volume.fsyncs.stats.data_only.add(1);
+        ops.fsyncs.stats.data_only.add(1);
         return Ok(());
     }
     let outcome = store.nodes.write(&nodes);
@@ -90,15 +90,15 @@ fn write_nodes(volume: &Volume, store: &Store, inode: &Arc<Inode>, data_only: bo
     outcome?;
     inode.ledger.wrote();
     inode.ledger.changed(Part::Logged, version);
-    volume.fsyncs.extend_chain(version, nodes.len() as u64);
-    volume.fsyncs.stats.nodes.add(1);
+    ops.fsyncs.extend_chain(version, nodes.len() as u64);
+    ops.fsyncs.stats.nodes.add(1);
     Ok(())
 }
 
 /// Does the inode's node lack nothing but times?
-fn only_times_differ(volume: &Volume, store: &Store, inode: &Arc<Inode>) -> Result<bool> {
+fn only_times_differ(store: &Store, inode: &Arc<Inode>) -> Result<bool> {
     let Some(node) = store.nodes.inode(inode.nid)? else { return Ok(false) };
-    let mut stored = Record::decode(&node.image(), inode.nid, volume.layout.features)?;
+    let mut stored = Record::decode(&node.image(), inode.nid, store.layout.features)?;
     let state = inode.state.read();
     let record = &state.record;
     (stored.atime, stored.mtime, stored.ctime) = (record.atime, record.mtime, record.ctime);
@@ -127,8 +127,8 @@ fn must_checkpoint(store: &Store, inode: &Inode) -> Result<bool> {
 }
 
 /// Recovery writes every node of the chain anew before anything becomes free, and what is free now is all it has for that.
-fn recovery_has_room(volume: &Volume, store: &Store) -> bool {
-    let chain = volume.fsyncs.extend_chain(store.checkpoints.version(), 0);
+fn recovery_has_room(fsyncs: &Fsyncs, store: &Store) -> bool {
+    let chain = fsyncs.extend_chain(store.checkpoints.version(), 0);
     store.segments.free_sections() >= store.segments.needed_for_recovery(chain)
 }
 

@@ -9,20 +9,19 @@
 //!
 //! Locking: `Sleep` and the requests are leaves; nothing is held while the daemon works but what cleaning takes.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_base::runtime::{Daemon, Progress};
 
+use super::cleaner::Cleaner;
 use super::policy::{BackgroundGc, GcVictim};
 use super::relocate;
 use super::victim::Choice;
 use crate::error::Result;
 use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Shortest sleep, and the step by which sleeps change.
 const MIN_SLEEP: Duration = Duration::from_secs(30);
@@ -72,24 +71,24 @@ struct State {
     seen: Option<(u64, Duration)>,
 }
 
-impl Volume {
+impl Cleaner {
     /// Everything that was done on the volume, as a number that grows.
     fn activity(&self, store: &Store) -> u64 {
         let placed: u64 = store.segments.stats.placed.iter().map(cairn_base::stats::Counter::get).sum();
-        let gc = &self.gc.stats;
+        let gc = &self.stats;
         let own = gc.data_blocks_moved.get() + gc.node_blocks_moved.get();
         (store.operation_lock.counts().0 + placed + store.segments.stats.in_place.get()).saturating_sub(own)
     }
 
     /// One section, if one is worth it. Returns whether something was cleaned.
     fn collect_in_background(&self, store: &Store) -> Result<bool> {
-        let options = self.options();
+        let options = self.mount.options();
         if !self.has_room()? {
             return self.collect().map(|()| true);
         }
-        let Some(mut working) = self.gc.working.try_lock() else { return Ok(true) };
+        let Some(mut working) = self.working.try_lock() else { return Ok(true) };
         working.follow(store.checkpoints.version());
-        self.gc.stats.calls_bg.add(1);
+        self.stats.calls_bg.add(1);
         let choice = match options.background_gc {
             BackgroundGc::Sync => Choice::Greedy,
             _ if options.atgc => Choice::AgeThreshold,
@@ -99,10 +98,10 @@ impl Volume {
         let data_first = options.gc_victim != GcVictim::Greedy;
         let victim = if few { None } else { self.victim(store, choice, data_first, &working) };
         let Some(victim) = victim else {
-            self.gc.stats.no_victim.add(1);
+            self.stats.no_victim.add(1);
             return Ok(false);
         };
-        let stats = &self.gc.stats;
+        let stats = &self.stats;
         let before = (stats.data_blocks_moved.get(), stats.node_blocks_moved.get());
         let moved = relocate::clean_section(self, store, &victim)?;
         stats.data_blocks_bg.add(stats.data_blocks_moved.get() - before.0);
@@ -125,39 +124,39 @@ impl Volume {
 
 /// See the module.
 pub struct GcDaemon {
-    volume: Weak<Volume>,
+    cleaner: Weak<Cleaner>,
     state: Mutex<State>,
 }
 
 impl GcDaemon {
-    /// The daemon of a volume.
+    /// The daemon of a cleaner.
     #[must_use]
-    pub fn new(volume: &Arc<Volume>) -> Self {
+    pub fn new(cleaner: &Arc<Cleaner>) -> Self {
         let state = State { sleep: Sleep(MIN_SLEEP), due: None, seen: None };
-        Self { volume: Arc::downgrade(volume), state: Mutex::new(Rank::LEAF, state) }
+        Self { cleaner: Arc::downgrade(cleaner), state: Mutex::new(Rank::LEAF, state) }
     }
 
     /// Serves all who have asked so far. True if anybody had.
-    fn serve(volume: &Volume) -> bool {
-        let Some(asked) = volume.gc.merged.waiting() else { return false };
-        volume.gc.stats.rounds_merged.add(1);
-        if let Err(error) = volume.collect() {
+    fn serve(cleaner: &Cleaner) -> bool {
+        let Some(asked) = cleaner.merged.waiting() else { return false };
+        cleaner.stats.rounds_merged.add(1);
+        if let Err(error) = cleaner.collect() {
             // Whoever asked meets it himself.
             tracing::debug!(%error, "cleaning for others failed");
         }
-        volume.gc.merged.answer(asked);
+        cleaner.merged.answer(asked);
         true
     }
 
     /// How long to wait before anything may be cleaned; `None`: now.
-    fn wait(&self, volume: &Volume, store: &Store, now: Duration) -> Option<Duration> {
+    fn wait(&self, cleaner: &Cleaner, store: &Store, now: Duration) -> Option<Duration> {
         let mut state = self.state.lock();
         let sleep = state.sleep.0;
         let due = *state.due.get_or_insert(now + sleep);
         if now < due {
             return Some(due - now);
         }
-        let activity = volume.activity(store);
+        let activity = cleaner.activity(store);
         match state.seen {
             Some((seen, since)) if seen == activity => (now - since < IDLE).then(|| IDLE - (now - since)),
             before => {
@@ -177,26 +176,26 @@ impl GcDaemon {
 
 impl Daemon for GcDaemon {
     fn step(&self) -> Progress {
-        let Some(volume) = self.volume.upgrade() else { return Progress::Done };
-        if volume.closed.load(Ordering::Acquire) {
+        let Some(cleaner) = self.cleaner.upgrade() else { return Progress::Done };
+        if cleaner.mount.is_closed() {
             return Progress::Done;
         }
-        let Ok(store) = volume.store() else { return Progress::Done };
-        if Self::serve(&volume) {
+        let Ok(store) = cleaner.mount.store() else { return Progress::Done };
+        if Self::serve(&cleaner) {
             return Progress::Worked;
         }
-        let now = volume.runtime.monotonic();
-        if let Some(wait) = self.wait(&volume, store, now) {
+        let now = cleaner.inodes.runtime.monotonic();
+        if let Some(wait) = self.wait(&cleaner, store, now) {
             return Progress::Idle(Some(wait));
         }
-        let off = volume.options().background_gc == BackgroundGc::Off;
+        let off = cleaner.mount.options().background_gc == BackgroundGc::Off;
         let mut found = false;
-        if !off && volume.check_writable().is_ok() && !store.checkpoints.is_disabled() {
-            if volume.is_worn(store) {
+        if !off && cleaner.mount.check_writable().is_ok() && !store.checkpoints.is_disabled() {
+            if cleaner.is_worn(store) {
                 self.state.lock().sleep.shorter();
             }
-            let outcome = volume.collect_in_background(store);
-            volume.stop_after(&outcome);
+            let outcome = cleaner.collect_in_background(store);
+            cleaner.mount.stop_after(&outcome);
             found = outcome.unwrap_or_else(|error| {
                 tracing::error!(%error, "cleaning in the background failed");
                 false
@@ -206,7 +205,7 @@ impl Daemon for GcDaemon {
         state.sleep.found(found);
         let sleep = state.sleep.0;
         // What was cleaned just now is no use of the volume.
-        (state.due, state.seen) = (Some(volume.runtime.monotonic() + sleep), None);
+        (state.due, state.seen) = (Some(cleaner.inodes.runtime.monotonic() + sleep), None);
         Progress::Idle(Some(sleep))
     }
 }

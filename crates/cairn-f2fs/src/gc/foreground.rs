@@ -1,7 +1,7 @@
 //! Cleaning for one who waits for room; and what cleaning in the background shares with it.
 
 use super::adaptive;
-use super::collector::Working;
+use super::cleaner::{Cleaner, Working};
 use super::policy::{Foreground, GcVictim, RoundStart, SpaceState};
 use super::relocate::{self, MoveMode};
 use super::victim::{self, Choice, Rule};
@@ -11,22 +11,21 @@ use crate::format::units::BLOCK_BYTES;
 use crate::segment::SectionInfo;
 use crate::space::WRITE_BACK_PIECE;
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Sections cleaned in one call at most.
 const ROUNDS: u32 = 64;
 /// Blocks moved together at most: 64 MiB.
 const MOST_GROUP: u64 = 16_384;
 
-impl Volume {
-    /// As [`Volume::collect`], by the daemon if it is to clean for others (`gc_merge`).
+impl Cleaner {
+    /// As [`Cleaner::collect`], by the daemon if it is to clean for others (`gc_merge`).
     ///
     /// # Errors
-    /// As [`Volume::collect`].
+    /// As [`Cleaner::collect`].
     pub(crate) fn collect_merged(&self) -> Result<()> {
-        if self.options().gc_merge && self.gc.merged.ask(&*self.runtime) {
+        if self.mount.options().gc_merge && self.merged.ask(&*self.inodes.runtime) {
             // A failure has stopped the volume.
-            return self.store()?.operation_lock.check();
+            return self.mount.store()?.operation_lock.check();
         }
         self.collect()
     }
@@ -37,18 +36,18 @@ impl Volume {
     /// # Errors
     /// A node is damaged, or the device failed: the volume stops.
     pub(crate) fn collect(&self) -> Result<()> {
-        let store = self.store()?;
-        let mut working = self.gc.working.lock();
+        let store = self.mount.store()?;
+        let mut working = self.working.lock();
         if self.has_room()? {
             // Somebody else made room meanwhile.
             return Ok(());
         }
-        self.gc.stats.calls_fg.add(1);
-        let outcome = match self.options().gc_victim {
+        self.stats.calls_fg.add(1);
+        let outcome = match self.mount.options().gc_victim {
             GcVictim::Adaptive => self.adaptive(store, &mut working),
             policy => self.foreground(store, policy, &mut working),
         };
-        self.stop_after(&outcome);
+        self.mount.stop_after(&outcome);
         outcome
     }
 
@@ -58,8 +57,8 @@ impl Volume {
     /// The volume is only read.
     pub(crate) fn has_room(&self) -> Result<bool> {
         let now = self.space_state()?;
-        Ok(match self.options().gc_victim {
-            GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.layout.usable_segments()),
+        Ok(match self.mount.options().gc_victim {
+            GcVictim::Adaptive => adaptive::enough(&now, now.prefree / self.mount.disk.layout.usable_segments()),
             GcVictim::Greedy | GcVictim::DataFirst => now.enough(0),
         })
     }
@@ -83,7 +82,7 @@ impl Volume {
             let group = adaptive::group(&now, deferred, u32::try_from(most).unwrap_or(1));
             let victims = self.group(store, working, group, whole);
             if victims.is_empty() {
-                self.gc.stats.no_victim.add(1);
+                self.stats.no_victim.add(1);
                 break;
             }
             let moved = relocate::clean_sections(self, store, &victims, MoveMode::Sorted)?;
@@ -100,7 +99,7 @@ impl Volume {
 
     /// The next victims, of one class.
     fn group(&self, store: &Store, working: &mut Working, most: u32, whole: u32) -> Vec<SectionInfo> {
-        working.recent.follow(self.gc.stats.written(store), store.space.user_blocks());
+        working.recent.follow(self.stats.written(store), store.space.user_blocks());
         let counts = store.space.counts();
         let working = &*working;
         store.segments.choose(|all| {
@@ -134,7 +133,7 @@ impl Volume {
                 self.checkpoint_to_collect(store)?;
             }
             let Some(victim) = self.victim(store, Choice::Greedy, call.data_first(), working) else {
-                self.gc.stats.no_victim.add(1);
+                self.stats.no_victim.add(1);
                 break;
             };
             if !call.accepts(victim.is_node(), &self.space_state()?) {
@@ -163,15 +162,15 @@ impl Volume {
     /// without the operation lock.
     ///
     /// # Errors
-    /// As [`Volume::collect`].
+    /// As [`Cleaner::collect`].
     pub(crate) fn clean_one(&self) -> Result<()> {
-        let store = self.store()?;
-        let mut working = self.gc.working.lock();
+        let store = self.mount.store()?;
+        let mut working = self.working.lock();
         let wanted = store.segments.free_sections() + 1;
         for _ in 0..ROUNDS {
             let Some(victim) = self.victim(store, Choice::Greedy, false, &working) else { break };
             let outcome = relocate::clean_section(self, store, &victim);
-            self.stop_after(&outcome);
+            self.mount.stop_after(&outcome);
             if outcome?.stuck {
                 working.stuck.insert(victim.section);
             }
@@ -184,7 +183,7 @@ impl Volume {
     }
 
     fn checkpoint_to_collect(&self, store: &Store) -> Result<()> {
-        self.gc.stats.checkpoints.add(1);
+        self.stats.checkpoints.add(1);
         store.checkpoints.write(Reason::Cleaning).map(drop)
     }
 
@@ -205,9 +204,9 @@ impl Volume {
     /// # Errors
     /// The volume is only read.
     pub fn space_state(&self) -> Result<SpaceState> {
-        let store = self.store()?;
-        let mut pending = self.pending();
-        if self.options().gc_victim == GcVictim::Adaptive {
+        let store = self.mount.store()?;
+        let mut pending = self.inodes.pending();
+        if self.mount.options().gc_victim == GcVictim::Adaptive {
             // Room is made before each piece of write-back: no more of the dirty data counts.
             pending.data = pending.data.min(WRITE_BACK_PIECE);
         }

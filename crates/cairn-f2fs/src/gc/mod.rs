@@ -2,33 +2,33 @@
 //!
 //! | part | knows |
 //! |---|---|
-//! | [`victim`] | which section is cleaned next |
-//! | [`policy`] | when foreground cleaning begins, writes a checkpoint and stops |
-//! | [`background`] | when the daemon cleans, and how it serves others |
-//! | [`adaptive`] | how `gc_victim=adaptive` does with less |
-//! | [`relocate`] | how blocks move while everybody goes on |
-//! | [`collector`] | what cleaning remembers from one call to the next |
-//! | [`foreground`] | a call of cleaning, for one who waits |
-//! | [`merged`] | how the daemon is asked to clean for others |
-//! | [`stats`] | what it all cost |
+//! | `victim` | which section is cleaned next |
+//! | `policy` | when foreground cleaning begins, writes a checkpoint and stops |
+//! | `background` | when the daemon cleans, and how it serves others |
+//! | `adaptive` | how `gc_victim=adaptive` does with less |
+//! | `relocate` | how blocks move while everybody goes on |
+//! | `cleaner` | what it works on, and what it remembers from one call to the next |
+//! | `foreground` | a call of cleaning, for one who waits |
+//! | `merged` | how the daemon is asked to clean for others |
+//! | `stats` | what it all cost |
 //!
-//! *Foreground*: whoever is about to change the volume has room made first (`Volume::collect`),
+//! *Foreground*: whoever is about to change the volume has room made first (`Cleaner::collect`),
 //! without the operation lock.
 //!
-//! Locking: one cleaner at a time (`Collector::working`, after inodes, before the operation lock).
+//! Locking: one cleaner at a time (`Cleaner::working`, after inodes, before the operation lock).
 
-pub mod adaptive;
-pub mod background;
-pub mod collector;
-pub mod foreground;
-pub mod merged;
-pub mod policy;
-pub mod relocate;
-pub mod stats;
-pub mod victim;
+mod adaptive;
+mod background;
+mod cleaner;
+mod foreground;
+mod merged;
+mod policy;
+pub(crate) mod relocate;
+mod stats;
+mod victim;
 
-pub use background::GcDaemon;
-pub use collector::Collector;
-pub use merged::Merged;
-pub use policy::{BackgroundGc, GcVictim, SpaceState};
+pub use policy::{BackgroundGc, GcVictim};
 pub use stats::{GcStats, Written};
+
+pub(crate) use background::GcDaemon;
+pub(crate) use cleaner::Cleaner;

@@ -21,7 +21,7 @@ pub enum GcVictim {
     Greedy,
     /// Data before nodes.
     DataFirst,
-    /// Few checkpoints, sorted blocks, nodes within a budget: see [`super::adaptive`].
+    /// Few checkpoints, sorted blocks, nodes within a budget: see `gc/adaptive.rs`.
     #[default]
     Adaptive,
 }
@@ -158,12 +158,6 @@ impl Foreground {
         RoundStart::Choose
     }
 
-    /// `require_node_gc`: are nodes victims like data?
-    #[must_use]
-    pub const fn require_nodes(&self) -> bool {
-        self.require_nodes
-    }
-
     /// Do victims of nodes cost more?
     #[must_use]
     pub const fn data_first(&self) -> bool {
@@ -232,13 +226,13 @@ mod tests {
     fn the_flag_is_raised_when_free_sections_run_out() {
         let mut call = Foreground::new(GcVictim::DataFirst);
         assert_eq!(call.start_round(&space_state(6, 0)), RoundStart::Choose);
-        assert!(!call.require_nodes() && call.data_first());
+        assert!(!call.require_nodes && call.data_first());
         assert_eq!(call.start_round(&space_state(5, 0)), RoundStart::Choose);
-        assert!(call.require_nodes() && !call.data_first());
+        assert!(call.require_nodes && !call.data_first());
         // It stays to the end of the call, and the next one begins without it.
         assert_eq!(call.start_round(&space_state(30, 0)), RoundStart::Choose);
-        assert!(call.require_nodes());
-        assert!(!Foreground::new(GcVictim::DataFirst).require_nodes());
+        assert!(call.require_nodes);
+        assert!(!Foreground::new(GcVictim::DataFirst).require_nodes);
     }
 
     #[test]
@@ -246,13 +240,13 @@ mod tests {
         let mut call = Foreground::new(GcVictim::DataFirst);
         // At the first round of a call that found too little room, also without the flag.
         assert_eq!(call.start_round(&space_state(7, 4)), RoundStart::Checkpoint);
-        assert!(!call.require_nodes());
+        assert!(!call.require_nodes);
         // Not any more later on, until it is tight.
         assert_eq!(call.start_round(&space_state(7, 4)), RoundStart::Choose);
         assert!(call.goes_on(true, &space_state(6, 4)) && call.goes_on(true, &space_state(5, 8)));
         assert!(!call.checkpoint_between(&space_state(5, 8)));
         assert_eq!(call.start_round(&space_state(5, 8)), RoundStart::Checkpoint);
-        assert!(call.require_nodes());
+        assert!(call.require_nodes);
         // What was cleaned before it counts among the free ones now.
         assert!(call.accepts(false, &space_state(8, 0)) && !call.accepts(false, &space_state(9, 0)));
     }

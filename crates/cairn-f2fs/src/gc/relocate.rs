@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use cairn_block::{Batch, Durability, Request};
 
-use super::collector::Collector;
+use super::cleaner::Cleaner;
 use crate::blocks::{self, Spare};
 use crate::error::{Error, Result};
 use crate::format::inode::Inode as Record;
@@ -37,7 +37,6 @@ use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, bits, node};
 use crate::node::Node;
 use crate::segment::{LiveBlocks, Owner, SectionInfo, Segments};
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Data blocks moved at once: what a checkpoint may have to wait for, and what is in memory at a time.
 const PIECE: usize = 1024;
@@ -106,8 +105,8 @@ pub(super) enum MoveMode {
 ///
 /// # Errors
 /// A node or a summary is damaged, the volume has stopped, or the device failed.
-pub(super) fn clean_section(volume: &Volume, store: &Store, victim: &SectionInfo) -> Result<Moved> {
-    clean_sections(volume, store, std::slice::from_ref(victim), MoveMode::Direct)
+pub(super) fn clean_section(cleaner: &Cleaner, store: &Store, victim: &SectionInfo) -> Result<Moved> {
+    clean_sections(cleaner, store, std::slice::from_ref(victim), MoveMode::Direct)
 }
 
 /// Moves everything valid out of sections. Without the operation lock, by one thread at a time. How
@@ -115,25 +114,30 @@ pub(super) fn clean_section(volume: &Volume, store: &Store, victim: &SectionInfo
 ///
 /// # Errors
 /// As [`clean_section`].
-pub(super) fn clean_sections(volume: &Volume, store: &Store, victims: &[SectionInfo], mode: MoveMode) -> Result<Moved> {
+pub(super) fn clean_sections(
+    cleaner: &Cleaner,
+    store: &Store,
+    victims: &[SectionInfo],
+    mode: MoveMode,
+) -> Result<Moved> {
     let segments: &Segments = &store.segments;
     let marked = Marked { segments, sections: victims.iter().map(|victim| victim.section).collect() };
     let live: Vec<LiveBlocks> = marked.sections.iter().flat_map(|section| segments.begin_cleaning(*section)).collect();
     drop(store.operation_lock.lock_all_idle());
     store.operation_lock.check()?;
-    count_victims(&volume.gc, victims);
+    count_victims(cleaner, victims);
     let (mut suspects, mut data) = (Vec::new(), Vec::new());
     for segment in &live {
         let owned = blocks_of(store, segment)?;
         match (segment.is_node, mode) {
-            (true, MoveMode::Direct) => move_nodes(store, &volume.gc, &owned, &mut suspects)?,
-            (true, MoveMode::Sorted) => leave_nodes(store, &volume.gc, &owned, &mut suspects)?,
+            (true, MoveMode::Direct) => move_nodes(store, cleaner, &owned, &mut suspects)?,
+            (true, MoveMode::Sorted) => leave_nodes(store, cleaner, &owned, &mut suspects)?,
             (false, _) => data.extend(owned),
         }
     }
     let pieces = if mode == MoveMode::Sorted { data.len().max(1) } else { PIECE };
     for piece in data.chunks(pieces) {
-        if !move_data(volume, store, piece, mode, &mut suspects)? {
+        if !move_data(cleaner, store, piece, mode, &mut suspects)? {
             return Ok(Moved { full: true, ..Moved::default() });
         }
     }
@@ -146,13 +150,13 @@ pub(super) fn clean_sections(volume: &Volume, store: &Store, victims: &[SectionI
     Ok(Moved { whole, stuck: lost > 0, full: false })
 }
 
-fn count_victims(gc: &Collector, victims: &[SectionInfo]) {
+fn count_victims(cleaner: &Cleaner, victims: &[SectionInfo]) {
     for victim in victims {
         match victim.is_node() {
-            true => gc.stats.node_sections.add(1),
-            false => gc.stats.data_sections.add(1),
+            true => cleaner.stats.node_sections.add(1),
+            false => cleaner.stats.data_sections.add(1),
         }
-        gc.stats.victim_blocks.add(victim.valid.into());
+        cleaner.stats.victim_blocks.add(victim.valid.into());
     }
 }
 
@@ -164,7 +168,7 @@ fn blocks_of(store: &Store, segment: &LiveBlocks) -> Result<Vec<Block>> {
 }
 
 /// Gives nodes new places.
-fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
+fn move_nodes(store: &Store, cleaner: &Cleaner, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
     let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
     store.nodes.load_many(&mut nids)?;
     let _guard = store.operation_lock.lock_all_idle();
@@ -176,9 +180,9 @@ fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec
             continue;
         }
         let node = store.nodes.get(block.owner.nid)?;
-        gc.stats.node_blocks_moved.add(1);
+        cleaner.stats.node_blocks_moved.add(1);
         // What was dirty anyway would have been written by the next checkpoint.
-        gc.stats.node_blocks_extra.add(node.redirty().into());
+        cleaner.stats.node_blocks_extra.add(node.redirty().into());
         nodes.push(node);
     }
     for log in NODE_LOGS {
@@ -195,7 +199,7 @@ fn move_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec
 }
 
 /// Makes nodes dirty, so that the next checkpoint writes them: together with what is dirty anyway.
-fn leave_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
+fn leave_nodes(store: &Store, cleaner: &Cleaner, owned: &[Block], suspects: &mut Vec<Block>) -> Result<()> {
     let mut nids: Vec<Nid> = owned.iter().map(|block| block.owner.nid).collect();
     store.nodes.load_many(&mut nids)?;
     let _inside = store.operation_lock.lock_op()?;
@@ -205,15 +209,15 @@ fn leave_nodes(store: &Store, gc: &Collector, owned: &[Block], suspects: &mut Ve
             continue;
         }
         let extra = store.nodes.get(block.owner.nid)?.redirty();
-        gc.stats.node_blocks_moved.add(1);
-        gc.stats.node_blocks_extra.add(extra.into());
+        cleaner.stats.node_blocks_moved.add(1);
+        cleaner.stats.node_blocks_extra.add(extra.into());
     }
     Ok(())
 }
 
 /// Copies data blocks to the cold log. False if it has no room.
 fn move_data(
-    volume: &Volume,
+    cleaner: &Cleaner,
     store: &Store,
     owned: &[Block],
     mode: MoveMode,
@@ -236,26 +240,26 @@ fn move_data(
     if mode == MoveMode::Sorted {
         live.sort_unstable_by_key(|block| (block.node.ino(), block.node.offset(), block.owner.ofs_in_node));
     }
-    let mut spare = volume.gc.take_spare();
+    let mut spare = cleaner.take_spare();
     let mut outcome = Ok(true);
     for piece in live.chunks(PIECE) {
-        outcome = copy(volume, store, piece, &mut spare);
+        outcome = copy(cleaner, store, piece, &mut spare);
         if !matches!(outcome, Ok(true)) {
             break;
         }
     }
-    volume.gc.keep_spare(store, spare);
+    cleaner.keep_spare(store, spare);
     outcome
 }
 
 /// Copies blocks (at most [`PIECE`]), as far as they are still pointed to. False if the log had no room for all.
-fn copy(volume: &Volume, store: &Store, live: &[Live], spare: &mut Spare) -> Result<bool> {
+fn copy(cleaner: &Cleaner, store: &Store, live: &[Live], spare: &mut Spare) -> Result<bool> {
     let _inside = store.operation_lock.lock_data()?;
     let live: Vec<&Live> = live.iter().filter(|block| block.node.says(block.at, block.addr)).collect();
     if live.is_empty() {
         return Ok(true);
     }
-    drop_hints(volume, store, &live)?;
+    drop_hints(cleaner, store, &live)?;
     let images = read(store, &live, spare)?;
     let owners: Vec<Owner> = live.iter().map(|block| block.owner).collect();
     let (mut requests, mut targets) = (Vec::new(), Vec::with_capacity(live.len()));
@@ -280,7 +284,7 @@ fn copy(volume: &Volume, store: &Store, live: &[Live], spare: &mut Spare) -> Res
         return Err(error.into());
     }
     images.recycle(spare, most_spare(store));
-    point(volume, store, &live[..targets.len()], &targets)?;
+    point(cleaner, store, &live[..targets.len()], &targets)?;
     Ok(targets.len() == live.len())
 }
 
@@ -298,7 +302,7 @@ fn most_spare(store: &Store) -> usize {
 
 /// The blocks have been written to their targets: makes the pointers follow. With
 /// [`crate::operation_lock::OperationLock::lock_data`] held.
-fn point(volume: &Volume, store: &Store, live: &[&Live], targets: &[BlockAddr]) -> Result<()> {
+fn point(cleaner: &Cleaner, store: &Store, live: &[&Live], targets: &[BlockAddr]) -> Result<()> {
     let mut freed = Vec::with_capacity(targets.len());
     let mut moved = 0;
     for (block, target) in live.iter().zip(targets) {
@@ -309,28 +313,28 @@ fn point(volume: &Volume, store: &Store, live: &[&Live], targets: &[BlockAddr]) 
     store.segments.invalidate_all(&mut freed).inspect_err(|error| {
         store.operation_lock.stop(&format!("cleaning found the segment table damaged: {error}"));
     })?;
-    volume.gc.stats.data_blocks_moved.add(targets.len() as u64);
-    volume.gc.stats.data_blocks_overtaken.add(targets.len() as u64 - moved);
+    cleaner.stats.data_blocks_moved.add(targets.len() as u64);
+    cleaner.stats.data_blocks_overtaken.add(targets.len() as u64 - moved);
     store.operation_lock.wait_for_readers();
     Ok(())
 }
 
 /// The hint of the largest extent goes before a pointer of the file changes. With
 /// [`crate::operation_lock::OperationLock::lock_data`] held.
-fn drop_hints(volume: &Volume, store: &Store, live: &[&Live]) -> Result<()> {
+fn drop_hints(cleaner: &Cleaner, store: &Store, live: &[&Live]) -> Result<()> {
     let mut inos: Vec<Nid> = live.iter().map(|block| block.node.ino()).collect();
     inos.dedup();
     inos.sort_unstable();
     inos.dedup();
     for ino in inos {
-        if let Some(inode) = volume.inodes.get(ino.ino()) {
-            inode.drop_hint(volume);
+        if let Some(inode) = cleaner.inodes.table.get(ino.ino()) {
+            inode.drop_hint(&cleaner.inodes);
             continue;
         }
         let Some(node) = store.nodes.inode(ino)? else { continue };
         let record = Record::decode(&node.image(), ino, store.layout.features)?;
         if record.ext.len > 0 {
-            volume.inode(ino.ino())?.drop_hint(volume);
+            cleaner.inodes.inode(ino.ino())?.drop_hint(&cleaner.inodes);
         }
     }
     Ok(())

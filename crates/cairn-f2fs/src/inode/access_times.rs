@@ -3,35 +3,35 @@
 use std::sync::Arc;
 
 use super::Inode;
-use super::attributes::now;
 use crate::format::inode::FileFlags;
-use crate::volume::Volume;
+use crate::inodes::Inodes;
+use crate::op::Operations;
 
 /// Access times older than this are renewed by `relatime`.
 const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 
 /// Contents were read: is the access time to follow, as with `relatime`?
 #[must_use]
-pub fn is_due(volume: &Volume, inode: &Inode) -> bool {
-    let now = now(volume);
+pub fn is_due(inodes: &Inodes, inode: &Inode) -> bool {
+    let now = inodes.now();
     let stale = {
         let record = &inode.state.read().record;
         let old = now.seconds.saturating_sub(record.atime.seconds) >= RELATIME_SECONDS;
         let tells = record.atime <= record.mtime || record.atime <= record.ctime;
         !record.flags.contains(FileFlags::NOATIME) && (tells || old)
     };
-    stale && volume.store.is_some() && volume.options().access_times
+    stale && inodes.disk.store.is_some() && inodes.mount.options().access_times
 }
 
 /// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is full, or only read) it stays as it was.
-pub fn touch(volume: &Volume, inode: &Arc<Inode>) {
-    if volume.read_only_reason().is_some() {
+pub fn touch(ops: &Operations, inode: &Arc<Inode>) {
+    if ops.mount.read_only_reason().is_some() {
         return;
     }
-    let kept = volume.change(0, |_| {
+    let kept = ops.change(0, |_| {
         let mut state = inode.state.write();
-        state.record.atime = now(volume);
-        inode.touch(volume, &mut state);
+        state.record.atime = ops.inodes.now();
+        inode.touch(&ops.inodes, &mut state);
         Ok(())
     });
     if let Err(error) = kept {

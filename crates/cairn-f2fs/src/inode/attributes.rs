@@ -4,22 +4,23 @@ use std::sync::Arc;
 
 use cairn_base::Ino;
 use cairn_vfs::protection::without_privileges;
-use cairn_vfs::{Attributes, FileKind, InodeFlags, IoFlags, Timestamp};
+use cairn_vfs::{Attributes, FileKind, InodeFlags, IoFlags};
 
 use super::{Inode, State};
+use crate::disk::Disk;
 use crate::format::features::Features;
 use crate::format::inode::{FileFlags, InlineFlags, Inode as Record};
 use crate::format::units::BLOCK_SIZE;
-use crate::volume::Volume;
+use crate::inodes::Inodes;
 
 const SECTORS_PER_BLOCK: u64 = BLOCK_SIZE as u64 / 512;
 
 /// All attributes.
 #[must_use]
-pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
+pub fn get(disk: &Disk, inode: &Inode) -> Attributes {
     let state = inode.state.read();
     let record = &state.record;
-    let has_crtime = volume.layout.features.contains(Features::INODE_CRTIME);
+    let has_crtime = disk.layout.features.contains(Features::INODE_CRTIME);
     let crtime = record.extra.filter(|extra| has_crtime && extra.has_crtime()).map(|extra| extra.crtime);
     Attributes {
         ino: Ino(inode.nid.get().into()),
@@ -73,26 +74,20 @@ pub fn flags(record: &Record) -> InodeFlags {
     flags
 }
 
-/// The volume's clock.
-#[must_use]
-pub fn now(volume: &Volume) -> Timestamp {
-    Timestamp::from(volume.runtime.now())
-}
-
 /// Contents changed: the times follow.
-pub(super) fn modified(volume: &Volume, inode: &Arc<Inode>, state: &mut State) {
-    written(volume, inode, state, IoFlags::empty());
+pub(super) fn modified(inodes: &Inodes, inode: &Arc<Inode>, state: &mut State) {
+    written(inodes, inode, state, IoFlags::empty());
 }
 
 /// The same by a write: privileges may go, and whoever keeps the times itself is let do so.
-pub(super) fn written(volume: &Volume, inode: &Arc<Inode>, state: &mut State, flags: IoFlags) {
+pub(super) fn written(inodes: &Inodes, inode: &Arc<Inode>, state: &mut State, flags: IoFlags) {
     let record = &mut state.record;
     if flags.contains(IoFlags::KILL_PRIVILEGES) {
         record.permissions = without_privileges(record.permissions, record.kind);
     }
     if !flags.contains(IoFlags::WRITEBACK) {
-        let now = now(volume);
+        let now = inodes.now();
         (record.mtime, record.ctime) = (now, now);
     }
-    inode.touch(volume, state);
+    inode.touch(inodes, state);
 }

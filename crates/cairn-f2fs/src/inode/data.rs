@@ -12,9 +12,10 @@ use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 use super::mapper::InodeMapper;
 use super::{Inode, inline, sync};
 use crate::compress;
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
-use crate::volume::Volume;
+use crate::op::Operations;
 
 /// `FIEMAP_EXTENT_*` of linux/fiemap.h.
 mod fiemap {
@@ -27,25 +28,25 @@ mod fiemap {
 ///
 /// # Errors
 /// It is no regular file, it is encrypted or damaged, or the device failed.
-pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
-    let _data = begin(volume, inode)?;
+pub fn read(ops: &Arc<Operations>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+    let _data = begin(ops, inode)?;
     let size = inode.size();
     if offset >= size || buf.is_empty() {
         return Ok(0);
     }
     if inode.is_inline() {
-        let contents = inline::contents(volume, inode)?;
+        let contents = inline::contents(&ops.disk, inode)?;
         return Ok(inline::copy_from(&contents, offset, buf));
     }
     if is_compressed(inode) {
-        let _reading = volume.store.as_ref().map(|store| store.operation_lock.lock_reading());
-        return compress::read(volume, inode, size, offset, buf);
+        let _reading = ops.disk.store.as_ref().map(|store| store.operation_lock.lock_reading());
+        return compress::read(&ops.disk, &ops.inodes.clusters, inode, size, offset, buf);
     }
     if flags.contains(IoFlags::DIRECT) {
         let end = offset.saturating_add(buf.len() as u64).div_ceil(BLOCK_BYTES);
-        write_back(volume, inode, offset / BLOCK_BYTES..end)?;
+        write_back(ops, inode, offset / BLOCK_BYTES..end)?;
     }
-    InodeMapper::while_stable(volume, inode, |mapper| -> Result<usize> {
+    InodeMapper::while_stable(&ops.disk, inode, |mapper| -> Result<usize> {
         Ok(if flags.contains(IoFlags::DIRECT) {
             inode.cache.direct_read(mapper, size, offset, buf)?
         } else {
@@ -60,7 +61,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
 /// # Errors
 /// As [`read`].
 pub fn read_shared(
-    volume: &Arc<Volume>,
+    ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
     len: usize,
@@ -68,11 +69,13 @@ pub fn read_shared(
     take: &mut dyn FnMut(&[&[u8]]),
 ) -> Result<bool> {
     let pieces = {
-        let _data = begin(volume, inode)?;
+        let _data = begin(ops, inode)?;
         if inode.is_inline() || is_compressed(inode) || flags.contains(IoFlags::DIRECT) {
             return Ok(false);
         }
-        InodeMapper::while_stable(volume, inode, |mapper| inode.cache.read_shared(mapper, inode.size(), offset, len))?
+        InodeMapper::while_stable(&ops.disk, inode, |mapper| {
+            inode.cache.read_shared(mapper, inode.size(), offset, len)
+        })?
     };
     let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
     take(&pieces);
@@ -80,10 +83,10 @@ pub fn read_shared(
 }
 
 /// Contents stay as they are while what this returns is held.
-fn begin<'i>(volume: &Arc<Volume>, inode: &'i Arc<Inode>) -> Result<RwLockReadGuard<'i, ()>> {
+fn begin<'i>(ops: &Arc<Operations>, inode: &'i Arc<Inode>) -> Result<RwLockReadGuard<'i, ()>> {
     inode.kind.check_regular()?;
-    inode.check_readable(volume)?;
-    sync::adopt(volume, inode);
+    inode.check_readable(&ops.disk)?;
+    sync::adopt(ops, inode);
     Ok(inode.data.read())
 }
 
@@ -92,18 +95,18 @@ fn is_compressed(inode: &Inode) -> bool {
 }
 
 /// What is dirty goes to the device: before somebody looks there. Nothing is dirty on a volume that is only read.
-fn write_back(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
-    if volume.read_only_reason().is_some() {
+fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
+    if ops.mount.read_only_reason().is_some() {
         return Ok(());
     }
-    sync::write_back(volume, inode, blocks, WritebackMode::Sync)
+    sync::write_back(ops, inode, blocks, WritebackMode::Sync)
 }
 
 /// `SEEK_DATA` and `SEEK_HOLE`.
 ///
 /// # Errors
 /// [`VfsError::NoData`] behind the last data; the node tree is damaged, or the device failed.
-pub fn seek(volume: &Volume, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
+pub fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size {
@@ -114,10 +117,10 @@ pub fn seek(volume: &Volume, inode: &Arc<Inode>, offset: u64, what: Seek) -> Res
     }
     let step = inode.record().cluster_blocks().unwrap_or(1).into();
     // A reservation without data is no data.
-    inode.cache.release_reservation(&InodeMapper::new(volume, inode));
+    inode.cache.release_reservation(&InodeMapper::new(&ops.disk, inode));
     let mut at = offset;
     while at < size {
-        let (is_data, end) = classify(volume, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;
+        let (is_data, end) = classify(&ops.disk, inode, at / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES), step)?;
         if is_data == (what == Seek::Data) {
             return Ok(at);
         }
@@ -127,12 +130,12 @@ pub fn seek(volume: &Volume, inode: &Arc<Inode>, offset: u64, what: Seek) -> Res
 }
 
 /// Is there data at a block, and up to which block is that so? Compressed clusters (`step` blocks) are data as a whole.
-fn classify(volume: &Volume, inode: &Inode, block: u64, end: u64, step: u64) -> Result<(bool, u64)> {
-    if step > 1 && compress::is_compressed(volume, inode, block - block % step)? {
+fn classify(disk: &Disk, inode: &Inode, block: u64, end: u64, step: u64) -> Result<(bool, u64)> {
+    if step > 1 && compress::is_compressed(disk, inode, block - block % step)? {
         return Ok((true, block - block % step + step));
     }
     let len = if step > 1 { step - block % step } else { end - block };
-    let mapping = InodeMapper::new(volume, inode).lookup(Run { start: FileBlock(block), len })?;
+    let mapping = InodeMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len })?;
     let next = block.saturating_add(mapping.run.len).min(end);
     if matches!(mapping.place, Place::Mapped(_) | Place::Delayed | Place::Inline(_)) {
         return Ok((true, next));
@@ -150,7 +153,7 @@ fn classify(volume: &Volume, inode: &Inode, block: u64, end: u64, step: u64) -> 
 /// # Errors
 /// The node tree is damaged, or the device failed.
 pub fn extents(
-    volume: &Volume,
+    ops: &Operations,
     inode: &Arc<Inode>,
     offset: u64,
     len: u64,
@@ -165,14 +168,14 @@ pub fn extents(
         }
         return Ok(());
     }
-    write_back(volume, inode, 0..u64::MAX)?;
+    write_back(ops, inode, 0..u64::MAX)?;
     let step: u64 = inode.record().cluster_blocks().unwrap_or(1).into();
     let blocks = size.div_ceil(BLOCK_BYTES);
     let end = offset.saturating_add(len).div_ceil(BLOCK_BYTES).min(blocks);
     let mut block = offset / BLOCK_BYTES / step * step;
     let mut held: Option<FileExtent> = None;
     while block < end {
-        let (found, next) = extent_at(volume, inode, block, blocks, step)?;
+        let (found, next) = extent_at(&ops.disk, inode, block, blocks, step)?;
         block = next;
         let Some(found) = found else { continue };
         if held.replace(found).is_some_and(|before| !emit(before)) {
@@ -188,16 +191,16 @@ pub fn extents(
     Ok(())
 }
 
-fn extent_at(volume: &Volume, inode: &Inode, block: u64, blocks: u64, step: u64) -> Result<(Option<FileExtent>, u64)> {
+fn extent_at(disk: &Disk, inode: &Inode, block: u64, blocks: u64, step: u64) -> Result<(Option<FileExtent>, u64)> {
     let logical = block * BLOCK_BYTES;
     // In the middle of a cluster only a run of one that is not packed has ended.
-    if step > 1 && block.is_multiple_of(step) && compress::is_compressed(volume, inode, block)? {
-        let physical = compress::first_address(volume, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
+    if step > 1 && block.is_multiple_of(step) && compress::is_compressed(disk, inode, block)? {
+        let physical = compress::first_address(disk, inode, block)?.map_or(0, |pba| pba.get() * BLOCK_BYTES);
         let extent = FileExtent { logical, physical, length: step * BLOCK_BYTES, flags: fiemap::ENCODED };
         return Ok((Some(extent), block + step));
     }
     let want = if step > 1 { step - block % step } else { blocks - block };
-    let mapping = InodeMapper::new(volume, inode).lookup(Run { start: FileBlock(block), len: want })?;
+    let mapping = InodeMapper::new(disk, inode).lookup(Run { start: FileBlock(block), len: want })?;
     let next = block.saturating_add(mapping.run.len);
     let Place::Mapped(pba) = mapping.place else { return Ok((None, next)) };
     let length = mapping.run.len.min(blocks - block) * BLOCK_BYTES;

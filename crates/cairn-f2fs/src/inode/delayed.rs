@@ -6,7 +6,8 @@ use cairn_cache::mapper::Run;
 
 use super::{Inode, tree};
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::op::Operations;
+use crate::store::Store;
 
 /// Reserves space for a hole that begins at `start`, `len` blocks at most: under pressure fewer,
 /// but at least one. Returns how many. With [`crate::operation_lock::OperationLock::lock_data`]
@@ -14,8 +15,7 @@ use crate::volume::Volume;
 ///
 /// # Errors
 /// No space for a single one, a node on the way is damaged, or the device failed.
-pub fn reserve(volume: &Volume, inode: &Inode, start: u64, len: u64) -> Result<u64> {
-    let store = volume.store()?;
+pub fn reserve(store: &Store, inode: &Inode, start: u64, len: u64) -> Result<u64> {
     let shape = inode.shape();
     let (mut missing, mut at) = (Vec::new(), start);
     while at < start + len {
@@ -34,22 +34,22 @@ pub fn reserve(volume: &Volume, inode: &Inode, start: u64, len: u64) -> Result<u
 ///
 /// # Errors
 /// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is delayed still.
-pub fn allocate_slots(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<()> {
+pub fn allocate_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Result<()> {
     let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
     if inode.map.next_delayed(at, end).is_none() {
         return Ok(());
     }
     let _allocating = inode.map.allocating_slots.lock();
     while let Some(delayed) = inode.map.next_delayed(at, end) {
-        let done = allocate_first_slots(volume, inode, delayed)?;
+        let done = allocate_first_slots(ops, inode, delayed)?;
         at = delayed.start.get() + done;
     }
     Ok(())
 }
 
 /// As far as one node goes; returns how many blocks that are.
-fn allocate_first_slots(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result<u64> {
-    let store = volume.store()?;
+fn allocate_first_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Result<u64> {
+    let store = ops.store()?;
     let shape = inode.shape();
     let path = shape.locate(run.start.get()).ok_or(cairn_vfs::Error::TooLarge)?;
     let run = Run { start: run.start, len: run.len.min(path.rest.into()) };
@@ -70,8 +70,8 @@ fn allocate_first_slots(volume: &Volume, inode: &Arc<Inode>, run: Run) -> Result
             }
         }
     }
-    inode.drop_hint(volume);
-    let mut op = volume.begin_reserved(reservation)?;
+    inode.drop_hint(&ops.inodes);
+    let mut op = ops.begin_reserved(reservation)?;
     let made = tree::make(&mut op, inode, run.start.get());
     match made {
         Ok(pointer) => {

@@ -6,26 +6,25 @@ use super::{Inode, has_blocks, tree, truncate};
 use crate::error::Result;
 use crate::format::Nid;
 use crate::inode::mapper::InodeMapper;
-use crate::op::Op;
-use crate::volume::Volume;
+use crate::op::{Op, Operations};
 
 /// Deletes an inode that has neither names nor users. It is among the orphans, so what a crash leaves is deleted at the
 /// next mount.
 ///
 /// # Errors
 /// A node of it is damaged, or the device failed.
-pub fn delete_inode(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
+pub fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     let _names = inode.namespace.write();
     let _data = inode.data.write();
     if inode.state.read().deleted {
         return Ok(());
     }
-    inode.cache.drop_all(&InodeMapper::new(volume, inode));
-    inode.entries.clear(&volume.dirty_entries);
+    inode.cache.drop_all(&InodeMapper::new(&ops.disk, inode));
+    inode.entries.clear(&ops.inodes.dirty_entries);
     if has_blocks(&inode.state.read().record) {
-        truncate::truncate_blocks(volume, inode, 0)?;
+        truncate::truncate_blocks(ops, inode, 0)?;
     }
-    volume.change(0, |op| finish(op, inode))
+    ops.change(0, |op| finish(op, inode))
 }
 
 /// The same within an operation, for an inode that was just made and has few blocks.
@@ -33,7 +32,7 @@ pub fn delete_inode(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
 /// # Errors
 /// As [`delete_inode`].
 pub fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
-    inode.entries.clear(&op.volume.dirty_entries);
+    inode.entries.clear(&op.inodes.dirty_entries);
     if has_blocks(&inode.state.read().record) {
         while !truncate::truncate_piece(op, inode, 0)? {}
     }
@@ -42,7 +41,6 @@ pub fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
 
 /// Attributes, the inode's own node, its number.
 fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
-    let volume = op.volume;
     let xattrs = inode.state.read().record.xattr_nid;
     if !xattrs.is_none() {
         tree::remove_node(op, inode, xattrs)?;
@@ -52,12 +50,12 @@ fn finish(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
         let mut state = inode.state.write();
         (state.deleted, state.dirty) = (true, false);
     }
-    volume.dirty.remove(inode.nid);
+    op.inodes.dirty.remove(inode.nid);
     let removed = op.store.nodes.remove(inode.nid)?;
     op.store.checkpoints.orphans.remove(inode.nid);
     // Before the operation lock is released: the number can be given out again once a checkpoint
     // knows that it is free, or from the next line on.
-    volume.inodes.remove(inode.nid.ino());
+    op.inodes.table.remove(inode.nid.ino());
     op.store.nodes.release(removed);
     Ok(())
 }

@@ -7,12 +7,13 @@ use cairn_vfs::{Error as VfsError, IoFlags};
 
 use super::attributes::{modified, written};
 use super::{Inode, tree};
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::inode::InlineFlags;
 use crate::format::units::BLOCK_SIZE;
 use crate::format::{BlockAddr, Log};
+use crate::op::Operations;
 use crate::segment;
-use crate::volume::Volume;
 
 /// Copies from `offset` on; returns the bytes copied.
 pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
@@ -26,8 +27,8 @@ pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
 ///
 /// # Errors
 /// The inode is damaged, or the device failed.
-pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
-    let image = volume.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
+pub fn contents(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
+    let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
     let record = inode.record();
     let room = image.get(record.inline_data_range()).unwrap_or_default();
     let len = usize::try_from(record.size).unwrap_or(usize::MAX).min(room.len());
@@ -35,7 +36,7 @@ pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
 }
 
 /// Writes into the inode itself, if the contents still fit there.
-pub(super) fn write(volume: &Volume, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<bool> {
+pub(super) fn write(ops: &Operations, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<bool> {
     let (room, old) = {
         let state = inode.state.read();
         (state.record.inline_data_range(), state.record.size)
@@ -45,7 +46,7 @@ pub(super) fn write(volume: &Volume, inode: &Arc<Inode>, offset: u64, data: &[u8
         return Ok(false);
     }
     let at = |byte: u64| room.start + usize::try_from(byte).expect("within a block");
-    volume.change(0, |op| {
+    ops.change(0, |op| {
         let node = tree::own_node(op.store, inode)?;
         let mut image = node.modify();
         if old < offset {
@@ -56,15 +57,15 @@ pub(super) fn write(volume: &Volume, inode: &Arc<Inode>, offset: u64, data: &[u8
         let mut state = inode.state.write();
         state.record.inline.insert(InlineFlags::DATA_EXIST);
         state.record.size = old.max(end);
-        written(volume, inode, &mut state, flags);
+        written(&ops.inodes, inode, &mut state, flags);
         Ok(())
     })?;
     Ok(true)
 }
 
 /// Changes the size of contents that fit into the inode before and after.
-pub(super) fn resize(volume: &Volume, inode: &Arc<Inode>, size: u64) -> Result<()> {
-    volume.change(0, |op| {
+pub(super) fn resize(ops: &Operations, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    ops.change(0, |op| {
         let node = tree::own_node(op.store, inode)?;
         let mut state = inode.state.write();
         let room = state.record.inline_data_range();
@@ -74,19 +75,19 @@ pub(super) fn resize(volume: &Volume, inode: &Arc<Inode>, size: u64) -> Result<(
             state.record.inline.remove(InlineFlags::DATA_EXIST);
         }
         state.record.size = size;
-        modified(volume, inode, &mut state);
+        modified(&ops.inodes, inode, &mut state);
         Ok(())
     })
 }
 
 /// Moves contents from the inode into a block. The block is written before the inode points to it, so a crash finds the
 /// contents in one place or the other. Call with inode.data alone.
-pub(super) fn spill(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
-    let mut contents = self::contents(volume, inode)?;
+pub(super) fn spill(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
+    let mut contents = self::contents(&ops.disk, inode)?;
     let empty = contents.iter().all(|byte| *byte == 0);
     contents.resize(BLOCK_SIZE, 0);
     let room = inode.state.read().record.inline_data_range();
-    volume.change(u64::from(!empty), |op| {
+    ops.change(u64::from(!empty), |op| {
         let node = tree::own_node(op.store, inode)?;
         let mut first = BlockAddr::NULL;
         if !empty {
@@ -96,12 +97,12 @@ pub(super) fn spill(volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
             op.store.device.write_at(first.bytes(), contents)?;
             inode.ledger.wrote();
         }
-        inode.drop_hint(volume);
+        inode.drop_hint(&ops.inodes);
         inode.map.forget_from(0);
         let mut state = inode.state.write();
         state.record.inline.remove(InlineFlags::DATA | InlineFlags::DATA_EXIST);
         state.record.blocks += u64::from(!empty);
-        inode.touch(volume, &mut state);
+        inode.touch(&ops.inodes, &mut state);
         let mut image = node.modify();
         // With the reserved word before the contents.
         image[room.start - 4..room.end].fill(0);

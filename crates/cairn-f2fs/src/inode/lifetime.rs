@@ -1,70 +1,56 @@
 //! The life of an inode in memory: references, changes, writing it back, and eviction.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{Inode, State, delete};
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::inodes::Inodes;
+use crate::op::Operations;
 
-impl Volume {
-    /// Drops references; an inode without names and references is deleted.
-    ///
-    /// # Errors
-    /// It could not be deleted: the next mount does it.
-    pub fn forget(&self, ino: cairn_base::Ino, count: u64) -> Result<()> {
-        if self.inodes.release(ino, count) > 0 {
-            return Ok(());
-        }
-        match self.inodes.get(ino) {
-            Some(inode) => self.evict_inode(&inode),
-            None => Ok(()),
-        }
+/// Drops references; an inode without names and references is deleted.
+///
+/// # Errors
+/// It could not be deleted: the next mount does it.
+pub(crate) fn forget(ops: &Operations, ino: cairn_base::Ino, count: u64) -> Result<()> {
+    if ops.inodes.table.release(ino, count) > 0 {
+        return Ok(());
     }
-
-    /// Evicts an inode: deletes it if it has neither names nor references. The caller holds no
-    /// lock.
-    ///
-    /// # Errors
-    /// As [`Volume::forget`].
-    pub fn evict_inode(&self, inode: &Arc<Inode>) -> Result<()> {
-        let unlinked = inode.state.read().record.links == 0;
-        let kept = self.inodes.references(inode.nid.ino()) > 0;
-        if !unlinked || kept || self.read_only_reason().is_some() || self.closed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        delete::delete_inode(self, inode)
-    }
-
-    /// The inode, with a reference for the caller's front-end.
-    ///
-    /// # Errors
-    /// As [`Volume::inode`].
-    pub fn acquire(&self, ino: cairn_base::Ino) -> Result<Arc<Inode>> {
-        let inode = self.inode(ino)?;
-        // Whoever holds the value keeps it in the table, unless it is deleted.
-        self.inodes.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
-        Ok(inode)
+    match ops.inodes.table.get(ino) {
+        Some(inode) => evict_inode(ops, &inode),
+        None => Ok(()),
     }
 }
 
+/// Evicts an inode: deletes it if it has neither names nor references. The caller holds no
+/// lock.
+///
+/// # Errors
+/// As [`forget`].
+pub(crate) fn evict_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
+    let unlinked = inode.state.read().record.links == 0;
+    let kept = ops.inodes.table.references(inode.nid.ino()) > 0;
+    if !unlinked || kept || ops.mount.read_only_reason().is_some() || ops.mount.is_closed() {
+        return Ok(());
+    }
+    delete::delete_inode(ops, inode)
+}
 impl Inode {
     /// The record has changed: the next checkpoint stores it, if nobody does before.
-    pub fn touch(self: &Arc<Self>, volume: &Volume, state: &mut State) {
+    pub fn touch(self: &Arc<Self>, inodes: &Inodes, state: &mut State) {
         if !state.dirty && !state.deleted {
             state.dirty = true;
-            volume.dirty.insert(self);
+            inodes.dirty.insert(self);
         }
     }
 
     /// The hint of the largest extent must be right if it is there: it goes before the first pointer changes.
-    pub fn drop_hint(self: &Arc<Self>, volume: &Volume) {
+    pub fn drop_hint(self: &Arc<Self>, inodes: &Inodes) {
         if self.state.read().record.ext.len == 0 {
             return;
         }
         let mut state = self.state.write();
         state.record.ext = Default::default();
-        self.touch(volume, &mut state);
+        self.touch(inodes, &mut state);
     }
 
     /// Writes the record into its node if it has changed. The caller holds the operation lock,
@@ -72,9 +58,9 @@ impl Inode {
     ///
     /// # Errors
     /// The node is damaged, or the device failed.
-    pub fn write_inode(&self, volume: &Volume) -> Result<()> {
+    pub fn write_inode(&self, inodes: &Inodes) -> Result<()> {
         // The node first: nothing is read under the state.
-        let store = volume.store()?;
+        let store = inodes.mount.store()?;
         let node = match store.nodes.inode(self.nid)? {
             Some(node) => node,
             None if self.state.read().deleted => return Ok(()),
@@ -85,7 +71,7 @@ impl Inode {
             state.record.encode_into(&mut node.modify());
         }
         if !self.entries.is_dirty() {
-            volume.dirty.remove(self.nid);
+            inodes.dirty.remove(self.nid);
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Loading inodes: Linux's `f2fs_iget`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cairn_base::Ino;
 use cairn_base::ranked_lock::{Mutex, Rank, RwLock};
@@ -11,22 +10,34 @@ use cairn_vfs::FileKind;
 
 use super::{Inode, State, map, sync_state};
 use crate::dir::cache::DirCache;
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::features::Features;
 use crate::format::inode::{Advise, Inode as Record};
 use crate::format::units::{BLOCK_SIZE, Nid};
-use crate::volume::Volume;
+use crate::inodes::Inodes;
 
-impl Volume {
+impl Inodes {
     /// The inode of a number, read if it is not in memory.
     ///
     /// # Errors
     /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed; the volume is unmounted.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.mount.is_closed() {
             return Err(Error::Unmounted);
         }
-        self.inodes.get_or_try_insert(ino, || Inode::load(self, ino))
+        self.table.get_or_try_insert(ino, || Inode::load(self, ino))
+    }
+
+    /// The inode, with a reference for the caller's front-end.
+    ///
+    /// # Errors
+    /// As [`Inodes::inode`].
+    pub fn acquire(&self, ino: Ino) -> Result<Arc<Inode>> {
+        let inode = self.inode(ino)?;
+        // Whoever holds the value keeps it in the table, unless it is deleted.
+        self.table.acquire(ino).ok_or(cairn_vfs::Error::Stale)?;
+        Ok(inode)
     }
 }
 
@@ -35,20 +46,20 @@ impl Inode {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::Stale`] if there is none; it is damaged; the device failed.
-    pub fn load(volume: &Volume, ino: Ino) -> Result<Self> {
+    pub fn load(inodes: &Inodes, ino: Ino) -> Result<Self> {
         let nid = Nid::of(ino).ok_or(cairn_vfs::Error::Stale)?;
-        let image = volume.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
-        let record = Record::decode(&image, nid, volume.layout.features)?;
-        let version = volume.store.as_ref().map_or(0, |store| store.checkpoints.version());
+        let image = inodes.disk.nodes.inode(nid)?.ok_or(cairn_vfs::Error::Stale)?;
+        let record = Record::decode(&image, nid, inodes.disk.layout.features)?;
+        let version = inodes.disk.store.as_ref().map_or(0, |store| store.checkpoints.version());
         // Changed names, and nodes that left the tree, keep the inode in memory until the next
         // snapshot. So the newest snapshot has them.
-        let ledger = Ledger::loaded(&volume.flushes, &[Part::Names], version.saturating_sub(1));
-        Ok(Self::new(volume, nid, record, &image, ledger))
+        let ledger = Ledger::loaded(&inodes.disk.flushes, &[Part::Names], version.saturating_sub(1));
+        Ok(Self::new(inodes, nid, record, &image, ledger))
     }
 
     /// An inode of this record; `image` is its node.
     #[must_use]
-    pub fn new(volume: &Volume, nid: Nid, record: Record, image: &[u8], ledger: Ledger<u64>) -> Self {
+    pub fn new(inodes: &Inodes, nid: Nid, record: Record, image: &[u8], ledger: Ledger<u64>) -> Self {
         let is_device = matches!(record.kind, FileKind::BlockDevice | FileKind::CharDevice);
         let order = u64::from(nid.get());
         Self {
@@ -57,10 +68,10 @@ impl Inode {
             device: if is_device { record.device(image) } else { 0 },
             namespace: RwLock::new_ordered(Rank::NAMESPACE, order, ()),
             data: RwLock::new_ordered(Rank::INODE_DATA, order, ()),
-            cache: FileCache::new(&volume.pages, BLOCK_SIZE as u32),
+            cache: FileCache::new(&inodes.pages, BLOCK_SIZE as u32),
             state: RwLock::new(Rank::MAPPING, State { record, dirty: false, deleted: false }),
             map: map::FileMap::new(order),
-            entries: DirCache::new(&volume.entries),
+            entries: DirCache::new(&inodes.directories),
             ledger,
             known_names: Mutex::new(Rank::LEAF, Vec::new()),
             sync: sync_state::SyncState::new(order),
@@ -71,9 +82,9 @@ impl Inode {
     ///
     /// # Errors
     /// It is encrypted.
-    pub fn check_readable(&self, volume: &Volume) -> Result<()> {
+    pub fn check_readable(&self, disk: &Disk) -> Result<()> {
         let encrypted = self.state.read().record.advise.contains(Advise::ENCRYPT);
-        if encrypted && volume.layout.features.contains(Features::ENCRYPT) {
+        if encrypted && disk.layout.features.contains(Features::ENCRYPT) {
             return Err(Error::Vfs(cairn_vfs::Error::Unsupported("encrypted contents cannot be read without a key")));
         }
         Ok(())

@@ -4,21 +4,21 @@
 
 use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, MapError, Mapping, Place, Placement, Run};
-use cairn_vfs::FileKind;
+use cairn_vfs::{Error as VfsError, FileKind};
 
 use super::Inode;
 use super::map::unaddressed;
 use crate::corrupt::Corrupt;
-use crate::error::Result;
+use crate::disk::Disk;
+use crate::error::{Error, Result};
 use crate::format::inode::Inode as Record;
 use crate::format::units::BlockAddr;
 use crate::node::tree::{self, Leaf};
 use crate::operation_lock::DataGuard;
-use crate::volume::Volume;
 
 /// Maps one file.
 pub struct InodeMapper<'a> {
-    volume: &'a Volume,
+    disk: &'a Disk,
     inode: &'a Inode,
     /// Cleaning is kept out: what the nodes say may be remembered.
     stable: bool,
@@ -27,21 +27,21 @@ pub struct InodeMapper<'a> {
 impl<'a> InodeMapper<'a> {
     /// For questions whose answers are used at once: cleaning may move blocks meanwhile.
     #[must_use]
-    pub fn new(volume: &'a Volume, inode: &'a Inode) -> Self {
-        Self { volume, inode, stable: volume.store.is_none() }
+    pub fn new(disk: &'a Disk, inode: &'a Inode) -> Self {
+        Self { disk, inode, stable: disk.store.is_none() }
     }
 
     /// While `_guard` is held no block moves but by the doing of the inode.
     #[must_use]
-    pub fn stable(volume: &'a Volume, inode: &'a Inode, _guard: &'a DataGuard<'a>) -> Self {
-        Self { volume, inode, stable: true }
+    pub fn stable(disk: &'a Disk, inode: &'a Inode, _guard: &'a DataGuard<'a>) -> Self {
+        Self { disk, inode, stable: true }
     }
 
     /// Runs `work` with a mapper whose answers hold until it returns: whoever reads blocks of a file.
-    pub fn while_stable<T>(volume: &'a Volume, inode: &'a Inode, work: impl FnOnce(&InodeMapper<'_>) -> T) -> T {
-        match volume.store.as_ref().map(|store| store.operation_lock.lock_reading()) {
-            Some(reading) => work(&InodeMapper::stable(volume, inode, &reading)),
-            None => work(&Self::new(volume, inode)),
+    pub fn while_stable<T>(disk: &'a Disk, inode: &'a Inode, work: impl FnOnce(&InodeMapper<'_>) -> T) -> T {
+        match disk.store.as_ref().map(|store| store.operation_lock.lock_reading()) {
+            Some(reading) => work(&InodeMapper::stable(disk, inode, &reading)),
+            None => work(&Self::new(disk, inode)),
         }
     }
 
@@ -53,7 +53,7 @@ impl<'a> InodeMapper<'a> {
         if self.inode.kind != FileKind::Regular {
             return self.ask(run);
         }
-        let moves = self.volume.moves();
+        let moves = self.disk.moves();
         if let Some(known) = self.inode.map.find(run.start, moves) {
             return Ok(known);
         }
@@ -87,7 +87,7 @@ impl<'a> InodeMapper<'a> {
 
     /// The same within one node.
     fn ask_leaf(&self, record: &Record, block: u64, want: u64) -> Result<(Place, u64)> {
-        let pointers = match tree::find(&self.volume.nodes, self.inode.nid, record, block)? {
+        let pointers = match tree::find(&self.disk.nodes, self.inode.nid, record, block)? {
             Leaf::Hole(len) => return Ok((Place::Hole, len)),
             Leaf::Node(pointers) => pointers,
         };
@@ -100,7 +100,7 @@ impl<'a> InodeMapper<'a> {
                 return addr == first;
             }
             // Beyond the main area is found out when that block is asked for.
-            first.get().checked_add(index) == Some(addr.get()) && self.volume.layout.in_main(addr)
+            first.get().checked_add(index) == Some(addr.get()) && self.disk.layout.in_main(addr)
         };
         let len = (1..most).find(|index| !goes_on(*index)).unwrap_or(most);
         let place = match first {
@@ -112,7 +112,7 @@ impl<'a> InodeMapper<'a> {
     }
 
     fn check(&self, record: &Record, addr: BlockAddr, block: u64) -> Result<(), Corrupt> {
-        tree::check_pointer(addr, self.inode.nid, block, &self.volume.layout)?;
+        tree::check_pointer(addr, self.inode.nid, block, &self.disk.layout)?;
         if addr == BlockAddr::COMPRESS && record.cluster_blocks().is_none() {
             let what = "a compressed cluster in a file that is not compressed";
             return Err(Corrupt::Mapping { ino: self.inode.nid, block, what, value: addr.get().into() });
@@ -127,7 +127,7 @@ impl FileMapper for InodeMapper<'_> {
     }
 
     fn reserve(&self, _run: Run) -> Result<Mapping, MapError> {
-        Err(self.volume.refuse_write().into())
+        Err(Error::Vfs(VfsError::ReadOnly("mapped for reading".into())).into())
     }
 
     fn release(&self, run: Run) {
@@ -135,7 +135,7 @@ impl FileMapper for InodeMapper<'_> {
     }
 
     fn place(&self, _run: Run) -> Result<Placement, MapError> {
-        Err(self.volume.refuse_write().into())
+        Err(Error::Vfs(VfsError::ReadOnly("mapped for reading".into())).into())
     }
 }
 
@@ -143,8 +143,8 @@ impl FileMapper for InodeMapper<'_> {
 ///
 /// # Errors
 /// As [`InodeMapper::find`].
-pub fn block_address(volume: &Volume, inode: &Inode, block: u64) -> Result<Option<cairn_base::Pba>> {
-    let mapping = InodeMapper::new(volume, inode).find(Run { start: FileBlock(block), len: 1 })?;
+pub fn block_address(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<cairn_base::Pba>> {
+    let mapping = InodeMapper::new(disk, inode).find(Run { start: FileBlock(block), len: 1 })?;
     Ok(match mapping.place {
         Place::Mapped(pba) => Some(pba),
         _ => None,

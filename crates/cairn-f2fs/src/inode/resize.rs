@@ -15,15 +15,15 @@ use super::writer::{Policy, Writer};
 use super::{Inode, attributes, inline, sync, truncate};
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
-use crate::volume::Volume;
+use crate::op::Operations;
 
 /// `truncate(2)`, both ways.
 ///
 /// # Errors
 /// The file cannot be written or would be too large, it is damaged, or the device failed.
-pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
-    check(volume, inode)?;
-    sync::adopt(volume, inode);
+pub fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    check(&ops.mount, inode)?;
+    sync::adopt(ops, inode);
     let _data = inode.data.write();
     attributes::flags(&inode.state.read().record).check_write(false)?;
     if size > inode.max_size() {
@@ -31,46 +31,46 @@ pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<(
     }
     if inode.is_inline() {
         if size <= inode.state.read().record.max_inline_data() as u64 {
-            return inline::resize(volume, inode, size);
+            return inline::resize(ops, inode, size);
         }
-        inline::spill(volume, inode)?;
+        inline::spill(ops, inode)?;
     }
     let old = inode.size();
-    if size < old { shrink(volume, inode, old, size) } else { grow(volume, inode, old, size) }
+    if size < old { shrink(ops, inode, old, size) } else { grow(ops, inode, old, size) }
 }
 
 /// The new end needs no blocks.
-pub(super) fn grow(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
-    volume.room()?;
-    let store = volume.store()?;
+pub(super) fn grow(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    ops.room()?;
+    let store = ops.store()?;
     let inside = store.operation_lock.lock_data()?;
-    inode.cache.truncate(&Writer::new(volume, inode, &inside), old, size)?;
-    let _op = volume.begin_reserved(store.space.reserve(0)?)?;
+    inode.cache.truncate(&Writer::new(ops, inode, &inside), old, size)?;
+    let _op = ops.begin_reserved(store.space.reserve(0)?)?;
     let mut state = inode.state.write();
     state.record.size = size.max(state.record.size);
-    modified(volume, inode, &mut state);
+    modified(&ops.inodes, inode, &mut state);
     Ok(())
 }
 
-pub(super) fn shrink(volume: &Volume, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
-    volume.room()?;
-    let store = volume.store()?;
+pub(super) fn shrink(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    ops.room()?;
+    let store = ops.store()?;
     let inside = store.operation_lock.lock_data()?;
-    let mapper = Writer::with_policy(volume, inode, &inside, Policy::Elsewhere);
+    let mapper = Writer::with_policy(ops, inode, &inside, Policy::Elsewhere);
     inode.cache.truncate(&mapper, old, size)?;
     if !size.is_multiple_of(BLOCK_BYTES) {
         inode.cache.write_back(&mapper, size - 1..size, size, WritebackMode::Sync)?;
     }
-    inode.drop_hint(volume);
+    inode.drop_hint(&ops.inodes);
     inode.map.forget_from(size.div_ceil(BLOCK_BYTES));
-    let mut op = volume.begin_reserved(store.space.reserve(0)?)?;
+    let mut op = ops.begin_reserved(store.space.reserve(0)?)?;
     let done = (|| {
         while !truncate::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
         let mut state = inode.state.write();
         state.record.size = size;
-        modified(volume, inode, &mut state);
+        modified(&ops.inodes, inode, &mut state);
         Ok(())
     })();
-    volume.stop_after(&done);
+    ops.mount.stop_after(&done);
     done
 }

@@ -6,32 +6,32 @@ use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::protection::without_privileges;
 use cairn_vfs::{SetAttributes, SetTime, Timestamp};
 
-use super::attributes::{SETTABLE, now};
+use super::attributes::SETTABLE;
 use super::{Inode, resize};
 use crate::error::Result;
 use crate::format::inode::Inode as Record;
-use crate::volume::Volume;
+use crate::op::Operations;
 use crate::xattr;
 
 /// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
 ///
 /// # Errors
 /// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or the device failed.
-pub fn setattr(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
-    volume.check_writable()?;
+pub fn setattr(ops: &Arc<Operations>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
+    ops.mount.check_writable()?;
     inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {
-        resize::set_size(volume, inode, size)?;
+        resize::set_size(ops, inode, size)?;
     }
     let _data = inode.data.write();
     // An access control list follows the permissions; it keeps its size.
-    volume.change(0, |op| {
+    ops.change(0, |op| {
         if let Some(permissions) = set.permissions {
             xattr::edit::follow_mode(op, inode, permissions)?;
         }
         let mut state = inode.state.write();
-        apply(&mut state.record, set, now(volume));
-        inode.touch(volume, &mut state);
+        apply(&mut state.record, set, ops.inodes.now());
+        inode.touch(&ops.inodes, &mut state);
         Ok(())
     })
 }

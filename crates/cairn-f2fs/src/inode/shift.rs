@@ -28,12 +28,13 @@ use super::writer::{Writer, data_log};
 use super::{Inode, sync, tree, truncate};
 use crate::blocks::{self, Writes};
 use crate::checkpoint::Reason;
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::BlockAddr;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
 use crate::op::Op;
+use crate::op::Operations;
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Blocks copied at once.
 const CHUNK: u64 = 256;
@@ -69,7 +70,7 @@ fn check(offset: u64, len: u64) -> Result<()> {
 ///
 /// # Errors
 /// The range is no multiple of blocks or reaches the end; no space for the copies, the file is damaged, or the device failed.
-pub(super) fn collapse(volume: &Volume, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+pub(super) fn collapse(ops: &Operations, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
     check(offset, len)?;
     let size = inode.size();
     if offset + len >= size {
@@ -77,14 +78,14 @@ pub(super) fn collapse(volume: &Volume, inode: &Arc<Inode>, offset: u64, len: u6
     }
     let (to, end) = (offset / BLOCK_BYTES, size.div_ceil(BLOCK_BYTES));
     let from = (offset + len) / BLOCK_BYTES..end;
-    Shift { from, to, first: to, size: size - len }.run(volume, inode)
+    Shift { from, to, first: to, size: size - len }.run(ops, inode)
 }
 
 /// Makes room for a range in a file. The caller holds inode.data alone.
 ///
 /// # Errors
 /// As [`collapse`]; or the file would be too large.
-pub(super) fn insert(volume: &Volume, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+pub(super) fn insert(ops: &Operations, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
     check(offset, len)?;
     let size = inode.size();
     if offset >= size {
@@ -95,35 +96,35 @@ pub(super) fn insert(volume: &Volume, inode: &Arc<Inode>, offset: u64, len: u64)
     }
     let first = offset / BLOCK_BYTES;
     let from = first..size.div_ceil(BLOCK_BYTES);
-    Shift { from, to: first + len / BLOCK_BYTES, first, size: size + len }.run(volume, inode)
+    Shift { from, to: first + len / BLOCK_BYTES, first, size: size + len }.run(ops, inode)
 }
 
 impl Shift {
-    fn run(&self, volume: &Volume, inode: &Arc<Inode>) -> Result<()> {
-        sync::write_back(volume, inode, self.first..u64::MAX, WritebackMode::Sync)?;
-        let store = volume.store()?;
-        let old = self.old(volume, inode)?;
+    fn run(&self, ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
+        sync::write_back(ops, inode, self.first..u64::MAX, WritebackMode::Sync)?;
+        let store = ops.store()?;
+        let old = self.old(&ops.disk, inode)?;
         let blocks: u64 = old.iter().map(|(run, _)| run.len).sum();
         let mut reservation = store.space.reserve(blocks + self.nodes(inode, &old))?;
-        make_room(volume, store, blocks)?;
+        make_room(ops, store, blocks)?;
         let inside = store.operation_lock.lock_data()?;
-        inode.cache.discard(&Writer::new(volume, inode, &inside), self.first..u64::MAX);
+        inode.cache.discard(&Writer::new(ops, inode, &inside), self.first..u64::MAX);
         let nodes = reservation.split(reservation.left() - blocks);
-        let mut op = volume.begin_reserved(nodes)?;
+        let mut op = ops.begin_reserved(nodes)?;
         let made = self.make_nodes(&mut op, inode, &old);
-        volume.stop_after(&made);
+        ops.mount.stop_after(&made);
         made?;
         drop(op);
-        let pieces = self.copy(volume, inode)?;
-        let mut op = volume.begin_reserved(reservation).inspect_err(|_| give_back(store, &pieces))?;
+        let pieces = self.copy(ops, inode)?;
+        let mut op = ops.begin_reserved(reservation).inspect_err(|_| give_back(store, &pieces))?;
         let done = self.turn_over(&mut op, inode, &pieces);
-        volume.stop_after(&done);
+        ops.mount.stop_after(&done);
         done
     }
 
     /// The runs that move, without holes. Cleaning may move them meanwhile: only how many there are counts.
-    fn old(&self, volume: &Volume, inode: &Inode) -> Result<Vec<(Run, Place)>> {
-        let mapper = InodeMapper::new(volume, inode);
+    fn old(&self, disk: &Disk, inode: &Inode) -> Result<Vec<(Run, Place)>> {
+        let mapper = InodeMapper::new(disk, inode);
         let (mut runs, mut at) = (Vec::new(), self.from.start);
         while at < self.from.end {
             let found = mapper.find(Run { start: FileBlock(at), len: self.from.end - at })?;
@@ -166,10 +167,10 @@ impl Shift {
     }
 
     /// Copies what moves to new places; nothing points there yet.
-    fn copy(&self, volume: &Volume, inode: &Arc<Inode>) -> Result<Vec<Piece>> {
-        let store = volume.store()?;
+    fn copy(&self, ops: &Operations, inode: &Arc<Inode>) -> Result<Vec<Piece>> {
+        let store = ops.store()?;
         let mut pieces = Vec::new();
-        let copied = self.old(volume, inode)?.into_iter().try_for_each(|(run, place)| {
+        let copied = self.old(&ops.disk, inode)?.into_iter().try_for_each(|(run, place)| {
             let (mut at, end) = (run.start.get(), run.start.get() + run.len);
             while at < end {
                 let to = self.moved(at);
@@ -190,14 +191,13 @@ impl Shift {
         if copied.is_err() {
             give_back(store, &pieces);
         }
-        volume.observe(copied)?;
+        ops.mount.observe(copied)?;
         Ok(pieces)
     }
 
     /// The one operation: old slots go, new ones come, the tree ends at the new size.
     fn turn_over(&self, op: &mut Op<'_>, inode: &Arc<Inode>, pieces: &[Piece]) -> Result<()> {
-        let volume = op.volume;
-        inode.drop_hint(volume);
+        inode.drop_hint(op.inodes);
         inode.map.forget_from(self.first);
         inode.ledger.changed(Part::Data, op.store.checkpoints.version());
         free_from(op, inode, self.first)?;
@@ -207,7 +207,7 @@ impl Shift {
         while !truncate::truncate_piece(op, inode, self.size.div_ceil(BLOCK_BYTES))? {}
         let mut state = inode.state.write();
         state.record.size = self.size;
-        modified(volume, inode, &mut state);
+        modified(op.inodes, inode, &mut state);
         Ok(())
     }
 }
@@ -251,27 +251,27 @@ fn give_back(store: &Store, pieces: &[Piece]) {
 }
 
 /// Sees to it that so many blocks can be placed before a checkpoint comes, and that checkpoint has room.
-fn make_room(volume: &Volume, store: &Store, blocks: u64) -> Result<()> {
-    volume.room()?;
+fn make_room(ops: &Operations, store: &Store, blocks: u64) -> Result<()> {
+    ops.room()?;
     let section = u64::from(store.layout.section_capacity());
     let sections = u32::try_from(blocks / section + 2).unwrap_or(u32::MAX);
     // Each round makes a section free at least, or is the last one.
     for _ in 0..=sections {
-        let now = volume.space_state()?;
+        let now = ops.cleaner.space_state()?;
         if now.free >= now.upper.saturating_add(sections) {
             return Ok(());
         }
         if now.prefree > 0 {
             store.checkpoints.write(Reason::Cleaning)?;
         } else {
-            volume.clean_one()?;
+            ops.cleaner.clean_one()?;
         }
-        let after = volume.space_state()?;
+        let after = ops.cleaner.space_state()?;
         if (after.free, after.prefree) == (now.free, now.prefree) {
             break;
         }
     }
-    let now = volume.space_state()?;
+    let now = ops.cleaner.space_state()?;
     if now.free >= now.upper.saturating_add(sections) { Ok(()) } else { Err(Error::NO_SPACE) }
 }
 

@@ -5,19 +5,19 @@ use cairn_vfs::{Error as VfsError, FileKind};
 use super::{Inode, inline};
 use crate::corrupt::Corrupt;
 use crate::dir::blocks;
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
-use crate::volume::Volume;
 
 /// The target.
 ///
 /// # Errors
 /// It is no link, its target is encrypted or damaged, or the device failed.
-pub fn read(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+pub fn read(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
     }
-    inode.check_readable(volume)?;
+    inode.check_readable(disk)?;
     let _data = inode.data.read();
     let size = inode.size();
     let expected = "the length of a link's target";
@@ -26,9 +26,9 @@ pub fn read(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
         return Err(bad().into());
     }
     let mut target = if inode.is_inline() {
-        inline::contents(volume, inode)?
+        inline::contents(disk, inode)?
     } else {
-        blocks::read(volume, inode, 0)?.ok_or_else(bad)?.to_vec()
+        blocks::read(disk, inode, 0)?.ok_or_else(bad)?.to_vec()
     };
     target.truncate(usize::try_from(size).map_err(|_| bad())?);
     // Writers differ in whether they count the NUL behind the target.

@@ -13,20 +13,20 @@ use super::mapper::InodeMapper;
 use super::writer::{Policy, SMALL_FSYNC, Writer};
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
+use crate::op::Operations;
 use crate::space::WRITE_BACK_PIECE;
-use crate::volume::Volume;
 
 struct Flusher {
-    volume: Weak<Volume>,
+    ops: Weak<Operations>,
     inode: Weak<Inode>,
 }
 
 /// Makes the volume's write-back and readahead know the inode: before its first write, and read.
-pub fn adopt(volume: &Arc<Volume>, inode: &Arc<Inode>) {
+pub fn adopt(ops: &Arc<Operations>, inode: &Arc<Inode>) {
     let mut first = false;
     let flusher = inode.sync.flusher.get_or_init(|| {
         first = true;
-        Arc::new(Flusher { volume: Arc::downgrade(volume), inode: Arc::downgrade(inode) })
+        Arc::new(Flusher { ops: Arc::downgrade(ops), inode: Arc::downgrade(inode) })
     });
     if first {
         inode.cache.set_owner(Arc::downgrade(flusher));
@@ -35,7 +35,7 @@ pub fn adopt(volume: &Arc<Volume>, inode: &Arc<Inode>) {
 
 impl Flushable for Flusher {
     fn flush(&self, mode: WritebackMode) -> Result<Flushed, CacheError> {
-        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else {
+        let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) else {
             return Ok(Flushed::Written);
         };
         let data = match mode {
@@ -45,25 +45,25 @@ impl Flushable for Flusher {
         if data.is_none() {
             return Ok(Flushed::Busy);
         }
-        let outcome = write_back(&volume, &inode, 0..u64::MAX, mode);
+        let outcome = write_back(&ops, &inode, 0..u64::MAX, mode);
         drop(data);
         outcome.map_err(MapError::from)?;
         Ok(Flushed::Written)
     }
 
     fn read_ahead(&self, blocks: Range<u64>) {
-        let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) else { return };
+        let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) else { return };
         let Some(_data) = inode.data.try_read() else { return };
         // A file that has moved into its inode since has nothing there.
         if inode.is_inline() {
             return;
         }
-        InodeMapper::while_stable(&volume, &inode, |mapper| inode.cache.read_ahead(mapper, inode.size(), blocks));
+        InodeMapper::while_stable(&ops.disk, &inode, |mapper| inode.cache.read_ahead(mapper, inode.size(), blocks));
     }
 
     fn release_reservation(&self) {
-        if let (Some(volume), Some(inode)) = (self.volume.upgrade(), self.inode.upgrade()) {
-            inode.cache.release_reservation(&InodeMapper::new(&volume, &inode));
+        if let (Some(ops), Some(inode)) = (self.ops.upgrade(), self.inode.upgrade()) {
+            inode.cache.release_reservation(&InodeMapper::new(&ops.disk, &inode));
         }
     }
 }
@@ -74,11 +74,11 @@ impl Flushable for Flusher {
 /// # Errors
 /// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data stays dirty. A device
 /// that does not take it stops the volume.
-pub fn write_back(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
-    volume.observe(write_back_pieces(volume, inode, blocks, mode))
+pub fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
+    ops.mount.observe(write_back_pieces(ops, inode, blocks, mode))
 }
 
-fn write_back_pieces(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
+fn write_back_pieces(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
     let runs = inode.cache.dirty_ranges(blocks.clone());
     if runs.is_empty() {
         return Ok(());
@@ -87,9 +87,9 @@ fn write_back_pieces(volume: &Volume, inode: &Arc<Inode>, blocks: Range<u64>, mo
     let small = mode == WritebackMode::Sync && total <= SMALL_FSYNC;
     let policy = if small { Policy::SmallFsync } else { Policy::Usual };
     for piece in pieces(&runs) {
-        volume.room()?;
-        let inside = volume.store()?.operation_lock.lock_data()?;
-        let mapper = Writer::with_policy(volume, inode, &inside, policy);
+        ops.room()?;
+        let inside = ops.store()?.operation_lock.lock_data()?;
+        let mapper = Writer::with_policy(ops, inode, &inside, policy);
         let bytes = piece.start * BLOCK_BYTES..piece.end.saturating_mul(BLOCK_BYTES);
         inode.cache.write_back(&mapper, bytes, inode.size(), mode)?;
     }

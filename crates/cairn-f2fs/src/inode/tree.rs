@@ -205,7 +205,7 @@ pub fn free_run(op: &Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, count: u32) 
 pub fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
     let mut state = inode.state.write();
     state.record.blocks = state.record.blocks.saturating_add_signed(change);
-    inode.touch(op.volume, &mut state);
+    inode.touch(op.inodes, &mut state);
 }
 
 /// The pointer of a file block, if the nodes that lead to it are there. Otherwise so many blocks from here on are a hole.
@@ -293,7 +293,7 @@ fn make_node(
     if depth == 1 {
         let mut state = inode.state.write();
         state.record.nids[slot] = made.nid();
-        inode.touch(op.volume, &mut state);
+        inode.touch(op.inodes, &mut state);
     } else {
         node::set_child(&mut parent.modify(), slot, made.nid());
     }

@@ -13,8 +13,7 @@ use crate::format::Nid;
 use crate::format::node::{self, POINTERS};
 use crate::format::path::{NodeKind, TreeShape};
 use crate::node::Node;
-use crate::op::Op;
-use crate::volume::Volume;
+use crate::op::{Op, Operations};
 
 /// Direct nodes emptied in one operation.
 const NODES_A_PIECE: u32 = 16;
@@ -24,8 +23,8 @@ const NODES_A_PIECE: u32 = 16;
 ///
 /// # Errors
 /// A node is damaged (what stands below it stays in use), or the device failed.
-pub fn truncate_blocks(volume: &Volume, inode: &Arc<Inode>, from: u64) -> Result<()> {
-    while !volume.change(0, |op| truncate_piece(op, inode, from))? {}
+pub fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    while !ops.change(0, |op| truncate_piece(op, inode, from))? {}
     Ok(())
 }
 
@@ -46,7 +45,7 @@ pub fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<
             Truncated::Gone => {
                 let mut state = inode.state.write();
                 state.record.nids[slot] = Nid::NONE;
-                inode.touch(cutter.op.volume, &mut state);
+                inode.touch(cutter.op.inodes, &mut state);
             }
             Truncated::Kept => {}
             Truncated::Unfinished => return Ok(false),

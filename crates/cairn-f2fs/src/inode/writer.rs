@@ -23,11 +23,11 @@ use crate::corrupt::Corrupt;
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
 use crate::format::{BlockAddr, Log};
+use crate::op::Operations;
 use crate::operation_lock::DataGuard;
 use crate::segment::{self, Mode};
 use crate::space::Reservation;
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Main segments up to which Linux overwrites in place always: 16 GiB.
 const SMALL_VOLUME: u32 = 8192;
@@ -47,7 +47,7 @@ pub enum Policy {
 
 /// Maps one file for writing.
 pub struct Writer<'a> {
-    volume: &'a Volume,
+    ops: &'a Operations,
     inode: &'a Arc<Inode>,
     reader: InodeMapper<'a>,
     policy: Policy,
@@ -64,15 +64,15 @@ struct Slots {
 impl<'a> Writer<'a> {
     /// A mapper for one call of the cache.
     #[must_use]
-    pub fn new(volume: &'a Volume, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>) -> Self {
-        Self::with_policy(volume, inode, inside, Policy::Usual)
+    pub fn new(ops: &'a Operations, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>) -> Self {
+        Self::with_policy(ops, inode, inside, Policy::Usual)
     }
 
     /// As [`Writer::new`], with another policy.
     #[must_use]
-    pub fn with_policy(volume: &'a Volume, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>, policy: Policy) -> Self {
-        let reader = InodeMapper::stable(volume, inode, inside);
-        Self { volume, inode, reader, policy, _inside: PhantomData }
+    pub fn with_policy(ops: &'a Operations, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>, policy: Policy) -> Self {
+        let reader = InodeMapper::stable(&ops.disk, inode, inside);
+        Self { ops, inode, reader, policy, _inside: PhantomData }
     }
 
     fn try_reserve(&self, run: Run) -> Result<Mapping> {
@@ -84,14 +84,14 @@ impl<'a> Writer<'a> {
         let mut before = self.reader.find(run)?;
         before.run.len = before.run.len.min(run.len).min(largest - start);
         if before.place == Place::Hole {
-            before.run.len = delayed::reserve(self.volume, self.inode, start, before.run.len)?;
+            before.run.len = delayed::reserve(self.ops.store()?, self.inode, start, before.run.len)?;
         }
         Ok(before)
     }
 
     fn try_place(&self, run: Run) -> Result<Placement> {
-        let store = self.volume.store()?;
-        delayed::allocate_slots(self.volume, self.inode, run)?;
+        let store = self.ops.store()?;
+        delayed::allocate_slots(self.ops, self.inode, run)?;
         let mut in_place = self.in_place(store);
         if in_place && let Mapping { run: known, place: Place::Mapped(start) } = self.reader.find(run)? {
             let run = Run { start: run.start, len: known.len.min(run.len) };
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
             in_place = false;
         }
         let (slots, owners) = self.slots(store, run, in_place)?;
-        self.inode.drop_hint(self.volume);
+        self.inode.drop_hint(&self.ops.inodes);
         let placed = place_run(store, data_log(self.inode), &owners)?;
         let run = Run { start: run.start, len: placed.count as u64 };
         let (store, inode) = (store.clone(), self.inode.clone());
@@ -206,8 +206,8 @@ impl FileMapper for Writer<'_> {
 ///
 /// # Errors
 /// No space for a single one, a node is damaged, or the device failed.
-pub fn fill(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64) -> Result<u64> {
-    let store = volume.store()?;
+pub fn fill(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64) -> Result<u64> {
+    let store = ops.store()?;
     let mut len = len;
     let reservation = loop {
         match store.space.reserve(len + most_nodes(len)) {
@@ -216,13 +216,13 @@ pub fn fill(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64) -> Result
             Err(_) => break store.space.reserve(needed(store, inode, start)?)?,
         }
     };
-    fill_with(volume, inode, start, len, reservation)?;
+    fill_with(ops, inode, start, len, reservation)?;
     Ok(len)
 }
 
-fn fill_with(volume: &Volume, inode: &Arc<Inode>, start: u64, len: u64, reservation: Reservation) -> Result<()> {
-    inode.drop_hint(volume);
-    let mut op = volume.begin_reserved(reservation)?;
+fn fill_with(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64, reservation: Reservation) -> Result<()> {
+    inode.drop_hint(&ops.inodes);
+    let mut op = ops.begin_reserved(reservation)?;
     let mut at = start;
     while at < start + len {
         let pointer = tree::make(&mut op, inode, at)?;

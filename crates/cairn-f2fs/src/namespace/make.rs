@@ -7,15 +7,16 @@ use cairn_vfs::new_inode::{Inheritance, Ownership};
 use cairn_vfs::{Caller, FileKind, Name, NewInode};
 
 use crate::dir::edit;
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::Nid;
 use crate::format::features::Features;
 use crate::format::inode::{EXTRA_SIZE, FileFlags, InlineFlags, Inode as Record};
 use crate::format::units::BLOCK_SIZE;
-use crate::inode::{Inode, attributes, delete, tree};
+use crate::inode::{Inode, delete, tree};
+use crate::inodes::Inodes;
 use crate::node::{NodeGuard, Owner};
 use crate::op::Op;
-use crate::volume::Volume;
 use crate::xattr;
 
 /// Blocks that a new inode may take: its own, one of attributes, one of contents.
@@ -36,14 +37,8 @@ const INHERITED: FileFlags = FileFlags::SYNC
 ///
 /// # Errors
 /// The default ACL of `parent` is damaged, or the device failed.
-pub fn ownership(
-    volume: &Volume,
-    parent: &Inode,
-    kind: FileKind,
-    permissions: u32,
-    caller: &Caller,
-) -> Result<Ownership> {
-    let default_acl = xattr::edit::default_acl(volume, parent)?;
+pub fn ownership(disk: &Disk, parent: &Inode, kind: FileKind, permissions: u32, caller: &Caller) -> Result<Ownership> {
+    let default_acl = xattr::edit::default_acl(disk, parent)?;
     let state = parent.state.read();
     let permissions_above = state.record.permissions.into();
     let inheritance =
@@ -59,19 +54,19 @@ pub fn inode(
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Result<Arc<Inode>> {
-    let (volume, kind) = (op.volume, new.kind());
+    let (inodes, kind) = (op.inodes, new.kind());
     let nid = op.store.nat.allocate()?;
     let owner = if kind == FileKind::Directory { Owner::Directory } else { Owner::Other };
     let node = op.store.nodes.create(nid, nid, 0, owner, &mut op.reservation);
     let node = node.inspect_err(|_| op.store.nat.give_back(nid))?;
-    let record = record(volume, &parent.record(), parent.nid, name, new, ownership);
+    let record = record(inodes, &parent.record(), parent.nid, name, new, ownership);
     let inode = {
         let mut guard = node.modify();
         fill_node(&record, new, &mut guard);
         record.encode_into(&mut guard);
-        Inode::new(volume, nid, record, &guard, Ledger::fresh(&volume.flushes))
+        Inode::new(inodes, nid, record, &guard, Ledger::fresh(&inodes.disk.flushes))
     };
-    let inode = adopt(volume, inode)?;
+    let inode = adopt(inodes, inode)?;
     if let Err(error) = fill(op, parent, &inode, new, ownership) {
         undo(op, &inode)?;
         return Err(error);
@@ -79,28 +74,28 @@ pub fn inode(
     Ok(inode)
 }
 
-fn adopt(volume: &Volume, inode: Inode) -> Result<Arc<Inode>> {
+fn adopt(inodes: &Inodes, inode: Inode) -> Result<Arc<Inode>> {
     let ino = inode.nid.ino();
     // Whoever was told of the number before it was free again has let go of it: it had no links.
-    volume.inodes.remove(ino);
-    let inode = volume.inodes.get_or_try_insert(ino, || Ok::<_, crate::Error>(inode))?;
-    volume.inodes.acquire(ino);
+    inodes.table.remove(ino);
+    let inode = inodes.table.get_or_try_insert(ino, || Ok::<_, crate::Error>(inode))?;
+    inodes.table.acquire(ino);
     Ok(inode)
 }
 
 fn record(
-    volume: &Volume,
+    inodes: &Inodes,
     above: &Record,
     parent: Nid,
     name: Option<Name<'_>>,
     new: &NewInode<'_>,
     ownership: &Ownership,
 ) -> Record {
-    let features = volume.layout.features;
-    let (kind, now) = (new.kind(), attributes::now(volume));
+    let features = inodes.disk.layout.features;
+    let (kind, now) = (new.kind(), inodes.now());
     let extra_size = if features.contains(Features::EXTRA_ATTR) { EXTRA_SIZE } else { 0 };
     let mut record = Record::new(kind, ownership.permissions, features, extra_size);
-    record.generation = volume.runtime.random() as u32;
+    record.generation = inodes.runtime.random() as u32;
     (record.uid, record.gid) = (ownership.uid, ownership.gid);
     (record.atime, record.mtime, record.ctime) = (now, now, now);
     record.flags = above.flags & inherited(kind);
@@ -127,7 +122,7 @@ fn record(
         }
         NewInode::Regular => {
             record.inline.insert(InlineFlags::DATA);
-            record.advise |= volume.superblock.advise_for(name.map(Name::bytes).unwrap_or_default());
+            record.advise |= inodes.disk.superblock.advise_for(name.map(Name::bytes).unwrap_or_default());
         }
         NewInode::Symlink(target) => {
             record.size = target.len() as u64;
@@ -176,8 +171,8 @@ fn fill(
             // Like entries it waits in memory for the next checkpoint: a link cannot be fsynced otherwise.
             let zeros = Arc::from(vec![0; BLOCK_SIZE]);
             let copy = |block: &mut [u8]| block[..target.len()].copy_from_slice(target);
-            inode.entries.change(0, zeros, &op.volume.dirty_entries, copy);
-            op.volume.dirty.insert(inode);
+            inode.entries.change(0, zeros, &op.inodes.dirty_entries, copy);
+            op.inodes.dirty.insert(inode);
         }
         _ => {}
     }

@@ -13,9 +13,9 @@ use crate::corrupt::Corrupt;
 use crate::dir::{edit, lookup};
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
-use crate::inode::{Inode, attributes};
-use crate::op::Op;
-use crate::volume::Volume;
+use crate::inode::{Inode, lifetime};
+use crate::inodes::Inodes;
+use crate::op::{Op, Operations};
 use parent::named;
 use record::{change, drop_link, touch_parent};
 
@@ -29,13 +29,13 @@ mod rename;
 ///
 /// # Errors
 /// There is no such name; the entry leads to nothing, the volume is damaged, or the device failed.
-pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+pub fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
     let _names = parent.namespace.read();
     let child = match name {
         b"." => parent.nid,
-        _ => lookup::find(volume, parent, name)?.ok_or(cairn_vfs::Error::NotFound)?.0,
+        _ => lookup::find(&inodes.disk, parent, name)?.ok_or(cairn_vfs::Error::NotFound)?.0,
     };
-    let found = volume.acquire(child.ino()).inspect(|inode| {
+    let found = inodes.acquire(child.ino()).inspect(|inode| {
         if parent::is_lost(inode) {
             parent::remember(inode, parent.nid, name);
         }
@@ -56,17 +56,17 @@ pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
 /// # Errors
 /// The name exists or cannot be; no space; the volume cannot be written, is damaged, or the device failed.
 pub fn create(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     parent: &Arc<Inode>,
     name: &[u8],
     new: &NewInode<'_>,
     permissions: u32,
     caller: &Caller,
 ) -> Result<Arc<Inode>> {
-    volume.check_writable()?;
-    namespace::create(&**volume, parent, name, new, |name| {
-        let ownership = make::ownership(volume, parent, new.kind(), permissions, caller)?;
-        volume.change(make::BLOCKS + edit::BLOCKS, |op| create_in(op, parent, name, new, &ownership))
+    ops.mount.check_writable()?;
+    namespace::create(ops, parent, name, new, |name| {
+        let ownership = make::ownership(&ops.disk, parent, new.kind(), permissions, caller)?;
+        ops.change(make::BLOCKS + edit::BLOCKS, |op| create_in(op, parent, name, new, &ownership))
     })
 }
 
@@ -90,11 +90,11 @@ fn create_in(
 ///
 /// # Errors
 /// As [`create`].
-pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
-    volume.check_writable()?;
+pub fn tmpfile(ops: &Operations, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
+    ops.mount.check_writable()?;
     check_parent(&**parent, false)?;
-    let ownership = make::ownership(volume, parent, FileKind::Regular, permissions, caller)?;
-    volume.change(make::BLOCKS, |op| {
+    let ownership = make::ownership(&ops.disk, parent, FileKind::Regular, permissions, caller)?;
+    ops.change(make::BLOCKS, |op| {
         let inode = make::inode(op, parent, None, &NewInode::Regular, &ownership)?;
         if let Err(error) = op.store.checkpoints.orphans.add(inode.nid) {
             make::undo(op, &inode)?;
@@ -109,13 +109,13 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
 ///
 /// # Errors
 /// As [`create`].
-pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    volume.check_writable()?;
-    namespace::link(&**volume, inode, parent, name, |name| {
-        volume.change(edit::BLOCKS, |op| {
+pub fn link(ops: &Operations, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    ops.mount.check_writable()?;
+    namespace::link(ops, inode, parent, name, |name| {
+        ops.change(edit::BLOCKS, |op| {
             edit::add(op, parent, name, inode.nid, inode.kind)?;
             touch_parent(op, parent, 0);
-            let now = attributes::now(volume);
+            let now = ops.inodes.now();
             let before = inode.record();
             parent::remember(inode, before.pino, &before.name);
             parent::changed(op, inode);
@@ -138,34 +138,34 @@ pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name:
 ///
 /// # Errors
 /// There is no such name, flags forbid it; the volume cannot be written, is damaged, or the device failed.
-pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    volume.check_writable()?;
-    let inode = namespace::unlink(&**volume, parent, name, |found, inode| {
-        volume.change(0, |op| {
+pub fn unlink(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    ops.mount.check_writable()?;
+    let inode = namespace::unlink(ops, parent, name, |found, inode| {
+        ops.change(0, |op| {
             drop_link(op, inode)?;
             edit::remove(op, parent, found)?;
             touch_parent(op, parent, 0);
             Ok(())
         })
     })?;
-    volume.evict_inode(&inode)
+    lifetime::evict_inode(ops, &inode)
 }
 
 /// Removes an empty directory.
 ///
 /// # Errors
 /// As [`unlink`]; or it is no directory, or not empty.
-pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    volume.check_writable()?;
-    let inode = namespace::rmdir(&**volume, parent, name, |found, inode| {
-        volume.change(0, |op| {
+pub fn rmdir(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    ops.mount.check_writable()?;
+    let inode = namespace::rmdir(ops, parent, name, |found, inode| {
+        ops.change(0, |op| {
             drop_link(op, inode)?;
             edit::remove(op, parent, found)?;
             touch_parent(op, parent, -1);
             Ok(())
         })
     })?;
-    volume.evict_inode(&inode)
+    lifetime::evict_inode(ops, &inode)
 }
 
 /// Renames; see [`RenameMode`].
@@ -174,14 +174,14 @@ pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<(
 /// A name is missing, exists or cannot be; the move would make a loop; no space; the volume cannot be written, is damaged,
 /// or the device failed.
 pub fn rename(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     parent: &Arc<Inode>,
     name: &[u8],
     new_parent: &Arc<Inode>,
     new_name: &[u8],
     mode: RenameMode,
 ) -> Result<()> {
-    volume.check_writable()?;
-    let replaced = namespace::rename(&**volume, (parent, name), (new_parent, new_name), mode)?;
-    replaced.map_or(Ok(()), |inode| volume.evict_inode(&inode))
+    ops.mount.check_writable()?;
+    let replaced = namespace::rename(ops, (parent, name), (new_parent, new_name), mode)?;
+    replaced.map_or(Ok(()), |inode| lifetime::evict_inode(ops, &inode))
 }

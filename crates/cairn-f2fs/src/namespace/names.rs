@@ -12,7 +12,7 @@ use crate::dir::edit;
 use crate::dir::lookup::{self, Found};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, attributes};
-use crate::volume::Volume;
+use crate::op::Operations;
 
 impl NamedInode for Inode {
     fn ino(&self) -> Ino {
@@ -42,22 +42,22 @@ impl From<Found> for Ino {
     }
 }
 
-impl Namespace for Volume {
+impl Namespace for Operations {
     type Inode = Inode;
     type Entry = Found;
     type Error = Error;
     const LINK_MAX: u32 = u32::MAX;
 
     fn locate(&self, parent: &Arc<Inode>, name: &[u8]) -> Result<Option<Found>> {
-        lookup::locate(self, parent, name)
+        lookup::locate(&self.disk, parent, name)
     }
 
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        Self::inode(self, ino)
+        self.inodes.inode(ino)
     }
 
     fn is_empty(&self, directory: &Arc<Inode>) -> Result<bool> {
-        edit::is_empty(self, directory)
+        edit::is_empty(&self.disk, directory)
     }
 
     fn root(&self) -> Ino {
@@ -65,7 +65,7 @@ impl Namespace for Volume {
     }
 
     fn most_inodes(&self) -> u64 {
-        self.layout.max_nid().into()
+        self.disk.layout.max_nid().into()
     }
 
     fn rename_mutex(&self) -> &Mutex<()> {
@@ -81,7 +81,7 @@ impl Namespace for Volume {
         whiteout: Option<&Caller>,
     ) -> Result<()> {
         let left = whiteout
-            .map(|caller| make::ownership(self, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
+            .map(|caller| make::ownership(&self.disk, from.parent, NewInode::WHITEOUT.kind(), 0, caller))
             .transpose()?;
         // In the place of a name that is there nothing is added.
         let adds = if target.is_some() { 0 } else { edit::BLOCKS };

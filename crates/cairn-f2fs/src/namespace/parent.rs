@@ -16,9 +16,9 @@ use crate::error::Result;
 use crate::format::Nid;
 use crate::format::inode::{Advise, Inode as Record};
 use crate::inode::Inode;
+use crate::inodes::Inodes;
 use crate::op::Op;
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Names that an inode is known to have had, besides the one in its record.
 const REMEMBERED: usize = 4;
@@ -54,7 +54,7 @@ pub(super) fn named(record: &mut Record, parent: Nid, name: Name<'_>) {
 ///
 /// # Errors
 /// The volume has stopped. That no name is found is no error.
-pub fn fix_pino(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>) -> Result<()> {
+pub fn fix_pino(inodes: &Inodes, store: &Store, inode: &Arc<Inode>) -> Result<()> {
     let last = store.checkpoints.last().version;
     if !is_lost(inode) || inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last) {
         return Ok(());
@@ -66,19 +66,20 @@ pub fn fix_pino(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>) -> Resu
     let mut candidates = vec![recorded];
     candidates.extend(inode.known_names.lock().iter().rev().cloned());
     for (parent, name) in &candidates {
-        if fix_pino_by(volume, store, inode, *parent, name)? {
+        if fix_pino_by(inodes, store, inode, *parent, name)? {
             break;
         }
     }
     Ok(())
 }
 
-fn fix_pino_by(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>, parent: Nid, name: &[u8]) -> Result<bool> {
+fn fix_pino_by(inodes: &Inodes, store: &Store, inode: &Arc<Inode>, parent: Nid, name: &[u8]) -> Result<bool> {
     // What the disk says may be no name, and a parent that is gone, or is something else by now, is no parent.
     let Ok(name) = Name::check(name) else { return Ok(false) };
-    let Ok(directory) = volume.inode(parent.ino()) else { return Ok(false) };
+    let Ok(directory) = inodes.inode(parent.ino()) else { return Ok(false) };
     let _names = directory.namespace.read();
-    let leads_here = matches!(lookup::find(volume, &directory, name.bytes()), Ok(Some((nid, _))) if nid == inode.nid);
+    let leads_here =
+        matches!(lookup::find(&inodes.disk, &directory, name.bytes()), Ok(Some((nid, _))) if nid == inode.nid);
     if !leads_here {
         return Ok(false);
     }
@@ -89,7 +90,7 @@ fn fix_pino_by(volume: &Arc<Volume>, store: &Store, inode: &Arc<Inode>, parent: 
     if state.record.links == 1 && settled && !state.deleted {
         named(&mut state.record, parent, name);
         state.record.advise.remove(Advise::LOST_PINO);
-        inode.touch(volume, &mut state);
+        inode.touch(inodes, &mut state);
     }
     Ok(true)
 }

@@ -7,7 +7,7 @@ use cairn_vfs::FileKind;
 use super::parent;
 use crate::error::Result;
 use crate::format::Inode as Record;
-use crate::inode::{Inode, attributes};
+use crate::inode::Inode;
 use crate::op::Op;
 
 /// One name fewer (a directory has no other); without names the inode becomes an orphan. Fails before anything is changed.
@@ -16,7 +16,7 @@ pub(super) fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     if last {
         op.store.checkpoints.orphans.add(inode.nid)?;
     }
-    let now = attributes::now(op.volume);
+    let now = op.inodes.now();
     parent::changed(op, inode);
     change(op, inode, |record| {
         record.links = if last { 0 } else { record.links - 1 };
@@ -27,7 +27,7 @@ pub(super) fn drop_link(op: &Op<'_>, inode: &Arc<Inode>) -> Result<()> {
 
 /// A directory's entries changed: its times move, and its link count with its subdirectories.
 pub(super) fn touch_parent(op: &Op<'_>, parent: &Arc<Inode>, subdirectories: i32) {
-    let now = attributes::now(op.volume);
+    let now = op.inodes.now();
     change(op, parent, |record| {
         (record.mtime, record.ctime) = (now, now);
         record.links = record.links.saturating_add_signed(subdirectories);
@@ -38,5 +38,5 @@ pub(super) fn touch_parent(op: &Op<'_>, parent: &Arc<Inode>, subdirectories: i32
 pub(super) fn change(op: &Op<'_>, inode: &Arc<Inode>, change: impl FnOnce(&mut Record)) {
     let mut state = inode.state.write();
     change(&mut state.record);
-    inode.touch(op.volume, &mut state);
+    inode.touch(op.inodes, &mut state);
 }

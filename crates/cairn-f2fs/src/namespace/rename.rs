@@ -11,12 +11,12 @@ use super::record::{change, drop_link, touch_parent};
 use crate::dir::edit;
 use crate::error::Result;
 use crate::format::inode::Advise;
-use crate::inode::{Inode, attributes};
+use crate::inode::Inode;
 use crate::op::Op;
-use crate::volume::Volume;
+use crate::op::Operations;
 
 /// One side of a rename.
-type Side<'a> = cairn_vfs::namespace::Side<'a, Volume>;
+type Side<'a> = cairn_vfs::namespace::Side<'a, Operations>;
 
 /// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout with this ownership.
 pub fn replace(
@@ -48,7 +48,7 @@ pub fn replace(
         Some(left) => {
             edit::set_target(op, from.parent, &found, left.nid, left.kind)?;
             // Nobody outside knows of it yet.
-            op.volume.inodes.release(left.nid.ino(), 1);
+            op.inodes.table.release(left.nid.ino(), 1);
         }
         None => edit::remove(op, from.parent, &found)?,
     }
@@ -92,13 +92,13 @@ pub fn exchange(op: &mut Op<'_>, from: &Side<'_>, inode: &Arc<Inode>, to: &Side<
 
 /// Points `..` of a directory that moves to its new parent.
 fn set_parent(op: &mut Op<'_>, inode: &Arc<Inode>, parent: &Inode) -> Result<()> {
-    let found = edit::parent_of(op.volume, inode)?;
+    let found = edit::parent_of(&op.inodes.disk, inode)?;
     edit::set_target(op, inode, &found, parent.nid, FileKind::Directory)
 }
 
 /// The inode's own idea of its name follows. Roll-forward could make the new entry, but not take the old one away.
 fn rename_record(op: &Op<'_>, inode: &Arc<Inode>, to: &Side<'_>) {
-    let now = attributes::now(op.volume);
+    let now = op.inodes.now();
     parent::changed(op, inode);
     change(op, inode, |record| {
         record.ctime = now;

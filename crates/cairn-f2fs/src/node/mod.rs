@@ -49,10 +49,8 @@ impl NodeCache {
 
     /// The nodes of a volume that is written.
     #[must_use]
-    pub fn live(store: &crate::store::Store) -> Self {
-        let layout = Arc::new(store.layout);
-        let (buffers, nat, live) = (store.cache.clone(), store.nat.clone(), Some(store.nodes.clone()));
-        Self { layout, buffers, nat, overlay: Overlay::default(), live }
+    pub fn live(layout: Arc<Layout>, buffers: Arc<BufferCache>, nat: Arc<NatTable>, nodes: Arc<Nodes>) -> Self {
+        Self { layout, buffers, nat, overlay: Overlay::default(), live: Some(nodes) }
     }
 
     /// What roll-forward changed.

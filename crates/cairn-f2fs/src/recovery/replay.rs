@@ -29,8 +29,8 @@ use crate::inode::tree::{self, Pointer};
 use crate::inode::{Inode, delete, truncate};
 use crate::node::Owner;
 use crate::op::Op;
+use crate::op::Operations;
 use crate::store::Store;
-use crate::volume::Volume;
 
 /// Nodes that may be missing on the way to a block.
 const MAX_NODES: u64 = 3;
@@ -43,14 +43,14 @@ pub struct RollForward {
     pub selected: HashMap<Nid, Recovered>,
 }
 
-/// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody else uses the volume.
+/// Makes the chain part of the ops, and writes a checkpoint. Orphans are gone before; nobody else uses the volume.
 ///
 /// # Errors
 /// The chain or what it changes is damaged, there is not enough room, or the device failed.
-pub fn replay(volume: &Arc<Volume>, roll_forward: &RollForward) -> Result<()> {
-    let store = volume.store()?;
+pub fn replay(ops: &Operations, roll_forward: &RollForward) -> Result<()> {
+    let store = ops.store()?;
     roll_forward.chain.iter().for_each(|entry| store.segments.protect(entry.addr));
-    let replay = Replay { volume, store, roll_forward };
+    let replay = Replay { ops, store, roll_forward };
     for (ino, recovered) in &roll_forward.selected {
         replay.create(*ino, recovered)?;
     }
@@ -61,7 +61,7 @@ pub fn replay(volume: &Arc<Volume>, roll_forward: &RollForward) -> Result<()> {
         }
     }
     for ino in roll_forward.selected.keys() {
-        replay.finish(&volume.inode(ino.ino())?)?;
+        replay.finish(&ops.inodes.inode(ino.ino())?)?;
     }
     store.segments.resume(roll_forward.chain.len())?;
     store.checkpoints.write(Reason::Recovery)?;
@@ -70,18 +70,18 @@ pub fn replay(volume: &Arc<Volume>, roll_forward: &RollForward) -> Result<()> {
 }
 
 struct Replay<'a> {
-    volume: &'a Arc<Volume>,
+    ops: &'a Operations,
     store: &'a Store,
     roll_forward: &'a RollForward,
 }
 
 impl Replay<'_> {
     fn op(&self, blocks: u64) -> Result<Op<'_>> {
-        self.volume.begin_reserved(self.store.space.reserve(blocks)?)
+        self.ops.begin_reserved(self.store.space.reserve(blocks)?)
     }
 
     fn image(&self, entry: &ChainNode) -> Result<Image> {
-        Ok(self.volume.buffers.get(Pba(entry.addr.pba().get()))?.image())
+        Ok(self.ops.disk.buffers.get(Pba(entry.addr.pba().get()))?.image())
     }
 
     /// Makes an inode that the checkpoint does not know: empty, with one link.
@@ -89,7 +89,7 @@ impl Replay<'_> {
         let Some(entry) = recovered.created_by.and_then(|index| self.roll_forward.chain.get(index)) else {
             return Ok(());
         };
-        let mut record = Record::decode(&self.image(entry)?, ino, self.volume.layout.features)?;
+        let mut record = Record::decode(&self.image(entry)?, ino, self.ops.disk.layout.features)?;
         (record.links, record.blocks, record.size) = (1, 1, 0);
         (record.xattr_nid, record.nids, record.ext) = (Nid::NONE, [Nid::NONE; NIDS], Default::default());
         record.inline &= InlineFlags::XATTR | InlineFlags::EXTRA_ATTR;
@@ -101,11 +101,11 @@ impl Replay<'_> {
     }
 
     fn apply(&self, index: usize, entry: &ChainNode, recovered: &Recovered) -> Result<()> {
-        let inode = self.volume.inode(entry.footer.ino.ino())?;
+        let inode = self.ops.inodes.inode(entry.footer.ino.ino())?;
         let image = self.image(entry)?;
         match NodeKind::at(entry.footer.offset) {
             Some(NodeKind::Inode) if entry.footer.is_inode() => {
-                let source = Record::decode(&image, inode.nid, self.volume.layout.features)?;
+                let source = Record::decode(&image, inode.nid, self.ops.disk.layout.features)?;
                 self.apply_inode(&inode, &source, &image)?;
                 if recovered.last_dent == Some(index) && !source.advise.contains(Advise::ENC_NAME) {
                     self.apply_entry(&inode, &source)?;
@@ -132,7 +132,7 @@ impl Replay<'_> {
         let rest = self.roll_forward.chain.get(index..=recovered.last_fsync).unwrap_or_default();
         let Some(entry) = rest.iter().find(|entry| entry.footer.nid == inode.nid) else { return Ok(()) };
         let image = self.image(entry)?;
-        let source = Record::decode(&image, inode.nid, self.volume.layout.features)?;
+        let source = Record::decode(&image, inode.nid, self.ops.disk.layout.features)?;
         self.apply_inode(inode, &source, &image)
     }
 
@@ -161,7 +161,7 @@ impl Replay<'_> {
             }
             let attributes = source.inline_xattr_range();
             own[attributes.clone()].copy_from_slice(&image[attributes]);
-            inode.touch(self.volume, &mut state);
+            inode.touch(&self.ops.inodes, &mut state);
         }
         drop(op);
         if is_inline || !matches!(source.kind, FileKind::Regular | FileKind::Symlink) {
@@ -182,7 +182,7 @@ impl Replay<'_> {
         if now == wanted {
             return self.grow(inode, first, wanted);
         }
-        inode.drop_hint(self.volume);
+        inode.drop_hint(&self.ops.inodes);
         let mut op = self.op(new as u64 + nodes)?;
         let pointer = tree::make(&mut op, inode, first)?;
         for (index, wanted) in (0..).zip(wanted) {
@@ -222,10 +222,10 @@ impl Replay<'_> {
         live.set(BlockAddr::NULL);
         self.store.segments.invalidate(addr)?;
         self.store.space.release(1);
-        let inode = self.volume.inode(live.node.ino().ino())?;
+        let inode = self.ops.inodes.inode(live.node.ino().ino())?;
         let mut state = inode.state.write();
         state.record.blocks = state.record.blocks.saturating_sub(1).max(1);
-        inode.touch(self.volume, &mut state);
+        inode.touch(&self.ops.inodes, &mut state);
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Replay<'_> {
         let mut state = inode.state.write();
         if !state.record.advise.contains(Advise::KEEP_SIZE) && state.record.size <= last * BLOCK_BYTES {
             state.record.size = (last + 1) * BLOCK_BYTES;
-            inode.touch(self.volume, &mut state);
+            inode.touch(&self.ops.inodes, &mut state);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Replay<'_> {
             let made = tree::new_node(&mut op, inode, XATTR_OFFSET)?;
             let mut state = inode.state.write();
             state.record.xattr_nid = made.nid();
-            inode.touch(self.volume, &mut state);
+            inode.touch(&self.ops.inodes, &mut state);
             made
         } else {
             self.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?
@@ -260,7 +260,7 @@ impl Replay<'_> {
 
     /// Makes the entry by which the inode was found, in place of another one of the same name.
     fn apply_entry(&self, inode: &Arc<Inode>, source: &Record) -> Result<()> {
-        let directory = match self.volume.inode(source.pino.ino()) {
+        let directory = match self.ops.inodes.inode(source.pino.ino()) {
             Ok(directory) if directory.kind == FileKind::Directory => directory,
             // fsync does not trust in a parent that the checkpoint does not know; somebody else's may have.
             Ok(_) | Err(Error::Vfs(cairn_vfs::Error::Stale)) => return Ok(()),
@@ -268,20 +268,20 @@ impl Replay<'_> {
         };
         let name = source.entry_name(inode.nid)?;
         let mut op = self.op(edit::BLOCKS)?;
-        let Some(found) = lookup::locate(self.volume, &directory, &name)? else {
+        let Some(found) = lookup::locate(&self.ops.disk, &directory, &name)? else {
             return edit::add(&mut op, &directory, name, inode.nid, inode.kind);
         };
         if found.nid == inode.nid {
             return Ok(());
         }
         edit::set_target(&mut op, &directory, &found, inode.nid, inode.kind)?;
-        let replaced = self.volume.inode(found.nid.ino())?;
+        let replaced = self.ops.inodes.inode(found.nid.ino())?;
         let mut state = replaced.state.write();
         state.record.links = state.record.links.saturating_sub(1);
         if state.record.links == 0 {
             self.store.checkpoints.orphans.add(replaced.nid)?;
         }
-        replaced.touch(self.volume, &mut state);
+        replaced.touch(&self.ops.inodes, &mut state);
         Ok(())
     }
 
@@ -304,16 +304,16 @@ impl Replay<'_> {
 ///
 /// # Errors
 /// One could not be deleted.
-pub fn delete_orphans(volume: &Arc<Volume>) -> Result<()> {
-    for orphan in volume.store()?.checkpoints.orphans.list() {
-        match volume.inode(orphan.ino()) {
-            Ok(inode) => delete::delete_inode(volume, &inode)?,
-            Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(volume.store()?.checkpoints.orphans.remove(orphan)),
+pub fn delete_orphans(ops: &Operations) -> Result<()> {
+    for orphan in ops.store()?.checkpoints.orphans.list() {
+        match ops.inodes.inode(orphan.ino()) {
+            Ok(inode) => delete::delete_inode(ops, &inode)?,
+            Err(Error::Vfs(cairn_vfs::Error::Stale)) => drop(ops.store()?.checkpoints.orphans.remove(orphan)),
             // It stays recorded, and is no reason not to mount.
             Err(error) => {
                 tracing::warn!(nid = %orphan, %error, "an orphan could not be read: run fsck.f2fs");
-                volume.store()?.checkpoints.raise(CheckpointFlags::FSCK);
-                let _ = volume.observe(Err::<(), _>(error));
+                ops.store()?.checkpoints.raise(CheckpointFlags::FSCK);
+                let _ = ops.mount.observe(Err::<(), _>(error));
             }
         }
     }

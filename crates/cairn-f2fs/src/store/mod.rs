@@ -3,8 +3,8 @@
 //! | part | knows |
 //! |---|---|
 //! | [`Space`] | how much is in use and reserved |
-//! | [`OperationLock`] | which operations run |
-//! | [`Nat`] | where each node is, which nids are free |
+//! | `OperationLock` | which operations run |
+//! | `Nat` | where each node is, which nids are free |
 //! | [`Segments`] | which blocks are valid, where each log goes on, who owns a block |
 //! | [`Nodes`] | node blocks in memory, and how they are written |
 //! | [`Checkpoints`] | how all of it reaches the medium at once |
@@ -18,6 +18,7 @@
 mod report;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
@@ -66,6 +67,8 @@ pub struct Store {
     pub nodes: Arc<Nodes>,
     /// Checkpoints.
     pub checkpoints: Arc<Checkpoints>,
+    /// Blocks that were unusable when checkpoints were disabled.
+    pub(crate) unusable_at_first: AtomicU64,
 }
 
 impl Store {
@@ -130,6 +133,25 @@ impl Store {
             discard: options.discard && device.geometry().discard,
         };
         let checkpoints = Checkpoints::new(parts, pack, pack.orphans(&cache, &layout)?);
-        Ok(Self { layout, device, budget, cache, space, operation_lock, nat, segments, nodes, checkpoints })
+        Ok(Self {
+            layout,
+            device,
+            budget,
+            cache,
+            space,
+            operation_lock,
+            nat,
+            segments,
+            nodes,
+            checkpoints,
+            unusable_at_first: AtomicU64::new(0),
+        })
+    }
+    /// Blocks that are neither used nor usable while checkpoints are disabled.
+    pub(crate) fn unusable(&self) -> u64 {
+        if !self.checkpoints.is_disabled() {
+            return 0;
+        }
+        self.unusable_at_first.load(Ordering::Relaxed) + self.segments.held_back()
     }
 }

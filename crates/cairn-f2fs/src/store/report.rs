@@ -21,6 +21,11 @@ impl Store {
             .with("nat", self.nat_report())
     }
 
+    /// State of the option `checkpoint`.
+    pub(crate) fn disabled_report(&self) -> Report {
+        Report::new().with("disabled", self.checkpoints.is_disabled()).with("unusable_blocks", self.unusable())
+    }
+
     fn space_report(&self) -> Report {
         let counts = self.space.counts();
         Report::new()

@@ -12,13 +12,13 @@ use cairn_vfs::protection::after_access_list;
 use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 
 use super::{INDEX_ADVISE, read_all, split};
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::Nid;
 use crate::format::node::XATTR_OFFSET;
 use crate::format::xattr::{self, INDEX_ACL_ACCESS, INDEX_ACL_DEFAULT, NODE_BYTES, Xattr};
-use crate::inode::{Inode, attributes, tree};
-use crate::op::Op;
-use crate::volume::Volume;
+use crate::inode::{Inode, tree};
+use crate::op::{Op, Operations};
 
 /// Blocks that setting attributes may take: the attribute node.
 pub const BLOCKS: u64 = 1;
@@ -37,11 +37,11 @@ const FRAME: usize = xattr::HEADER_SIZE + 4;
 ///
 /// # Errors
 /// The attribute cannot be set on this inode or does not fit; the volume cannot be written, is damaged, or the device failed.
-pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-    volume.check_writable()?;
+pub fn set(ops: &Operations, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    ops.mount.check_writable()?;
     let (index, rest) = check(inode, name)?;
     if !matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT) {
-        return change(volume, inode, |list| put(list, index, rest, value, mode), None);
+        return change(ops, inode, |list| put(list, index, rest, value, mode), None);
     }
     let acl = Acl::from_xattr(value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
     if inode.kind == FileKind::Symlink {
@@ -52,7 +52,7 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
     }
     let Some(acl) = acl else {
         // An empty list removes the attribute.
-        return change(volume, inode, |list| take(list, index, rest).map(drop).or(Ok(())), None);
+        return change(ops, inode, |list| take(list, index, rest).map(drop).or(Ok(())), None);
     };
     let (bits, complete) = acl.equivalent_mode();
     let access = index == INDEX_ACL_ACCESS;
@@ -62,23 +62,18 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
         false => put(list, index, rest, &acl.to_compact(), XattrMode::Set),
     };
     let follow = |old: u16| after_access_list(old & !0o777 | (bits & 0o777) as u16, mode);
-    change(volume, inode, store, if access { Some(&follow) } else { None })
+    change(ops, inode, store, if access { Some(&follow) } else { None })
 }
 
 /// Removes one.
 ///
 /// # Errors
 /// There is no such attribute; or as [`set`].
-pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    volume.check_writable()?;
+pub fn remove(ops: &Operations, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    ops.mount.check_writable()?;
     let (index, rest) = check(inode, name)?;
     let is_acl = matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT);
-    change(
-        volume,
-        inode,
-        |list| take(list, index, rest).or_else(|error| if is_acl { Ok(()) } else { Err(error) }),
-        None,
-    )
+    change(ops, inode, |list| take(list, index, rest).or_else(|error| if is_acl { Ok(()) } else { Err(error) }), None)
 }
 
 fn check<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
@@ -117,24 +112,24 @@ fn take(list: &mut Vec<Xattr>, index: u8, name: &[u8]) -> Result<()> {
 
 /// Changes the list, in an operation of its own.
 fn change(
-    volume: &Arc<Volume>,
+    ops: &Operations,
     inode: &Arc<Inode>,
     edit: impl FnOnce(&mut Vec<Xattr>) -> Result<()>,
     permissions: Option<&dyn Fn(u16) -> u16>,
 ) -> Result<()> {
     let _data = inode.data.write();
-    let mut list = read_all(volume, inode)?;
+    let mut list = read_all(&ops.disk, inode)?;
     edit(&mut list)?;
     check_size(inode, &list)?;
-    let now = attributes::now(volume);
-    volume.change(blocks(inode, &list), |op| {
+    let now = ops.inodes.now();
+    ops.change(blocks(inode, &list), |op| {
         write(op, inode, &list)?;
         let mut state = inode.state.write();
         if let Some(follow) = permissions {
             state.record.permissions = follow(state.record.permissions);
         }
         state.record.ctime = now;
-        inode.touch(volume, &mut state);
+        inode.touch(&ops.inodes, &mut state);
         Ok(())
     })
 }
@@ -173,7 +168,7 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
     }
     let mut state = inode.state.write();
     state.record.xattr_nid = node.map_or(Nid::NONE, |node| node.nid());
-    inode.touch(op.volume, &mut state);
+    inode.touch(op.inodes, &mut state);
     Ok(())
 }
 
@@ -181,8 +176,8 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
 ///
 /// # Errors
 /// Attributes are damaged, or the device failed.
-pub fn default_acl(volume: &Volume, directory: &Inode) -> Result<Option<Acl>> {
-    match super::get(volume, directory, acl::DEFAULT) {
+pub fn default_acl(disk: &Disk, directory: &Inode) -> Result<Option<Acl>> {
+    match super::get(disk, directory, acl::DEFAULT) {
         Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
         Err(error) => Err(error),
@@ -215,7 +210,7 @@ pub fn follow_mode(op: &mut Op<'_>, inode: &Arc<Inode>, permissions: u32) -> Res
     if inode.kind == FileKind::Symlink {
         return Ok(());
     }
-    let mut list = read_all(op.volume, inode)?;
+    let mut list = read_all(&op.inodes.disk, inode)?;
     let Some(stored) = list.iter_mut().find(|xattr| xattr.index == INDEX_ACL_ACCESS) else { return Ok(()) };
     let acl = Acl::from_compact(&stored.value).map_err(|_| VfsError::Invalid("malformed access control list"))?;
     let Some(acl) = acl else { return Ok(()) };

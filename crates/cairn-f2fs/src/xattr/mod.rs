@@ -8,11 +8,11 @@ pub mod edit;
 use cairn_vfs::Error as VfsError;
 use cairn_vfs::acl::shown_from_compact;
 
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::format::node::XATTR_OFFSET;
 use crate::format::xattr::{self, INDEX_ACL_ACCESS, INDEX_ACL_DEFAULT, NODE_BYTES, Xattr};
 use crate::inode::Inode;
-use crate::volume::Volume;
 
 /// `e_name_index` of the advice bits, which are kept in the inode and shown as an attribute.
 const INDEX_ADVISE: u8 = 7;
@@ -21,16 +21,16 @@ const INDEX_ADVISE: u8 = 7;
 ///
 /// # Errors
 /// They are damaged, or the device failed.
-pub fn read_all(volume: &Volume, inode: &Inode) -> Result<Vec<Xattr>> {
+pub fn read_all(disk: &Disk, inode: &Inode) -> Result<Vec<Xattr>> {
     let record = inode.record();
     let range = record.inline_xattr_range();
     let mut area = Vec::new();
     if !range.is_empty() {
-        let image = volume.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
+        let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
         area.extend_from_slice(image.get(range).unwrap_or_default());
     }
     if !record.xattr_nid.is_none() {
-        let image = volume.nodes.read(record.xattr_nid, inode.nid, XATTR_OFFSET)?;
+        let image = disk.nodes.read(record.xattr_nid, inode.nid, XATTR_OFFSET)?;
         area.extend_from_slice(image.get(..NODE_BYTES).unwrap_or_default());
     }
     Ok(xattr::decode(&area, inode.nid)?)
@@ -40,13 +40,13 @@ pub fn read_all(volume: &Volume, inode: &Inode) -> Result<Vec<Xattr>> {
 ///
 /// # Errors
 /// There is no such attribute, or attributes are damaged, or the device failed.
-pub fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+pub fn get(disk: &Disk, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let (index, rest) = split(name)?;
     if index == INDEX_ADVISE {
         return Ok(vec![inode.record().advise.bits()]);
     }
     let _data = inode.data.read();
-    let all = read_all(volume, inode)?;
+    let all = read_all(disk, inode)?;
     let found = all.into_iter().find(|xattr| xattr.index == index && xattr.name == rest);
     let found = found.ok_or(VfsError::NoAttribute)?;
     match index {
@@ -59,9 +59,9 @@ pub fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// Attributes are damaged, or the device failed.
-pub fn list(volume: &Volume, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+pub fn list(disk: &Disk, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let _data = inode.data.read();
-    Ok(read_all(volume, inode)?.iter().filter_map(Xattr::full_name).collect())
+    Ok(read_all(disk, inode)?.iter().filter_map(Xattr::full_name).collect())
 }
 
 fn split(name: &[u8]) -> Result<(u8, &[u8])> {

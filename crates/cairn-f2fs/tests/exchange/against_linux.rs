@@ -88,7 +88,7 @@ fn by_cairn(device: Arc<MemoryDevice>, blocks: u64) -> Counted {
         |block, data: &[u8]| assert_eq!(fs.write(ino, block * BLOCK as u64, data, IoFlags::empty()).unwrap(), BLOCK);
     work(blocks, write, || fs.fsync(ino, 0, false).unwrap());
     fs.sync().unwrap();
-    let stats = &fs.volume().gc.stats;
+    let stats = fs.gc_stats();
     let moved = stats.data_blocks_moved.get() + stats.node_blocks_moved.get();
     let found = Counted { written: written() - before, moved };
     fs.unmount().unwrap();

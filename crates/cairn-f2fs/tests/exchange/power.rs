@@ -148,7 +148,7 @@ fn cut_ours(kinds: &[Kind], seed: u64, cuts: &mut Cuts) {
         build(&VolumeTarget::new(&*fs), &before);
         build(&VolumeTarget::new(&*fs), &changes);
         let promised = promise(&*fs);
-        assert!(fs.volume().fsyncs.stats.nodes.get() > 0, "{}: no fsync without a checkpoint", kind.name);
+        assert!(fs.fsync_stats().nodes.get() > 0, "{}: no fsync without a checkpoint", kind.name);
         build(&VolumeTarget::new(&*fs), &loose);
         fs.shutdown(false).unwrap();
         drop(fs);

@@ -33,7 +33,7 @@ fn worn(
 }
 
 fn cleaned(fs: &F2fs) -> u64 {
-    fs.volume().gc.stats.data_sections.get()
+    fs.gc_stats().data_sections.get()
 }
 
 fn finish(device: &cairn_block::memory::MemoryDevice, fs: Arc<F2fs>, ino: Ino) {
@@ -57,7 +57,7 @@ fn an_idle_volume_is_cleaned_section_by_section() {
     let first = cleaned(&fs);
     assert!(first >= 1, "nothing was cleaned");
     runtime.advance(Duration::from_secs(600));
-    let stats = &fs.volume().gc.stats;
+    let stats = fs.gc_stats();
     assert!(cleaned(&fs) >= first + 3, "{} sections", cleaned(&fs));
     assert!(stats.calls_bg.get() >= cleaned(&fs) && stats.calls_fg.get() == 0);
     assert_eq!(stats.data_blocks_bg.get(), stats.data_blocks_moved.get());
@@ -112,7 +112,7 @@ fn daemon_cleans(policy: &str) {
         at += 1;
     }
     assert!(at > 1000, "{at} blocks fitted");
-    let stats = &fs.volume().gc.stats;
+    let stats = fs.gc_stats();
     let calls = stats.calls_fg.get();
     assert!(calls > 0 && cleaned(&fs) > 0, "{policy}: {calls} calls, {} sections", cleaned(&fs));
     finish(&device, fs, ino);

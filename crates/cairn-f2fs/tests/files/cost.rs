@@ -7,9 +7,9 @@ use crate::support::{open, volume};
 
 /// Nodes written, flushes, checkpoints.
 fn spent(fs: &F2fs, work: impl FnOnce()) -> (u64, u64, u64) {
-    let store = fs.volume().store.clone().unwrap();
+    let store = fs.store().cloned().unwrap();
     let now = || {
-        let fsyncs = &fs.volume().fsyncs.stats;
+        let fsyncs = fs.fsync_stats();
         (store.nodes.stats.written.get(), fsyncs.flushes.get(), fsyncs.checkpoints.get())
     };
     let before = now();
@@ -81,7 +81,7 @@ fn a_file_that_was_renamed_or_linked_takes_one_checkpoint_and_no_more() {
     fs.rename(root, b"before", root, b"after", RenameMode::Replace).unwrap();
     fs.sync().unwrap();
     fs.forget(forgotten, 1);
-    fs.volume().inodes.shrink();
+    fs.inodes().table.shrink();
     assert_eq!(checkpoints_of_fsyncs(&fs, forgotten), 0, "renamed, forgotten and read again");
     fs.unmount().unwrap();
 }

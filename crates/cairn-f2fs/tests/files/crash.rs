@@ -267,8 +267,8 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
         work.step();
     }
     let Workload { recording, fs, promises, syncs, .. } = work;
-    let checkpoints = fs.volume().fsyncs.stats.checkpoints.get();
-    let nodes = fs.volume().fsyncs.stats.nodes.get();
+    let checkpoints = fs.fsync_stats().checkpoints.get();
+    let nodes = fs.fsync_stats().nodes.get();
     assert!(nodes > 0 && syncs > 10, "{nodes} of {syncs} by nodes, {checkpoints} by checkpoints");
     fs.shutdown(false).unwrap();
     drop(fs);

@@ -47,7 +47,7 @@ fn search(args: &[&str], options: &str, churn: u32, seed: u64) {
         }
     }
     let Workload { recording, fs, promises, .. } = work;
-    let stats = &fs.volume().gc.stats;
+    let stats = fs.gc_stats();
     let (sections, moved) = (stats.data_sections.get(), stats.data_blocks_moved.get());
     assert!(sections > 5 && moved > 100, "{options}: {sections} sections, {moved} blocks were cleaned");
     fs.shutdown(false).unwrap();

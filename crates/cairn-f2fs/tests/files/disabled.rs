@@ -31,7 +31,7 @@ fn read(fs: &F2fs, name: &str) -> Option<(u8, u64)> {
 }
 
 fn flags(fs: &F2fs) -> CheckpointFlags {
-    fs.volume().store.as_ref().map_or(fs.volume().checkpoint.checkpoint.flags, |store| store.checkpoints.last().flags)
+    fs.store().map_or(fs.disk().checkpoint.checkpoint.flags, |store| store.checkpoints.last().flags)
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn what_happens_without_checkpoints_is_gone_after_the_unmount() {
     drop(fs);
     for ending in ["unmount", "power cut"] {
         let fs = open(device.clone(), "checkpoint=disable:100%");
-        let version = fs.volume().store.as_ref().unwrap().checkpoints.version();
+        let version = fs.store().unwrap().checkpoints.version();
         // Everything is overwritten again and again: blocks of the checkpoint stay, all others are used anew.
         for round in 2..10 {
             write(&fs, "kept", round, 20 * MIB);
@@ -53,7 +53,7 @@ fn what_happens_without_checkpoints_is_gone_after_the_unmount() {
         }
         fs.unlink(fs.root(), b"kept").unwrap();
         fs.create(fs.root(), b"directory", NewInode::Directory, 0o755, &Caller::ROOT).unwrap();
-        assert_eq!(fs.volume().store.as_ref().unwrap().checkpoints.version(), version, "no checkpoint");
+        assert_eq!(fs.store().unwrap().checkpoints.version(), version, "no checkpoint");
         assert_eq!(fs.report().u64("checkpoint.unusable_blocks").map(|blocks| blocks >= 5120), Some(true));
         assert!(fs.statfs().unwrap().free_blocks < free, "blocks of the checkpoint are not free");
         match ending {
@@ -113,7 +113,7 @@ fn too_much_unusable_space_is_refused() {
         fs.allocate(ino, cairn_vfs::AllocateMode::PunchHole, block * 4096, 4096).unwrap();
     }
     fs.sync().unwrap();
-    let holes = fs.volume().store.as_ref().unwrap().segments.holes();
+    let holes = fs.store().unwrap().segments.holes();
     assert!(holes[0] > blocks / 4, "{holes:?} of {blocks}");
     let outcome = fs.remount("checkpoint=disable:1");
     if let Err(refused) = outcome {

@@ -16,7 +16,7 @@ use crate::support::{FEATURES, judge, open, volume};
 fn opened(device: Arc<dyn BlockDevice>, options: &str) -> Opened {
     let fs = open(device, options);
     let evicted = fs.clone();
-    Opened { fs, evict: Box::new(move || evicted.volume().inodes.shrink()) }
+    Opened { fs, evict: Box::new(move || evicted.inodes().table.shrink()) }
 }
 
 fn closed(device: &MemoryDevice) -> Result<(), String> {
@@ -94,8 +94,8 @@ fn inodes_that_were_only_read_leave_memory() {
         fs.forget(ino, 1);
     }
     fs.sync().unwrap();
-    fs.volume().inodes.shrink();
-    let before = fs.volume().inodes.len();
+    fs.inodes().table.shrink();
+    let before = fs.inodes().table.len();
     runtime.advance(Duration::from_secs(1));
     for number in 0..100 {
         let found = fs.lookup(fs.root(), name(number).as_bytes()).unwrap();
@@ -104,8 +104,8 @@ fn inodes_that_were_only_read_leave_memory() {
         fs.forget(found.ino, 1);
     }
     fs.sync().unwrap();
-    fs.volume().inodes.shrink();
-    let after = fs.volume().inodes.len();
+    fs.inodes().table.shrink();
+    let after = fs.inodes().table.len();
     assert!(after <= before, "{before} inodes were in memory, and {after} are since others were read");
     fs.unmount().unwrap();
 }

@@ -200,7 +200,7 @@ fn every_mode_tells_of_what_fails() {
         let options = options.trim_end_matches(',');
         let (fs, simulated) = open(Arc::new(before.fork()), options);
         workload(&fs, &simulated).unwrap();
-        let cleaned = fs.volume().gc.stats.data_sections.get();
+        let cleaned = fs.gc_stats().data_sections.get();
         assert!(cleaned > 0 || !mode.is_lfs(), "{mode:?}: nothing was cleaned");
         fs.unmount().unwrap();
         drop(fs);
@@ -250,7 +250,7 @@ fn each_handle_hears_of_a_failed_write_once() {
     fs.write(ino, 0, &[1; 4096], IoFlags::empty()).unwrap();
     fault.fail(Operation::Write, fault.count(Operation::Write) + 1, Lasting::Once);
     assert!(fs.sync().is_err());
-    let inode = fs.volume().inode(ino).unwrap();
+    let inode = fs.inodes().inode(ino).unwrap();
     for handle in handles {
         let missed = inode.cache.errors().check_and_advance(handle);
         assert!(missed.is_some_and(|error| error.to_string().contains("injected fault")));

@@ -81,7 +81,7 @@ impl Full {
     fn finish(self) -> u64 {
         check(&self.fs, &self.files, &self.blocks);
         self.fs.unmount().unwrap();
-        let stats = &self.fs.volume().gc.stats;
+        let stats = self.fs.gc_stats();
         let sections = stats.data_sections.get() + stats.node_sections.get();
         drop(self.fs);
         judge(&self.device);

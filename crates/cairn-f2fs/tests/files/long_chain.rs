@@ -37,7 +37,7 @@ fn search(options: &str) {
             judge(&cut);
         }
     }
-    let stats = &fs.volume().fsyncs.stats;
+    let stats = fs.fsync_stats();
     let (nodes, checkpoints) = (stats.nodes.get(), stats.checkpoints.get());
     assert!(
         checkpoints > 0 && nodes > 1000 * checkpoints,

@@ -131,8 +131,8 @@ fn search(args: &[&str], options: &str, seed: u64, steps: u32) {
     });
     let Shared { recording, fs, promises, .. } = shared;
     let promises = promises.into_inner();
-    let by_nodes = fs.volume().fsyncs.stats.nodes.get();
-    let merged = fs.volume().store.as_ref().unwrap().checkpoints.merge_stats();
+    let by_nodes = fs.fsync_stats().nodes.get();
+    let merged = fs.store().unwrap().checkpoints.merge_stats();
     let (requests, issued) = (merged.total.get(), merged.issued.get());
     assert!(by_nodes > 0, "no fsync was served by nodes");
     assert!(options.contains("nocheckpoint_merge") || requests > issued, "{requests} requests, {issued} checkpoints");

@@ -19,7 +19,7 @@ use crate::held::Held;
 use crate::support::{judge, look, open, volume};
 
 fn store(fs: &F2fs) -> &Store {
-    fs.volume().store.as_ref().unwrap()
+    fs.store().unwrap()
 }
 
 fn stats(fs: &F2fs) -> &MergeStats {
@@ -94,13 +94,13 @@ fn an_fsync_by_nodes_waits_for_the_checkpoint_under_way() {
         let first = scope.spawn(|| fs.fsync(fs.root(), 0, false).unwrap());
         held.wait_for(1);
         fs.write(file, 0, b"contents", cairn_vfs::IoFlags::empty()).unwrap();
-        let nodes = fs.volume().fsyncs.stats.nodes.get();
+        let nodes = fs.fsync_stats().nodes.get();
         let second = scope.spawn(|| {
             fs.fsync(file, 0, false).unwrap();
             done.store(true, SeqCst);
         });
         // Its nodes carry the version of the checkpoint that is held: they do not count yet.
-        while fs.volume().fsyncs.stats.flushes.get() == 0 || fs.volume().fsyncs.stats.nodes.get() == nodes {
+        while fs.fsync_stats().flushes.get() == 0 || fs.fsync_stats().nodes.get() == nodes {
             std::thread::yield_now();
         }
         assert!(!done.load(SeqCst));
@@ -263,7 +263,7 @@ fn freezing_serves_whoever_waits() {
 #[test]
 fn the_daemon_is_there_exactly_when_it_should() {
     let device = volume(64 << 20, &[]);
-    let merging = |fs: &F2fs| fs.volume().store.as_ref().is_some_and(|store| store.checkpoints.is_merging());
+    let merging = |fs: &F2fs| fs.store().is_some_and(|store| store.checkpoints.is_merging());
     for (options, expected) in
         [("", true), ("nocheckpoint_merge", false), ("ro", false), ("checkpoint=disable:100%", false)]
     {

@@ -110,7 +110,7 @@ fn after_damage(given: &Given<'_>) -> String {
     let fs = open(device.clone(), Simulated::new(2), "");
     let nid = Nid::of(written(&*fs, "victim", 1)).unwrap();
     fs.unmount().unwrap();
-    let at = fs.volume().nat.lookup(nid).unwrap().block_addr.bytes();
+    let at = fs.disk().nat.lookup(nid).unwrap().block_addr.bytes();
     // The access time: only the checksum can tell.
     let mut block = device.read_at(at, 4096).unwrap();
     block[32] ^= 0x55;

@@ -126,7 +126,7 @@ fn with_damaged_inode(options: &str) -> (Arc<MemoryDevice>, Arc<F2fs>) {
     let (device, _) = with_victim();
     let fs = open(device.clone(), "ro");
     let nid = cairn_f2fs::format::Nid::of(find(&fs, "victim")).unwrap();
-    let at = fs.volume().nat.lookup(nid).unwrap().block_addr.bytes();
+    let at = fs.disk().nat.lookup(nid).unwrap().block_addr.bytes();
     drop(fs);
     // The access time: only the checksum can tell.
     let mut block = device.read_at(at, 4096).unwrap();
@@ -185,7 +185,7 @@ fn with_orphan() -> (Arc<MemoryDevice>, u64) {
     fs.unlink(fs.root(), b"victim").unwrap();
     fs.freeze().unwrap();
     let left = Arc::new(device.fork());
-    let at = fs.volume().nat.lookup(nid).unwrap().block_addr.bytes();
+    let at = fs.disk().nat.lookup(nid).unwrap().block_addr.bytes();
     fs.unmount().unwrap();
     (left, at)
 }

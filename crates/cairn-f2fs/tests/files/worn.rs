@@ -60,9 +60,9 @@ impl Worn {
     pub fn check(&self) {
         let mounts = self.mounts.lock();
         let sum = |count: &dyn Fn(&F2fs) -> u64| mounts.iter().map(|fs| count(fs)).sum::<u64>();
-        let cleaned = sum(&|fs| fs.volume().gc.stats.data_sections.get());
-        let filled = sum(&|fs| fs.volume().store().unwrap().segments.stats.segments_ssr.get());
-        let merged = sum(&|fs| fs.volume().store().unwrap().checkpoints.merge_stats().total.get());
+        let cleaned = sum(&|fs| fs.gc_stats().data_sections.get());
+        let filled = sum(&|fs| fs.store().unwrap().segments.stats.segments_ssr.get());
+        let merged = sum(&|fs| fs.store().unwrap().checkpoints.merge_stats().total.get());
         let used = if self.mode.is_lfs() { cleaned } else { cleaned + filled };
         assert!(used > 0, "{:?}: {cleaned} sections cleaned, {filled} segments filled", self.mode);
         assert_eq!(merged > 0, self.mode.merges(), "{:?}: {merged} merged requests", self.mode);

@@ -37,7 +37,7 @@ fn zones_are_left_as_they_must(image: Arc<MemoryDevice>) {
     }
     fs.sync().unwrap();
     assert_no_zone_is_left(&fs);
-    assert!(fs.volume().store().unwrap().segments.stats.logs_moved.get() > 0);
+    assert!(fs.store().unwrap().segments.stats.logs_moved.get() > 0);
     fs.unmount().unwrap();
 }
 
@@ -118,7 +118,7 @@ fn a_zone_that_fails_stops_the_volume() {
             let image: Arc<dyn BlockDevice> = sound(Kind::Short, End::Closed);
             let zoned = Arc::new(open_image(&image).unwrap().unwrap());
             let fs = open(zoned.clone(), "");
-            let at = fs.volume().store().unwrap().segments.next_address(log).bytes();
+            let at = fs.store().unwrap().segments.next_address(log).bytes();
             zoned.fail_zone(at - at % layout.zone_size, condition).unwrap();
             let ino = fs.create(fs.root(), b"new", NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
             fs.write(ino, 0, &[1; 12_000], IoFlags::empty()).unwrap();

@@ -68,7 +68,7 @@ fn search(kind: Kind, writing: bool, seeds: Range<u64>) {
         match open(device.clone(), if writing { mode(kind, seed).options } else { "ro" }) {
             Ok(volume) if writing => {
                 written += work::upon(&volume, seed, is_worn(kind, seed));
-                cleaned += volume.volume().gc.stats.data_sections.get();
+                cleaned += volume.gc_stats().data_sections.get();
                 // Whatever is left is met again.
                 if let Ok(again) = open(device, "ro") {
                     opened += usize::from(tour::of(&again) > 0);

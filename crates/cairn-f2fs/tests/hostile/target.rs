@@ -36,7 +36,7 @@ pub struct Target {
 pub fn target(kind: Kind, end: End) -> Target {
     let device = sound(kind, end);
     let volume = open(device.clone(), "ro").unwrap();
-    let mut layout = *volume.volume().layout;
+    let mut layout = *volume.disk().layout;
     if let Some(zones) = kind.zones() {
         // Who only reads need not know.
         layout.unusable_per_section = ((zones.zone_size - zones.capacity) >> 12) as u32;

@@ -53,10 +53,10 @@ pub fn widened(image: &MemoryDevice, layout: &ZoneLayout) -> MemoryDevice {
 /// Each active zone of the volume is one that a log is in: those that a log has left count against the device's limit no more.
 #[track_caller]
 pub fn assert_no_zone_is_left(fs: &F2fs) {
-    let volume = fs.volume();
-    let (Some(zoned), Some(store)) = (volume.device.as_zoned(), &volume.store) else { return };
-    let section = u64::from(volume.layout.segs_per_sec) << 21;
-    let end = (u64::from(volume.layout.main) + volume.layout.main_blocks()) << 12;
+    let disk = fs.disk();
+    let (Some(zoned), Some(store)) = (disk.device.as_zoned(), &disk.store) else { return };
+    let section = u64::from(disk.layout.segs_per_sec) << 21;
+    let end = (u64::from(disk.layout.main) + disk.layout.main_blocks()) << 12;
     for zone in zoned.report(0, usize::MAX).unwrap().iter().filter(|zone| zone.is_active() && zone.start < end) {
         let here = |log| (zone.start..zone.start + section).contains(&store.segments.next_address(log).bytes());
         assert!(Log::ALL.into_iter().any(here), "{zone:?}");

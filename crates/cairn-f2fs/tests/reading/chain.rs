@@ -25,8 +25,8 @@ impl Chain {
     /// Behind the checkpoint of a sound image.
     pub fn new(device: Arc<MemoryDevice>) -> Self {
         let volume = open(device.clone()).unwrap();
-        let volume = volume.volume();
-        let (layout, checkpoint) = (*volume.layout, volume.checkpoint.checkpoint.clone());
+        let disk = volume.disk();
+        let (layout, checkpoint) = (*disk.layout, disk.checkpoint.checkpoint.clone());
         let warm = checkpoint.log(Log::WarmNode);
         let data = layout.main + (layout.main_segments - 3) * 512;
         Self { device, layout, checkpoint, next: layout.address(warm.segno, warm.blkoff), data }

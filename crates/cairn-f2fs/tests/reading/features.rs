@@ -126,8 +126,8 @@ fn counts_agree_with_dump_f2fs() {
 /// Every number that dump.f2fs prints and we decode.
 fn compare(path: &Path, volume: &cairn_f2fs::F2fs) {
     let told = cairn_testkit::judge::dump_f2fs(path);
-    let volume = volume.volume();
-    let (superblock, checkpoint) = (&volume.superblock, &volume.checkpoint.checkpoint);
+    let disk = volume.disk();
+    let (superblock, checkpoint) = (&disk.superblock, &disk.checkpoint.checkpoint);
     let ours: [(&str, u64); 29] = [
         ("log_sectorsize", superblock.log_sectorsize.into()),
         ("log_blocksize", superblock.log_blocksize.into()),

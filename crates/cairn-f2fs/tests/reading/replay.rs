@@ -119,7 +119,7 @@ fn an_old_file_grows_through_every_level() {
     let mut chain = Chain::new(base());
     let volume = chain.open();
     let old = volume.lookup(volume.root(), b"old").unwrap().ino;
-    let record = volume.volume().inode(old).unwrap().record();
+    let record = volume.inodes().inode(old).unwrap().record();
     let shape = record.shape();
     let nid = u32::try_from(old.get()).unwrap();
     // One direct node of each kind of place: below the inode, an indirect node, the double indirect node.

@@ -61,7 +61,7 @@ fn blocks_of_many_directories_stay_within_the_cache() {
         }
     }
     fs.sync().unwrap();
-    let budget = fs.volume().pages.budget();
+    let budget = fs.inodes().pages.budget();
     let mut seen = 0;
     for _ in 0..2 {
         for directory in &directories {

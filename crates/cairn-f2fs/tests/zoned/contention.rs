@@ -81,7 +81,7 @@ fn contend(layout: ZoneLayout, seed: u64) {
         for (file, ino) in (0..).zip(&files) {
             (0..BLOCKS).for_each(|index| check(&fs, *ino, file, index));
         }
-        let resets = fs.volume().store().unwrap().segments.stats.zones_reset.get();
+        let resets = fs.store().unwrap().segments.stats.zones_reset.get();
         assert!(round == 0 || resets > 0, "sections were cleaned, and their zones reset");
         fs.unmount().unwrap();
         drop(fs);

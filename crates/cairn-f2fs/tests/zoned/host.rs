@@ -102,9 +102,7 @@ fn recover() {
     let ino = fs.lookup(fs.root(), b"file").unwrap().ino;
     check_in(&fs, ino, 0);
     live(&fs, ino, 1);
-    let volume = fs.volume();
-    let (moved, reset) =
-        (volume.gc.stats.data_blocks_moved.get(), volume.store().unwrap().segments.stats.zones_reset.get());
+    let (moved, reset) = (fs.gc_stats().data_blocks_moved.get(), fs.store().unwrap().segments.stats.zones_reset.get());
     assert!(moved > 0 && reset > 0, "{moved} blocks moved, {reset} zones reset");
     check_in(&fs, ino, 1);
     fs.unmount().unwrap();

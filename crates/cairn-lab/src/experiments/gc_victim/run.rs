@@ -61,9 +61,8 @@ struct Counts {
 
 impl Counts {
     fn of(volume: &F2fs, device: &Stats) -> Result<Self> {
-        let volume = volume.volume();
-        let store = volume.store()?;
-        let gc = &volume.gc.stats;
+        let store = volume.store().ok_or(cairn_vfs::Error::Invalid("the volume was opened to be read only"))?;
+        let gc = volume.gc_stats();
         Ok(Self {
             device: device.snapshot().write_bytes / 4096,
             by_class: gc.written(store),
@@ -86,7 +85,7 @@ pub(super) fn measure(setting: &Setting, policy: &str, load: Load, fill: Option<
     let after = Counts::of(&volume, &device)?;
     files.verify(&volume)?;
     let section = {
-        let layout = &volume.volume().layout;
+        let layout = &volume.disk().layout;
         u64::from(layout.segs_per_sec) * 512
     };
     volume.unmount()?;

@@ -1,8 +1,9 @@
-//! What cleaning remembers from one call to the next.
+//! The cleaner: what it works on, and what it remembers from one call to the next.
 //!
 //! Locking: `working` is held by whoever cleans, after inodes and before the operation lock.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
 use cairn_cache::budget::Charge;
@@ -11,6 +12,8 @@ use super::adaptive::RecentWrites;
 use super::merged::Merged;
 use super::stats::GcStats;
 use crate::blocks::Spare;
+use crate::inodes::Inodes;
+use crate::mount_state::MountState;
 use crate::segment::SectionInfo;
 use crate::store::Store;
 
@@ -18,7 +21,9 @@ use crate::store::Store;
 const CLEANER: Rank = Rank(230);
 
 /// See the module.
-pub struct Collector {
+pub struct Cleaner {
+    pub(crate) mount: Arc<MountState>,
+    pub(crate) inodes: Arc<Inodes>,
     /// Held by whoever cleans.
     pub(super) working: Mutex<Working>,
     /// What moved blocks are read into, while nobody cleans; it counts as part of the cache.
@@ -56,18 +61,18 @@ impl Working {
     }
 }
 
-impl Default for Collector {
-    fn default() -> Self {
+impl Cleaner {
+    pub(crate) fn new(inodes: Arc<Inodes>) -> Self {
         Self {
+            mount: inodes.mount.clone(),
+            inodes,
             working: Mutex::new(CLEANER, Working::default()),
             spare: Mutex::new(Rank::LEAF, None),
             merged: Merged::default(),
             stats: GcStats::default(),
         }
     }
-}
 
-impl Collector {
     pub(super) fn take_spare(&self) -> Spare {
         self.spare.lock().take().map_or_else(Spare::default, |(spare, _)| spare)
     }

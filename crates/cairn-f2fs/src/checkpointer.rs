@@ -5,7 +5,6 @@
 //! but `state`. The blocks are written after the operation lock is released: until then they stay
 //! in memory, and so do their inodes.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,15 +17,64 @@ use crate::checkpoint::{Hook, Reason};
 use crate::error::Result;
 use crate::format::{BlockAddr, Log};
 use crate::inode::{Inode, tree};
+use crate::inodes::Inodes;
+use crate::mount_state::MountState;
 use crate::operation_lock::CheckpointGuard;
 use crate::segment;
 use crate::store::Store;
-use crate::volume::Volume;
 
-impl Hook for Volume {
+/// See the module.
+pub(crate) struct Checkpointer {
+    mount: Arc<MountState>,
+    inodes: Arc<Inodes>,
+    /// Inodes with blocks of entries that have their places and are not on the device yet.
+    placed: Mutex<Vec<Arc<Inode>>>,
+    /// When the last periodic checkpoint was written.
+    last: Mutex<Option<Duration>>,
+}
+
+impl Checkpointer {
+    pub(crate) fn new(inodes: Arc<Inodes>) -> Self {
+        Self {
+            mount: inodes.mount.clone(),
+            inodes,
+            placed: Mutex::new(Rank::LEAF, Vec::new()),
+            last: Mutex::new(Rank::LEAF, None),
+        }
+    }
+
+    /// The daemon that writes a checkpoint when the last one is old.
+    pub(crate) fn daemon(self: &Arc<Self>) -> Arc<dyn Daemon> {
+        Arc::new(Ticker(Arc::downgrade(self)))
+    }
+
+    fn write_when_due(&self) -> Progress {
+        if self.mount.is_closed() {
+            return Progress::Done;
+        }
+        let runtime = &self.inodes.runtime;
+        let interval = Duration::from_secs(self.mount.options().checkpoint_interval.into());
+        let now = runtime.monotonic();
+        let last = *self.last.lock().get_or_insert(now);
+        if let Some(left) = interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero()) {
+            return Progress::Idle(Some(left));
+        }
+        if self.mount.check_writable().is_ok()
+            && let Err(error) = self.mount.store().and_then(|store| store.checkpoints.request(Reason::Sync))
+        {
+            tracing::error!(%error, "the periodic checkpoint failed");
+        }
+        *self.last.lock() = Some(runtime.monotonic());
+        Progress::Idle(Some(interval))
+    }
+}
+
+struct Ticker(Weak<Checkpointer>);
+
+impl Hook for Checkpointer {
     fn prepare(&self) {
-        let Ok(store) = self.store() else { return };
-        for inode in self.dirty.list() {
+        let Ok(store) = self.mount.store() else { return };
+        for inode in self.inodes.dirty.list() {
             // An inode may be on its way out: what matters now is only what gets into memory.
             let found = store.nodes.inode(inode.nid).is_ok()
                 && inode.entries.dirty().iter().all(|(block, _)| tree::find(store, &inode, *block).is_ok());
@@ -37,26 +85,26 @@ impl Hook for Volume {
     }
 
     fn snapshot(&self, _guard: &CheckpointGuard<'_>) -> Result<Vec<(BlockAddr, Image)>> {
-        let store = self.store()?.clone();
+        let store = self.mount.store()?.clone();
         let mut placed = Vec::new();
-        let mut inodes = self.dirty.list();
+        let mut inodes = self.inodes.dirty.list();
         for inode in &inodes {
-            place_entries(self, &store, inode, &mut placed)?;
-            inode.write_inode(self)?;
+            place_entries(&self.inodes, &store, inode, &mut placed)?;
+            inode.write_inode(&self.inodes)?;
         }
         inodes.retain(|inode| inode.kind == FileKind::Directory || inode.kind == FileKind::Symlink);
-        *self.placed_entries.lock() = inodes;
+        *self.placed.lock() = inodes;
         Ok(placed)
     }
 
     fn written(&self) {
-        let inodes = std::mem::take(&mut *self.placed_entries.lock());
+        let inodes = std::mem::take(&mut *self.placed.lock());
         inodes.iter().for_each(|inode| inode.entries.written());
     }
 }
 
 /// Gives the changed blocks of a directory their places.
-fn place_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, all: &mut Vec<(BlockAddr, Image)>) -> Result<()> {
+fn place_entries(inodes: &Inodes, store: &Store, inode: &Arc<Inode>, all: &mut Vec<(BlockAddr, Image)>) -> Result<()> {
     let dirty = inode.entries.dirty();
     let mut pointers = Vec::with_capacity(dirty.len());
     for (block, _) in &dirty {
@@ -74,45 +122,16 @@ fn place_entries(volume: &Volume, store: &Store, inode: &Arc<Inode>, all: &mut V
             let (block, image) = &dirty[at + index];
             pointers[at + index].moved(store, addr)?;
             all.push((addr, image.clone()));
-            inode.entries.placed(*block, &volume.dirty_entries);
+            inode.entries.placed(*block, &inodes.dirty_entries);
         }
         at += placed.count;
     }
     Ok(())
 }
 
-/// Writes a checkpoint when the last one is old.
-pub struct CheckpointDaemon {
-    volume: Weak<Volume>,
-    last: Mutex<Option<Duration>>,
-}
-
-impl CheckpointDaemon {
-    /// The daemon of a volume.
-    #[must_use]
-    pub fn new(volume: &Arc<Volume>) -> Self {
-        Self { volume: Arc::downgrade(volume), last: Mutex::new(Rank::LEAF, None) }
-    }
-}
-
-impl Daemon for CheckpointDaemon {
+impl Daemon for Ticker {
     fn step(&self) -> Progress {
-        let Some(volume) = self.volume.upgrade() else { return Progress::Done };
-        if volume.closed.load(Ordering::Acquire) {
-            return Progress::Done;
-        }
-        let interval = Duration::from_secs(volume.options().checkpoint_interval.into());
-        let now = volume.runtime.monotonic();
-        let last = *self.last.lock().get_or_insert(now);
-        if let Some(left) = interval.checked_sub(now.saturating_sub(last)).filter(|left| !left.is_zero()) {
-            return Progress::Idle(Some(left));
-        }
-        if volume.check_writable().is_ok()
-            && let Err(error) = volume.checkpoint(Reason::Sync)
-        {
-            tracing::error!(%error, "the periodic checkpoint failed");
-        }
-        *self.last.lock() = Some(volume.runtime.monotonic());
-        Progress::Idle(Some(interval))
+        let Some(checkpointer) = self.0.upgrade() else { return Progress::Done };
+        checkpointer.write_when_due()
     }
 }

@@ -1,0 +1,137 @@
+//! What of a volume is on its device: geometry, blocks of metadata, the NAT, nodes; and the write core, where it is written.
+//!
+//! Locks are the parts' own; see their modules. `superblock` and the layout do not change while the volume is open.
+
+use std::sync::Arc;
+
+use cairn_base::Pba;
+use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_block::BlockDevice;
+use cairn_cache::block::BufferCache;
+use cairn_cache::durability::Flushes;
+
+use crate::blocks::Writes;
+use crate::checkpoint::Loaded;
+use crate::error::Result;
+use crate::format::layout::Layout;
+use crate::format::superblock::{OFFSET, Superblock};
+use crate::nat::NatTable;
+use crate::node::NodeCache;
+use crate::space::Counts;
+use crate::store::Store;
+
+/// The address of a superblock's copy, for whoever writes it: the second one first.
+pub(crate) const SUPERBLOCKS: [Pba; 2] = [Pba(0), Pba(1)];
+
+/// See the module.
+pub struct Disk {
+    /// The device: [`Disk::flushes`], as everybody sees it.
+    pub device: Arc<dyn BlockDevice>,
+    /// What of it is on the medium.
+    pub(crate) flushes: Arc<Flushes>,
+    /// The superblock as it was read, but for [`Disk::label`].
+    pub superblock: Superblock,
+    /// Held while it is written.
+    label: Mutex<String>,
+    /// Geometry.
+    pub layout: Arc<Layout>,
+    /// Blocks of metadata, nodes and directories, by address.
+    pub(crate) buffers: Arc<BufferCache>,
+    /// The checkpoint that was found at mount.
+    pub checkpoint: Loaded,
+    /// The NAT.
+    pub nat: Arc<NatTable>,
+    /// Nodes.
+    pub(crate) nodes: NodeCache,
+    /// The write core, unless the volume was opened to be read only.
+    pub store: Option<Arc<Store>>,
+}
+
+/// What [`Disk::new`] is made of.
+pub(crate) struct Parts {
+    pub device: Arc<dyn BlockDevice>,
+    pub flushes: Arc<Flushes>,
+    pub superblock: Superblock,
+    pub layout: Arc<Layout>,
+    pub buffers: Arc<BufferCache>,
+    pub checkpoint: Loaded,
+    pub nat: Arc<NatTable>,
+    pub nodes: NodeCache,
+    pub store: Option<Arc<Store>>,
+}
+
+impl Disk {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            device: parts.device,
+            flushes: parts.flushes,
+            label: Mutex::new(Rank::BUFFER, parts.superblock.label()),
+            superblock: parts.superblock,
+            layout: parts.layout,
+            buffers: parts.buffers,
+            checkpoint: parts.checkpoint,
+            nat: parts.nat,
+            nodes: parts.nodes,
+            store: parts.store,
+        }
+    }
+
+    /// Blocks and nodes in use now.
+    pub(crate) fn counts(&self) -> Counts {
+        let checkpoint = &self.checkpoint.checkpoint;
+        let found = || Counts {
+            valid_blocks: checkpoint.valid_block_count,
+            valid_nodes: checkpoint.valid_node_count,
+            valid_inodes: checkpoint.valid_inode_count,
+        };
+        self.store.as_ref().map_or_else(found, |store| store.space.counts())
+    }
+
+    /// See [`crate::operation_lock::OperationLock::moves`]; nothing moves on a volume that is only
+    /// read.
+    pub(crate) fn moves(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.operation_lock.moves())
+    }
+
+    /// Version of the last checkpoint.
+    pub(crate) fn version(&self) -> u64 {
+        let found = self.checkpoint.checkpoint.version;
+        self.store.as_ref().map_or(found, |store| store.checkpoints.last().version)
+    }
+
+    /// The label.
+    pub(crate) fn label(&self) -> String {
+        self.label.lock().clone()
+    }
+
+    /// Sets the label: in the second superblock, then in the first one. The caller has checked that the volume is writable.
+    ///
+    /// # Errors
+    /// It is too long, or the device failed.
+    pub(crate) fn set_label(&self, label: &str) -> Result<()> {
+        let mut superblock = self.superblock.clone();
+        if !superblock.set_label(label) {
+            return Err(cairn_vfs::Error::Invalid("a label has at most 511 UTF-16 units").into());
+        }
+        let mut current = self.label.lock();
+        let bytes = superblock.encode();
+        for at in SUPERBLOCKS.into_iter().rev() {
+            self.write_superblock(at, &bytes)?;
+        }
+        *current = label.into();
+        Ok(())
+    }
+
+    fn write_superblock(&self, at: Pba, bytes: &[u8]) -> Result<()> {
+        let mut block = crate::blocks::read(&*self.device, at, 1)?.to_vec();
+        block[OFFSET..OFFSET + bytes.len()].copy_from_slice(bytes);
+        let mut write = Writes::new();
+        write.push(at, block);
+        write.write(&*self.device).and_then(|()| Ok(self.device.flush()?))
+    }
+
+    /// Writes the first superblock, which was found damaged, as the second one says.
+    pub(crate) fn restore_first_superblock(&self) -> Result<()> {
+        self.write_superblock(SUPERBLOCKS[0], &self.superblock.encode())
+    }
+}
