@@ -20,14 +20,14 @@ const GAP: u32 = 4;
 ///
 /// # Errors
 /// The device's.
-pub fn read(device: &dyn BlockDevice, start: Pba, count: usize) -> Result<IoBuf> {
+pub(crate) fn read(device: &dyn BlockDevice, start: Pba, count: usize) -> Result<IoBuf> {
     let (offset, len) = (start.get().saturating_mul(BLOCK_BYTES), count * BLOCK_SIZE);
     Ok(if count == 1 { device.read_block(offset, len)? } else { device.read_at(offset, len)? })
 }
 
 /// Buffers to be read into again: their memory is there, and often still in the processor's caches.
 #[derive(Debug, Default)]
-pub struct Spare {
+pub(crate) struct Spare {
     /// By capacity, powers of two.
     bufs: BTreeMap<usize, Vec<IoBuf>>,
     bytes: usize,
@@ -36,7 +36,7 @@ pub struct Spare {
 impl Spare {
     /// Bytes kept.
     #[must_use]
-    pub const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -69,7 +69,7 @@ impl Spare {
 
 /// Blocks that were read together: see [`read_many`].
 #[derive(Debug)]
-pub struct Blocks {
+pub(crate) struct Blocks {
     /// First block and contents of each run, in order.
     runs: Vec<(BlockAddr, Arc<IoBuf>)>,
     addrs: Vec<BlockAddr>,
@@ -92,7 +92,7 @@ impl AsRef<[u8]> for Piece {
 ///
 /// # Errors
 /// The device's.
-pub fn read_many(device: &dyn BlockDevice, addrs: &[BlockAddr]) -> Result<Blocks> {
+pub(crate) fn read_many(device: &dyn BlockDevice, addrs: &[BlockAddr]) -> Result<Blocks> {
     read_many_into(device, addrs, &mut Spare::default())
 }
 
@@ -100,7 +100,7 @@ pub fn read_many(device: &dyn BlockDevice, addrs: &[BlockAddr]) -> Result<Blocks
 ///
 /// # Errors
 /// As [`read_many`].
-pub fn read_many_into(device: &dyn BlockDevice, addrs: &[BlockAddr], spare: &mut Spare) -> Result<Blocks> {
+pub(crate) fn read_many_into(device: &dyn BlockDevice, addrs: &[BlockAddr], spare: &mut Spare) -> Result<Blocks> {
     debug_assert!(addrs.is_sorted());
     let mut runs: Vec<(BlockAddr, u32)> = Vec::new();
     for addr in addrs {
@@ -123,7 +123,7 @@ pub fn read_many_into(device: &dyn BlockDevice, addrs: &[BlockAddr], spare: &mut
 
 impl Blocks {
     /// The contents of all blocks, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.addrs.iter().map(|addr| {
             let (bytes, from) = self.find(*addr);
             &bytes[from..from + BLOCK_SIZE]
@@ -135,7 +135,7 @@ impl Blocks {
     /// # Panics
     /// One of them was not read.
     #[must_use]
-    pub fn pieces(&self, addrs: impl Iterator<Item = BlockAddr>) -> Vec<Bytes> {
+    pub(crate) fn pieces(&self, addrs: impl Iterator<Item = BlockAddr>) -> Vec<Bytes> {
         let mut pieces = Vec::new();
         let mut addrs = addrs.peekable();
         while let Some(first) = addrs.next() {
@@ -150,7 +150,7 @@ impl Blocks {
     }
 
     /// Gives the buffers back that nobody has a piece of any more, to keep `most` bytes in all.
-    pub fn recycle(self, spare: &mut Spare, most: usize) {
+    pub(crate) fn recycle(self, spare: &mut Spare, most: usize) {
         self.runs.into_iter().filter_map(|(_, run)| Arc::into_inner(run)).for_each(|buf| spare.keep(buf, most));
     }
 

@@ -11,7 +11,7 @@ use crate::format::Nid;
 use crate::inode::Inode;
 
 /// See the module.
-pub struct DirtyInodes(Mutex<BTreeMap<Nid, Arc<Inode>>>);
+pub(crate) struct DirtyInodes(Mutex<BTreeMap<Nid, Arc<Inode>>>);
 
 impl Default for DirtyInodes {
     fn default() -> Self {
@@ -21,25 +21,25 @@ impl Default for DirtyInodes {
 
 impl DirtyInodes {
     /// Adds one.
-    pub fn insert(&self, inode: &Arc<Inode>) {
+    pub(crate) fn insert(&self, inode: &Arc<Inode>) {
         self.0.lock().insert(inode.nid, inode.clone());
     }
 
     /// Takes one out. The caller may hold locks of it: a last reference is dropped after ours.
-    pub fn remove(&self, nid: Nid) {
+    pub(crate) fn remove(&self, nid: Nid) {
         let removed = self.0.lock().remove(&nid);
         drop(removed);
     }
 
     /// All of them.
     #[must_use]
-    pub fn list(&self) -> Vec<Arc<Inode>> {
+    pub(crate) fn list(&self) -> Vec<Arc<Inode>> {
         self.0.lock().values().cloned().collect()
     }
 
     /// How many.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.lock().len()
     }
 }

@@ -6,6 +6,7 @@
 //! decodes and encodes and does no I/O.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod blocks;

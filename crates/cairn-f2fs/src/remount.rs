@@ -20,7 +20,7 @@ use crate::sync;
 ///
 /// # Errors
 /// An option is unknown, malformed or cannot be changed now; or a write failed.
-pub fn remount(ops: &Operations, list: &str) -> Result<()> {
+pub(crate) fn remount(ops: &Operations, list: &str) -> Result<()> {
     let _exclusive = ops.mount.access.exclusive();
     ops.mount.access.check()?;
     let old = ops.mount.options();
@@ -60,7 +60,7 @@ pub fn remount(ops: &Operations, list: &str) -> Result<()> {
 ///
 /// # Errors
 /// That.
-pub fn check_list(ops: &Operations, list: &str) -> Result<()> {
+pub(crate) fn check_list(ops: &Operations, list: &str) -> Result<()> {
     ops.mount.access.check()?;
     let old = ops.mount.options();
     check_stopped(ops, &old, list)?;
@@ -125,7 +125,7 @@ fn make_read_only(ops: &Operations, reason: &str) -> Result<()> {
 ///
 /// # Errors
 /// It is frozen, or has stopped; checkpoints are disabled; a write failed.
-pub fn freeze(ops: &Operations) -> Result<()> {
+pub(crate) fn freeze(ops: &Operations) -> Result<()> {
     // Most of the writing, while others still work.
     sync::sync(ops)?;
     let exclusive = ops.mount.access.exclusive();
@@ -155,7 +155,7 @@ pub fn freeze(ops: &Operations) -> Result<()> {
 ///
 /// # Errors
 /// It is not frozen, has been stopped since, or a write failed.
-pub fn thaw(ops: &Operations) -> Result<()> {
+pub(crate) fn thaw(ops: &Operations) -> Result<()> {
     let exclusive = ops.mount.access.exclusive();
     let resumed = match exclusive.prior_state()? {
         PriorState::Writable => {

@@ -16,7 +16,7 @@ const MOST_SKIPPED: u32 = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Gather {
+pub(super) struct Gather {
     /// Requests that are expected.
     expected: usize,
     /// How long the last checkpoint took.
@@ -40,7 +40,7 @@ struct Round {
 
 impl Gather {
     /// `waiting` requests (at least one) are there: how long to wait for more, if at all. Asked again after each arrival.
-    pub fn patience(&mut self, waiting: usize, now: Duration) -> Option<Duration> {
+    pub(super) fn patience(&mut self, waiting: usize, now: Duration) -> Option<Duration> {
         if waiting >= self.expected || self.cost < FASTEST || self.skip > 0 {
             return None;
         }
@@ -56,7 +56,7 @@ impl Gather {
 
     /// A checkpoint has served the requests that came at these moments in the time `cost`, and `waiting` came meanwhile. True if it
     /// had been waited with.
-    pub fn served(&mut self, arrivals: &mut [Duration], waiting: usize, cost: Duration) -> bool {
+    pub(super) fn served(&mut self, arrivals: &mut [Duration], waiting: usize, cost: Duration) -> bool {
         let (waited, batch) = (self.round.is_some(), arrivals.len());
         arrivals.sort_unstable();
         let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::sync::{Event, Mutex, mutex};
 
 /// One request: what was asked, and the answer once there is one.
-pub struct Ticket<Q, A> {
+pub(super) struct Ticket<Q, A> {
     /// What was asked.
     pub question: Q,
     answer: Mutex<Option<A>>,
@@ -27,7 +27,7 @@ impl<Q, A> Ticket<Q, A> {
 }
 
 /// Requests that are served together.
-pub type Batch<Q, A> = Vec<Arc<Ticket<Q, A>>>;
+pub(super) type Batch<Q, A> = Vec<Arc<Ticket<Q, A>>>;
 
 struct State<Q, A> {
     waiting: Batch<Q, A>,
@@ -38,7 +38,7 @@ struct State<Q, A> {
 }
 
 /// See the module.
-pub struct Queue<Q, A> {
+pub(super) struct Queue<Q, A> {
     state: Mutex<State<Q, A>>,
     /// The daemon looks again after this: requests have come.
     pub arrived: Arc<Event>,
@@ -48,14 +48,14 @@ pub struct Queue<Q, A> {
 
 impl<Q, A: Clone> Queue<Q, A> {
     /// Nobody asks and nobody serves.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let state = State { waiting: Vec::new(), daemon: false, serving: false };
         Self { state: mutex(state), arrived: Arc::new(Event::new()), changed: Event::new() }
     }
 
     /// Asks and waits for the answer. `wait` blocks until its condition holds, and looks again after each notification of the
     /// event. If there is no daemon, and nobody else serves, `serve` is called: it serves all that wait.
-    pub fn ask(&self, question: Q, wait: impl Fn(&Event, &mut dyn FnMut() -> bool), serve: impl Fn()) -> A {
+    pub(super) fn ask(&self, question: Q, wait: impl Fn(&Event, &mut dyn FnMut() -> bool), serve: impl Fn()) -> A {
         let ticket = Arc::new(Ticket { question, answer: mutex(None) });
         let has_daemon = {
             let mut state = self.state.lock();
@@ -82,37 +82,37 @@ impl<Q, A: Clone> Queue<Q, A> {
     }
 
     /// Is there a daemon?
-    pub fn is_attended(&self) -> bool {
+    pub(super) fn is_attended(&self) -> bool {
         self.state.lock().daemon
     }
 
     /// Nobody waits and no batch is being served.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let state = self.state.lock();
         !state.serving && state.waiting.is_empty()
     }
 
     /// There is a daemon from now on.
-    pub fn attend(&self) {
+    pub(super) fn attend(&self) {
         self.state.lock().daemon = true;
         // Whoever asked before was not announced.
         self.arrived.notify();
     }
 
     /// The daemon is gone: those who wait serve themselves.
-    pub fn desert(&self) {
+    pub(super) fn desert(&self) {
         self.state.lock().daemon = false;
         self.changed.notify();
     }
 
     /// Number of requests that nobody has begun to serve.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
 
     /// Takes all that wait, in the order they came; `None` if nobody does, or a batch is being
     /// served. Work begins after this.
-    pub fn detach(&self) -> Option<Batch<Q, A>> {
+    pub(super) fn detach(&self) -> Option<Batch<Q, A>> {
         let mut state = self.state.lock();
         if state.serving || state.waiting.is_empty() {
             return None;
@@ -122,7 +122,7 @@ impl<Q, A: Clone> Queue<Q, A> {
     }
 
     /// The batch has been served: each gets the same answer.
-    pub fn answer(&self, batch: Batch<Q, A>, answer: &A) {
+    pub(super) fn answer(&self, batch: Batch<Q, A>, answer: &A) {
         for ticket in batch {
             *ticket.answer.lock() = Some(answer.clone());
         }

@@ -2,12 +2,12 @@
 //! module's place.
 
 use cairn_base::ranked_lock::{self, Rank};
-pub use cairn_base::runtime::Event;
+pub(super) use cairn_base::runtime::Event;
 
 /// A leaf lock: nothing is taken and nobody waits inside.
-pub type Mutex<T> = ranked_lock::Mutex<T>;
+pub(super) type Mutex<T> = ranked_lock::Mutex<T>;
 
 /// A lock around `value`.
-pub const fn mutex<T>(value: T) -> Mutex<T> {
+pub(super) const fn mutex<T>(value: T) -> Mutex<T> {
     ranked_lock::Mutex::new(Rank::LEAF, value)
 }

@@ -14,7 +14,7 @@ const KEPT: usize = 16;
 type Key = (Nid, u64);
 
 /// The clusters that were unpacked last.
-pub struct ClusterCache {
+pub(crate) struct ClusterCache {
     kept: Mutex<VecDeque<(Key, Arc<[u8]>)>>,
 }
 

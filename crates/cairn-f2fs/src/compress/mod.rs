@@ -14,7 +14,7 @@ mod unpack;
 
 use cairn_base::Pba;
 
-pub use cache::ClusterCache;
+pub(crate) use cache::ClusterCache;
 
 use pointers::pointers;
 
@@ -27,7 +27,7 @@ use crate::inode::{Inode, inline};
 ///
 /// # Errors
 /// A cluster or the node tree is damaged, or the device failed.
-pub fn read(
+pub(crate) fn read(
     disk: &Disk,
     clusters: &ClusterCache,
     inode: &Inode,
@@ -57,7 +57,7 @@ pub fn read(
 ///
 /// # Errors
 /// The node tree is damaged, or the device failed.
-pub fn is_compressed(disk: &Disk, inode: &Inode, start: u64) -> Result<bool> {
+pub(crate) fn is_compressed(disk: &Disk, inode: &Inode, start: u64) -> Result<bool> {
     Ok(pointers(disk, inode, &inode.record(), start)?.first() == Some(&BlockAddr::COMPRESS))
 }
 
@@ -65,7 +65,7 @@ pub fn is_compressed(disk: &Disk, inode: &Inode, start: u64) -> Result<bool> {
 ///
 /// # Errors
 /// As [`is_compressed`].
-pub fn first_address(disk: &Disk, inode: &Inode, start: u64) -> Result<Option<Pba>> {
+pub(crate) fn first_address(disk: &Disk, inode: &Inode, start: u64) -> Result<Option<Pba>> {
     let pointers = pointers(disk, inode, &inode.record(), start)?;
     Ok(pointers.iter().find(|addr| addr.is_address()).map(|addr| addr.pba()))
 }

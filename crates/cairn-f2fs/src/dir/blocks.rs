@@ -28,7 +28,7 @@ use crate::inode::mapper::{InodeMapper, block_address};
 ///
 /// # Errors
 /// The node tree is damaged, or the device failed.
-pub fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
+pub(crate) fn read(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>> {
     if disk.store.is_some() {
         return read_live(disk, inode, block);
     }
@@ -58,7 +58,7 @@ fn read_live(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<Arc<[u8]>>
 
 /// Blocks up to the end of the directory.
 #[must_use]
-pub fn count(inode: &Inode) -> u64 {
+pub(crate) fn count(inode: &Inode) -> u64 {
     let state = inode.state.read();
     state.record.size.div_ceil(BLOCK_BYTES).min(state.record.shape().max_blocks())
 }
@@ -68,7 +68,7 @@ pub fn count(inode: &Inode) -> u64 {
 ///
 /// # Errors
 /// The directory has more blocks than the disk, or `visit` fails.
-pub fn for_each(
+pub(crate) fn for_each(
     disk: &Disk,
     inode: &Inode,
     start: u64,
@@ -142,7 +142,7 @@ fn visit_live(
 
 /// The number of buckets at the level of a block, and the bucket that the block belongs to.
 #[must_use]
-pub fn bucket_of(block: u64, dir_level: u8) -> Option<(u64, u64)> {
+pub(crate) fn bucket_of(block: u64, dir_level: u8) -> Option<(u64, u64)> {
     let mut within = block;
     for level in 0..MAX_DEPTH {
         let Some(behind) = within.checked_sub(level_blocks(level, dir_level)) else {

@@ -24,13 +24,13 @@ use crate::inodes::Inodes;
 use crate::op::Op;
 
 /// Blocks that adding one entry may take: block 0 of a directory that leaves its inode, one more, and three nodes.
-pub const BLOCKS: u64 = 5;
+pub(crate) const BLOCKS: u64 = 5;
 
 /// A new directory's `.` and `..`.
 ///
 /// # Errors
 /// The device failed.
-pub fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Result<()> {
+pub(crate) fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Result<()> {
     let (own, kind) = (directory.nid, FileKind::Directory);
     let fill = |bytes: &mut [u8]| {
         let mut entries = DentriesMut::new(bytes);
@@ -47,7 +47,7 @@ pub fn init(op: &mut Op<'_>, directory: &Arc<Inode>, parent: Nid) -> Result<()> 
 ///
 /// # Errors
 /// The directory or the volume is full, the directory is damaged, or the device failed.
-pub fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: Nid, kind: FileKind) -> Result<()> {
+pub(crate) fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: Nid, kind: FileKind) -> Result<()> {
     let hash = name_hash(&name);
     if directory.is_inline() {
         let room = with_inline(&op.inodes.disk, directory, |entries| entries.find_room(slots_for(name.len())))?;
@@ -66,7 +66,7 @@ pub fn add(op: &mut Op<'_>, directory: &Arc<Inode>, name: Name<'_>, nid: Nid, ki
 ///
 /// # Errors
 /// The directory is damaged, or the device failed.
-pub fn remove(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found) -> Result<()> {
+pub(crate) fn remove(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found) -> Result<()> {
     if directory.is_inline() {
         return change_inline(op, directory, |bytes| DentriesMut::new(bytes).remove(found.slot));
     }
@@ -89,7 +89,13 @@ pub fn remove(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found) -> Result<
 ///
 /// # Errors
 /// The directory is damaged, or the device failed.
-pub fn set_target(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found, nid: Nid, kind: FileKind) -> Result<()> {
+pub(crate) fn set_target(
+    op: &mut Op<'_>,
+    directory: &Arc<Inode>,
+    found: &Found,
+    nid: Nid,
+    kind: FileKind,
+) -> Result<()> {
     let change = |bytes: &mut [u8]| DentriesMut::new(bytes).set_target(found.slot, nid, kind);
     if directory.is_inline() {
         change_inline(op, directory, change)
@@ -102,7 +108,7 @@ pub fn set_target(op: &mut Op<'_>, directory: &Arc<Inode>, found: &Found, nid: N
 ///
 /// # Errors
 /// It is damaged, or the device failed.
-pub fn is_empty(disk: &Disk, directory: &Inode) -> Result<bool> {
+pub(crate) fn is_empty(disk: &Disk, directory: &Inode) -> Result<bool> {
     if directory.is_inline() {
         return with_inline(disk, directory, |entries| entries.is_empty());
     }
@@ -118,7 +124,7 @@ pub fn is_empty(disk: &Disk, directory: &Inode) -> Result<bool> {
 ///
 /// # Errors
 /// There is no `..`, the directory is damaged, or the device failed.
-pub fn parent_of(disk: &Disk, directory: &Inode) -> Result<Found> {
+pub(crate) fn parent_of(disk: &Disk, directory: &Inode) -> Result<Found> {
     Ok(lookup::locate(disk, directory, b"..")?.ok_or(VfsError::NotFound)?)
 }
 

@@ -24,7 +24,7 @@ use crate::format::units::{NAME_MAX, Nid};
 use crate::inode::Inode;
 
 /// Where a name leads.
-pub type Target = (Nid, Option<FileKind>);
+pub(crate) type Target = (Nid, Option<FileKind>);
 
 /// An entry and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ enum Compare {
 ///
 /// # Errors
 /// It is no directory, encrypted or damaged, the name is too long, or the device failed.
-pub fn find(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
+pub(crate) fn find(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Target>> {
     if directory.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
     }
@@ -71,7 +71,7 @@ pub fn find(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Target
 ///
 /// # Errors
 /// As [`find`]. The caller has checked that it is a directory.
-pub fn locate(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
+pub(crate) fn locate(disk: &Disk, directory: &Inode, name: &[u8]) -> Result<Option<Found>> {
     let folds = directory.state.read().record.flags.contains(FileFlags::CASEFOLD);
     let compare = match folds && disk.layout.features.contains(Features::CASEFOLD) {
         true => Compare::IgnoringCase,

@@ -5,11 +5,11 @@
 //!
 //! Locking: callers hold `namespace` of the directory.
 
-pub mod blocks;
-pub mod cache;
-pub mod edit;
-pub mod lookup;
-pub mod readdir;
+pub(crate) mod blocks;
+pub(crate) mod cache;
+pub(crate) mod edit;
+pub(crate) mod lookup;
+pub(crate) mod readdir;
 
 use cairn_vfs::Name;
 

@@ -35,7 +35,12 @@ const ADDED: u64 = 1 << 62;
 ///
 /// # Errors
 /// It is no directory or encrypted; it is damaged, or the device failed: then what can be listed has been given.
-pub fn read(disk: &Disk, directory: &Inode, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+pub(crate) fn read(
+    disk: &Disk,
+    directory: &Inode,
+    position: u64,
+    emit: &mut dyn FnMut(DirEntry) -> bool,
+) -> Result<()> {
     if directory.kind != FileKind::Directory {
         return Err(VfsError::NotDirectory.into());
     }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::inode::Inode;
 
 /// What fsyncs of a volume share and count.
-pub struct Fsyncs {
+pub(crate) struct Fsyncs {
     chain: Mutex<Chain>,
     /// Counters.
     pub stats: FsyncStats,

@@ -21,13 +21,13 @@ use crate::namespace::parent;
 use crate::op::Operations;
 use crate::store::Store;
 
-pub use chain::{FsyncStats, Fsyncs};
+pub(crate) use chain::{FsyncStats, Fsyncs};
 
 /// `fsync` and `fdatasync` of one inode. Nothing to do on a volume that is read-only by wish.
 ///
 /// # Errors
 /// A write failed, also one in the background since the last fsync; or the volume has stopped.
-pub fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     let Some(store) = &ops.disk.store else { return Ok(()) };
     store.operation_lock.check_durable()?;
     if ops.mount.is_read_only() {

@@ -19,31 +19,31 @@ use super::stats::Written;
 use crate::segment::SectionInfo;
 
 /// Sections cleaned for one checkpoint at most.
-pub const MOST_DEFERRED: u32 = 20;
+pub(super) const MOST_DEFERRED: u32 = 20;
 /// Sections that must stay free besides what a checkpoint takes: for the data and the cleaning log to go on in.
 const LOGS: u32 = 2;
 
 /// Sections that must stay free for the next checkpoint to have room.
 #[must_use]
-pub const fn least_free(now: &SpaceState) -> u32 {
+pub(super) const fn least_free(now: &SpaceState) -> u32 {
     now.upper + LOGS
 }
 
 /// Is a checkpoint due before anything else is cleaned? `deferred` sections have been cleaned since the last one.
 #[must_use]
-pub const fn checkpoint_is_due(now: &SpaceState, deferred: u32) -> bool {
+pub(super) const fn checkpoint_is_due(now: &SpaceState, deferred: u32) -> bool {
     deferred > 0 && (now.free <= least_free(now) || deferred >= MOST_DEFERRED)
 }
 
 /// Is there enough room, with `deferred` sections that are free but for a checkpoint?
 #[must_use]
-pub const fn enough(now: &SpaceState, deferred: u32) -> bool {
+pub(super) const fn enough(now: &SpaceState, deferred: u32) -> bool {
     now.free > least_free(now) && now.free + deferred > now.reserved
 }
 
 /// How many victims are moved together: as many as the free sections and `most` allow.
 #[must_use]
-pub fn group(now: &SpaceState, deferred: u32, most: u32) -> u32 {
+pub(super) fn group(now: &SpaceState, deferred: u32, most: u32) -> u32 {
     let room = now.free.saturating_sub(least_free(now));
     let missing = (now.reserved + 1).saturating_sub(now.free + deferred);
     // Each victim wins only a part of a section, so more are missing than sections.
@@ -52,7 +52,7 @@ pub fn group(now: &SpaceState, deferred: u32, most: u32) -> u32 {
 
 /// What was written lately, in blocks: each figure is halved whenever all together are as many as users may have.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RecentWrites {
+pub(super) struct RecentWrites {
     before: Written,
     user: u64,
     moved: u64,
@@ -62,7 +62,7 @@ pub struct RecentWrites {
 
 impl RecentWrites {
     /// So much has been written since the mount. `user_blocks` are as many as users may have.
-    pub fn follow(&mut self, now: Written, user_blocks: u64) {
+    pub(super) fn follow(&mut self, now: Written, user_blocks: u64) {
         let before = std::mem::replace(&mut self.before, now);
         let more = |now: u64, before: u64| now.saturating_sub(before);
         self.user += more(now.user, before.user);
@@ -79,7 +79,7 @@ impl RecentWrites {
 
     /// What each data block that is written costs in all, in thousandths: itself, and its part of the nodes and tables that follow.
     #[must_use]
-    pub fn weight(&self) -> u64 {
+    pub(super) fn weight(&self) -> u64 {
         1000 + 1000 * (self.nodes + self.others) / (self.user + self.moved).max(1)
     }
 
@@ -87,7 +87,7 @@ impl RecentWrites {
     /// spare blocks and in proportion to what lives in it and to how often that is written: the sum is least where the shares
     /// are as the roots of those products.
     #[must_use]
-    pub fn share_of_nodes(&self, spare: u64, data: u64, nodes: u64) -> u64 {
+    pub(super) fn share_of_nodes(&self, spare: u64, data: u64, nodes: u64) -> u64 {
         let root = |live: u64, written: u64| (live.max(1) as f64 * written.max(1) as f64).sqrt();
         let (data, nodes) = (root(data, self.user), root(nodes, self.nodes));
         (spare as f64 * nodes / (data + nodes)) as u64
@@ -97,7 +97,12 @@ impl RecentWrites {
 /// Which of the two costs less for each block gained? `weight` is what a moved data block costs in all, in thousandths:
 /// itself, and its part of the nodes and tables that follow.
 #[must_use]
-pub fn cheaper(data: Option<SectionInfo>, nodes: Option<SectionInfo>, whole: u32, weight: u64) -> Option<SectionInfo> {
+pub(super) fn cheaper(
+    data: Option<SectionInfo>,
+    nodes: Option<SectionInfo>,
+    whole: u32,
+    weight: u64,
+) -> Option<SectionInfo> {
     let cost =
         |info: &SectionInfo, weight: u64| u64::from(info.valid) * weight * 1000 / u64::from(whole - info.valid).max(1);
     match (data, nodes) {

@@ -123,7 +123,7 @@ impl Cleaner {
 }
 
 /// See the module.
-pub struct GcDaemon {
+pub(crate) struct GcDaemon {
     cleaner: Weak<Cleaner>,
     state: Mutex<State>,
 }
@@ -131,7 +131,7 @@ pub struct GcDaemon {
 impl GcDaemon {
     /// The daemon of a cleaner.
     #[must_use]
-    pub fn new(cleaner: &Arc<Cleaner>) -> Self {
+    pub(crate) fn new(cleaner: &Arc<Cleaner>) -> Self {
         let state = State { sleep: Sleep(MIN_SLEEP), due: None, seen: None };
         Self { cleaner: Arc::downgrade(cleaner), state: Mutex::new(Rank::LEAF, state) }
     }

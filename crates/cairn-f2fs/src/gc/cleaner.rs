@@ -21,7 +21,7 @@ use crate::store::Store;
 const CLEANER: Rank = Rank(230);
 
 /// See the module.
-pub struct Cleaner {
+pub(crate) struct Cleaner {
     pub(crate) mount: Arc<MountState>,
     pub(crate) inodes: Arc<Inodes>,
     /// Held by whoever cleans.

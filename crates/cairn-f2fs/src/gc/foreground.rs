@@ -203,7 +203,7 @@ impl Cleaner {
     ///
     /// # Errors
     /// The volume is only read.
-    pub fn space_state(&self) -> Result<SpaceState> {
+    pub(crate) fn space_state(&self) -> Result<SpaceState> {
         let store = self.mount.store()?;
         let mut pending = self.inodes.pending();
         if self.mount.options().gc_victim == GcVictim::Adaptive {

@@ -7,7 +7,7 @@ use cairn_base::runtime::{Event, Runtime};
 
 /// See the module.
 #[derive(Default)]
-pub struct Merged {
+pub(crate) struct Merged {
     asked: AtomicU64,
     answered: AtomicU64,
     /// The daemon runs.
@@ -19,12 +19,12 @@ pub struct Merged {
 impl Merged {
     /// What wakes the daemon.
     #[must_use]
-    pub fn wake(&self) -> Arc<Event> {
+    pub(crate) fn wake(&self) -> Arc<Event> {
         self.wake.clone()
     }
 
     /// Whether the daemon takes requests from now on. Whoever waits goes on by himself otherwise.
-    pub fn serve(&self, serving: bool) {
+    pub(crate) fn serve(&self, serving: bool) {
         self.serving.store(serving, Ordering::SeqCst);
         self.done.notify();
     }

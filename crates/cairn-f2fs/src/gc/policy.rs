@@ -83,7 +83,7 @@ impl BackgroundGc {
 
 /// How much room there is, and how much is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpaceState {
+pub(crate) struct SpaceState {
     /// Free sections.
     pub free: u32,
     /// Segments that a checkpoint makes free.
@@ -101,21 +101,21 @@ pub struct SpaceState {
 impl SpaceState {
     /// Is there enough room, if so many sections were free more?
     #[must_use]
-    pub const fn enough(&self, freed: u32) -> bool {
+    pub(crate) const fn enough(&self, freed: u32) -> bool {
         let free = self.free + freed;
         free > self.upper + self.reserved || (free > self.lower + self.reserved && self.logs_suffice)
     }
 
     /// A checkpoint may be all that the free sections allow.
     #[must_use]
-    pub const fn is_tight(&self) -> bool {
+    pub(crate) const fn is_tight(&self) -> bool {
         self.free <= self.upper + CHECKPOINT_SECTIONS
     }
 }
 
 /// What a round of cleaning begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundStart {
+pub(super) enum RoundStart {
     /// A checkpoint; then a victim.
     Checkpoint,
     /// A victim.
@@ -124,7 +124,7 @@ pub enum RoundStart {
 
 /// One call of foreground cleaning.
 #[derive(Debug)]
-pub struct Foreground {
+pub(super) struct Foreground {
     policy: GcVictim,
     /// `require_node_gc`.
     require_nodes: bool,
@@ -136,12 +136,12 @@ pub struct Foreground {
 impl Foreground {
     /// A call begins: there is not enough room. The flag is clear.
     #[must_use]
-    pub const fn new(policy: GcVictim) -> Self {
+    pub(super) const fn new(policy: GcVictim) -> Self {
         Self { policy, require_nodes: false, first: true, freed: 0 }
     }
 
     /// The top of a round.
-    pub fn start_round(&mut self, now: &SpaceState) -> RoundStart {
+    pub(super) fn start_round(&mut self, now: &SpaceState) -> RoundStart {
         let first = std::mem::take(&mut self.first);
         let checkpoint = match self.policy {
             GcVictim::Greedy => !now.enough(0),
@@ -160,24 +160,24 @@ impl Foreground {
 
     /// Do victims of nodes cost more?
     #[must_use]
-    pub const fn data_first(&self) -> bool {
+    pub(super) const fn data_first(&self) -> bool {
         matches!(self.policy, GcVictim::DataFirst) && !self.require_nodes
     }
 
     /// The best victim is known: is it cleaned?
     #[must_use]
-    pub const fn accepts(&self, is_node: bool, now: &SpaceState) -> bool {
+    pub(super) const fn accepts(&self, is_node: bool, now: &SpaceState) -> bool {
         !(self.require_nodes && !is_node && now.enough(self.freed))
     }
 
     /// A victim was cleaned, as a whole or not. Go on?
-    pub const fn goes_on(&mut self, whole: bool, now: &SpaceState) -> bool {
+    pub(super) const fn goes_on(&mut self, whole: bool, now: &SpaceState) -> bool {
         self.freed += whole as u32;
         self.require_nodes || !now.enough(self.freed)
     }
 
     /// At the end of a round that goes on: is a checkpoint due already? Linux writes it here as well as at the top.
-    pub const fn checkpoint_between(&mut self, now: &SpaceState) -> bool {
+    pub(super) const fn checkpoint_between(&mut self, now: &SpaceState) -> bool {
         let due = matches!(self.policy, GcVictim::Greedy) && now.is_tight() && now.prefree > 0;
         if due {
             self.freed = 0;

@@ -12,7 +12,7 @@
 use crate::segment::SectionInfo;
 
 /// Seconds that a section must have been left alone for [`Choice::AgeThreshold`].
-pub const AGE_THRESHOLD: u64 = 7 * 24 * 60 * 60;
+pub(super) const AGE_THRESHOLD: u64 = 7 * 24 * 60 * 60;
 /// Percent of all candidates that are looked at as the oldest ones, and how many of them at least.
 const OLDEST_PERCENT: usize = 20;
 const OLDEST_AT_LEAST: usize = 10;
@@ -21,7 +21,7 @@ const AGE_WEIGHT: u64 = 60;
 
 /// How victims are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub(super) enum Choice {
     /// The fewest valid blocks.
     Greedy,
     /// Free space weighed with age.
@@ -32,7 +32,7 @@ pub enum Choice {
 
 /// What is chosen by.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub(super) struct Rule {
     /// How victims are compared.
     pub choice: Choice,
     /// Sections of nodes cost a whole section more (greedy), or are no victims at all.
@@ -45,7 +45,7 @@ pub struct Rule {
 
 /// The section to clean, if one gains anything.
 #[must_use]
-pub fn select<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
+pub(super) fn select<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule) -> Option<SectionInfo> {
     match rule.choice {
         Choice::Greedy => candidates.min_by_key(|info| greedy_cost(info, rule)),
         Choice::CostBenefit => cost_benefit(candidates, rule),
@@ -56,7 +56,7 @@ pub fn select<I: Iterator<Item = SectionInfo> + Clone>(candidates: I, rule: Rule
 
 /// The emptiest sections, `most` of them, in order.
 #[must_use]
-pub fn emptiest(candidates: impl Iterator<Item = SectionInfo>, most: u32) -> Vec<SectionInfo> {
+pub(super) fn emptiest(candidates: impl Iterator<Item = SectionInfo>, most: u32) -> Vec<SectionInfo> {
     let mut best: Vec<SectionInfo> = Vec::with_capacity(most as usize + 1);
     for info in candidates {
         if best.len() == most as usize && best.last().is_some_and(|worst| worst.valid <= info.valid) {

@@ -12,7 +12,7 @@ const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 
 /// Contents were read: is the access time to follow, as with `relatime`?
 #[must_use]
-pub fn is_due(inodes: &Inodes, inode: &Inode) -> bool {
+pub(crate) fn is_due(inodes: &Inodes, inode: &Inode) -> bool {
     let now = inodes.now();
     let stale = {
         let record = &inode.state.read().record;
@@ -24,7 +24,7 @@ pub fn is_due(inodes: &Inodes, inode: &Inode) -> bool {
 }
 
 /// The access time is now. Call it with no lock held. Where it cannot be kept (a volume that is full, or only read) it stays as it was.
-pub fn touch(ops: &Operations, inode: &Arc<Inode>) {
+pub(crate) fn touch(ops: &Operations, inode: &Arc<Inode>) {
     if ops.mount.read_only_reason().is_some() {
         return;
     }

@@ -17,7 +17,7 @@ const SECTORS_PER_BLOCK: u64 = BLOCK_SIZE as u64 / 512;
 
 /// All attributes.
 #[must_use]
-pub fn get(disk: &Disk, inode: &Inode) -> Attributes {
+pub(crate) fn get(disk: &Disk, inode: &Inode) -> Attributes {
     let state = inode.state.read();
     let record = &state.record;
     let has_crtime = disk.layout.features.contains(Features::INODE_CRTIME);
@@ -66,7 +66,7 @@ pub(super) const SETTABLE: [(FileFlags, InodeFlags); 7] = [
 
 /// The `chattr` flags.
 #[must_use]
-pub fn flags(record: &Record) -> InodeFlags {
+pub(crate) fn flags(record: &Record) -> InodeFlags {
     let shown = SETTABLE.into_iter().chain([(FileFlags::INDEX, InodeFlags::INDEX)]);
     let known = shown.filter(|(stored, _)| record.flags.contains(*stored));
     let mut flags = known.fold(InodeFlags::empty(), |flags, (_, flag)| flags | flag);

@@ -19,16 +19,22 @@ use crate::op::Operations;
 
 /// `FIEMAP_EXTENT_*` of linux/fiemap.h.
 mod fiemap {
-    pub const LAST: u32 = 0x1;
-    pub const ENCODED: u32 = 0x8;
-    pub const DATA_INLINE: u32 = 0x200;
+    pub(super) const LAST: u32 = 0x1;
+    pub(super) const ENCODED: u32 = 0x8;
+    pub(super) const DATA_INLINE: u32 = 0x200;
 }
 
 /// Reads into `buf`; fewer bytes only at the end of the file.
 ///
 /// # Errors
 /// It is no regular file, it is encrypted or damaged, or the device failed.
-pub fn read(ops: &Arc<Operations>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+pub(crate) fn read(
+    ops: &Arc<Operations>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    buf: &mut [u8],
+    flags: IoFlags,
+) -> Result<usize> {
     let _data = begin(ops, inode)?;
     let size = inode.size();
     if offset >= size || buf.is_empty() {
@@ -60,7 +66,7 @@ pub fn read(ops: &Arc<Operations>, inode: &Arc<Inode>, offset: u64, buf: &mut [u
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_shared(
+pub(crate) fn read_shared(
     ops: &Arc<Operations>,
     inode: &Arc<Inode>,
     offset: u64,
@@ -106,7 +112,7 @@ fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Resul
 ///
 /// # Errors
 /// [`VfsError::NoData`] behind the last data; the node tree is damaged, or the device failed.
-pub fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
+pub(crate) fn seek(ops: &Operations, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size {
@@ -152,7 +158,7 @@ fn classify(disk: &Disk, inode: &Inode, block: u64, end: u64, step: u64) -> Resu
 ///
 /// # Errors
 /// The node tree is damaged, or the device failed.
-pub fn extents(
+pub(crate) fn extents(
     ops: &Operations,
     inode: &Arc<Inode>,
     offset: u64,

@@ -15,7 +15,7 @@ use crate::store::Store;
 ///
 /// # Errors
 /// No space for a single one, a node on the way is damaged, or the device failed.
-pub fn reserve(store: &Store, inode: &Inode, start: u64, len: u64) -> Result<u64> {
+pub(crate) fn reserve(store: &Store, inode: &Inode, start: u64, len: u64) -> Result<u64> {
     let shape = inode.shape();
     let (mut missing, mut at) = (Vec::new(), start);
     while at < start + len {
@@ -34,7 +34,7 @@ pub fn reserve(store: &Store, inode: &Inode, start: u64, len: u64) -> Result<u64
 ///
 /// # Errors
 /// A node on the way is damaged, no nid is free, or the device failed: what has no slot yet is delayed still.
-pub fn allocate_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Result<()> {
+pub(crate) fn allocate_slots(ops: &Operations, inode: &Arc<Inode>, run: Run) -> Result<()> {
     let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
     if inode.map.next_delayed(at, end).is_none() {
         return Ok(());

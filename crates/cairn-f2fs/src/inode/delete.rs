@@ -13,7 +13,7 @@ use crate::op::{Op, Operations};
 ///
 /// # Errors
 /// A node of it is damaged, or the device failed.
-pub fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     let _names = inode.namespace.write();
     let _data = inode.data.write();
     if inode.state.read().deleted {
@@ -31,7 +31,7 @@ pub fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
 ///
 /// # Errors
 /// As [`delete_inode`].
-pub fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     inode.entries.clear(&op.inodes.dirty_entries);
     if has_blocks(&inode.state.read().record) {
         while !truncate::truncate_piece(op, inode, 0)? {}

@@ -27,7 +27,7 @@ pub(crate) fn copy_from(contents: &[u8], offset: u64, buf: &mut [u8]) -> usize {
 ///
 /// # Errors
 /// The inode is damaged, or the device failed.
-pub fn contents(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
+pub(crate) fn contents(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     let image = disk.nodes.inode(inode.nid)?.ok_or(VfsError::Stale)?;
     let record = inode.record();
     let room = image.get(record.inline_data_range()).unwrap_or_default();

@@ -241,6 +241,6 @@ impl State {
 
 /// What stands for the address of a block that has a slot but no address, so that neighbours continue each other.
 #[must_use]
-pub const fn unaddressed(block: u64) -> cairn_base::Pba {
+pub(crate) const fn unaddressed(block: u64) -> cairn_base::Pba {
     cairn_base::Pba(block)
 }

@@ -17,7 +17,7 @@ use crate::node::tree::{self, Leaf};
 use crate::operation_lock::DataGuard;
 
 /// Maps one file.
-pub struct InodeMapper<'a> {
+pub(crate) struct InodeMapper<'a> {
     disk: &'a Disk,
     inode: &'a Inode,
     /// Cleaning is kept out: what the nodes say may be remembered.
@@ -27,18 +27,18 @@ pub struct InodeMapper<'a> {
 impl<'a> InodeMapper<'a> {
     /// For questions whose answers are used at once: cleaning may move blocks meanwhile.
     #[must_use]
-    pub fn new(disk: &'a Disk, inode: &'a Inode) -> Self {
+    pub(crate) fn new(disk: &'a Disk, inode: &'a Inode) -> Self {
         Self { disk, inode, stable: disk.store.is_none() }
     }
 
     /// While `_guard` is held no block moves but by the doing of the inode.
     #[must_use]
-    pub fn stable(disk: &'a Disk, inode: &'a Inode, _guard: &'a DataGuard<'a>) -> Self {
+    pub(crate) fn stable(disk: &'a Disk, inode: &'a Inode, _guard: &'a DataGuard<'a>) -> Self {
         Self { disk, inode, stable: true }
     }
 
     /// Runs `work` with a mapper whose answers hold until it returns: whoever reads blocks of a file.
-    pub fn while_stable<T>(disk: &'a Disk, inode: &'a Inode, work: impl FnOnce(&InodeMapper<'_>) -> T) -> T {
+    pub(crate) fn while_stable<T>(disk: &'a Disk, inode: &'a Inode, work: impl FnOnce(&InodeMapper<'_>) -> T) -> T {
         match disk.store.as_ref().map(|store| store.operation_lock.lock_reading()) {
             Some(reading) => work(&InodeMapper::stable(disk, inode, &reading)),
             None => work(&Self::new(disk, inode)),
@@ -49,7 +49,7 @@ impl<'a> InodeMapper<'a> {
     ///
     /// # Errors
     /// The node tree is damaged, or the device failed.
-    pub fn find(&self, run: Run) -> Result<Mapping> {
+    pub(crate) fn find(&self, run: Run) -> Result<Mapping> {
         if self.inode.kind != FileKind::Regular {
             return self.ask(run);
         }
@@ -143,7 +143,7 @@ impl FileMapper for InodeMapper<'_> {
 ///
 /// # Errors
 /// As [`InodeMapper::find`].
-pub fn block_address(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<cairn_base::Pba>> {
+pub(crate) fn block_address(disk: &Disk, inode: &Inode, block: u64) -> Result<Option<cairn_base::Pba>> {
     let mapping = InodeMapper::new(disk, inode).find(Run { start: FileBlock(block), len: 1 })?;
     Ok(match mapping.place {
         Place::Mapped(pba) => Some(pba),

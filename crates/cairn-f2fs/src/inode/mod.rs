@@ -9,27 +9,27 @@
 //! the volume's list of dirty inodes, which keeps it in memory, and is stored by the next
 //! checkpoint at the latest.
 
-pub mod access_times;
-pub mod attributes;
-pub mod data;
-pub mod delayed;
-pub mod delete;
-pub mod inline;
-pub mod lifetime;
+pub(crate) mod access_times;
+pub(crate) mod attributes;
+pub(crate) mod data;
+pub(crate) mod delayed;
+pub(crate) mod delete;
+pub(crate) mod inline;
+pub(crate) mod lifetime;
 mod load;
-pub mod map;
-pub mod mapper;
-pub mod preallocate;
-pub mod resize;
-pub mod setattr;
+pub(crate) mod map;
+pub(crate) mod mapper;
+pub(crate) mod preallocate;
+pub(crate) mod resize;
+pub(crate) mod setattr;
 mod shift;
-pub mod symlink;
-pub mod sync;
+pub(crate) mod symlink;
+pub(crate) mod sync;
 mod sync_state;
-pub mod tree;
-pub mod truncate;
-pub mod write;
-pub mod writer;
+pub(crate) mod tree;
+pub(crate) mod truncate;
+pub(crate) mod write;
+pub(crate) mod writer;
 
 use cairn_base::ranked_lock::{Mutex, RwLock};
 use cairn_cache::durability::{Ledger, Part};
@@ -56,7 +56,7 @@ pub(crate) type KnownName = (Nid, Vec<u8>);
 
 /// Does the inode point to blocks? Not if its contents are in it, nor if it is a device or the like.
 #[must_use]
-pub fn has_blocks(record: &Record) -> bool {
+pub(crate) fn has_blocks(record: &Record) -> bool {
     let kind = matches!(record.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
     kind && !record.inline.intersects(InlineFlags::DATA | InlineFlags::DENTRY)
 }

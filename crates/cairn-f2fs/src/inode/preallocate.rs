@@ -29,7 +29,13 @@ const NODES: u32 = 64;
 ///
 /// # Errors
 /// The range or the file is not one for it, no space is left, it is damaged, or the device failed.
-pub fn allocate(ops: &Arc<Operations>, inode: &Arc<Inode>, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+pub(crate) fn allocate(
+    ops: &Arc<Operations>,
+    inode: &Arc<Inode>,
+    mode: AllocateMode,
+    offset: u64,
+    len: u64,
+) -> Result<()> {
     check(&ops.mount, inode)?;
     let end = match offset.checked_add(len) {
         Some(end) if len > 0 && end <= i64::MAX as u64 => end,

@@ -21,7 +21,7 @@ use crate::op::Operations;
 ///
 /// # Errors
 /// The file cannot be written or would be too large, it is damaged, or the device failed.
-pub fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     check(&ops.mount, inode)?;
     sync::adopt(ops, inode);
     let _data = inode.data.write();

@@ -17,7 +17,7 @@ use crate::xattr;
 ///
 /// # Errors
 /// The inode's flags forbid it; the size cannot be; the volume cannot be written, is damaged, or the device failed.
-pub fn setattr(ops: &Arc<Operations>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
+pub(crate) fn setattr(ops: &Arc<Operations>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
     ops.mount.check_writable()?;
     inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {

@@ -13,7 +13,7 @@ use crate::format::units::BLOCK_BYTES;
 ///
 /// # Errors
 /// It is no link, its target is encrypted or damaged, or the device failed.
-pub fn read(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
+pub(crate) fn read(disk: &Disk, inode: &Inode) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
     }

@@ -22,7 +22,7 @@ struct Flusher {
 }
 
 /// Makes the volume's write-back and readahead know the inode: before its first write, and read.
-pub fn adopt(ops: &Arc<Operations>, inode: &Arc<Inode>) {
+pub(crate) fn adopt(ops: &Arc<Operations>, inode: &Arc<Inode>) {
     let mut first = false;
     let flusher = inode.sync.flusher.get_or_init(|| {
         first = true;
@@ -74,7 +74,7 @@ impl Flushable for Flusher {
 /// # Errors
 /// No room could be made, the volume has stopped, a node is damaged, or the device failed: the data stays dirty. A device
 /// that does not take it stops the volume.
-pub fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
+pub(crate) fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>, mode: WritebackMode) -> Result<()> {
     ops.mount.observe(write_back_pieces(ops, inode, blocks, mode))
 }
 

@@ -24,7 +24,7 @@ const INODE_WORDS_AT: usize = 360;
 
 /// The pointer of a file block.
 #[derive(Clone)]
-pub struct Pointer {
+pub(crate) struct Pointer {
     /// The node it is in: the inode's own or a direct one.
     pub node: Arc<Node>,
     /// Which pointer of that node, counted from its first data pointer: `ofs_in_node`.
@@ -50,7 +50,7 @@ impl Pointer {
     /// # Panics
     /// That is in another node.
     #[must_use]
-    pub fn after(&self, count: u32) -> Self {
+    pub(crate) fn after(&self, count: u32) -> Self {
         assert!(count < self.rest, "{count} pointers further on of {}", self.rest);
         let slot = self.slot + count as u16;
         Self { node: self.node.clone(), slot, rest: self.rest - count, at: self.at + 4 * count as usize }
@@ -58,14 +58,14 @@ impl Pointer {
 
     /// What it says.
     #[must_use]
-    pub fn get(&self) -> BlockAddr {
+    pub(crate) fn get(&self) -> BlockAddr {
         let image = self.node.image();
         let word = image.get(self.at..self.at + 4).and_then(|bytes| bytes.first_chunk::<4>());
         BlockAddr(u32::from_le_bytes(*word.expect("a pointer within its node")))
     }
 
     /// Makes it say something else. Counters are the caller's business.
-    pub fn set(&self, addr: BlockAddr) {
+    pub(crate) fn set(&self, addr: BlockAddr) {
         self.replace(addr);
     }
 
@@ -78,7 +78,7 @@ impl Pointer {
 
     /// What it and the next pointers of its node say, `count` in all at most.
     #[must_use]
-    pub fn get_run(&self, count: u32) -> Vec<BlockAddr> {
+    pub(crate) fn get_run(&self, count: u32) -> Vec<BlockAddr> {
         let image = self.node.image();
         let len = 4 * count.min(self.rest) as usize;
         let (words, _) = image[self.at..self.at + len].as_chunks::<4>();
@@ -90,7 +90,7 @@ impl Pointer {
     /// # Panics
     /// The run leaves the node.
     #[must_use]
-    pub fn set_run(&self, first: BlockAddr, count: u32) -> Vec<BlockAddr> {
+    pub(crate) fn set_run(&self, first: BlockAddr, count: u32) -> Vec<BlockAddr> {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
         let mut image = self.node.modify();
         let (words, _) = image[self.at..self.at + 4 * count as usize].as_chunks_mut::<4>();
@@ -111,7 +111,7 @@ impl Pointer {
 
     /// Turns the holes among it and the next `count` pointers into blocks without an address. Returns how many those were.
     #[must_use]
-    pub fn fill_run(&self, count: u32) -> u32 {
+    pub(crate) fn fill_run(&self, count: u32) -> u32 {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
         if !self.get_run(count).contains(&BlockAddr::NULL) {
             return 0;
@@ -124,7 +124,7 @@ impl Pointer {
 
     /// Who owns the block that it will point to.
     #[must_use]
-    pub fn owner(&self) -> segment::Owner {
+    pub(crate) fn owner(&self) -> segment::Owner {
         segment::Owner { nid: self.node.nid(), version: self.node.version(), ofs_in_node: self.slot }
     }
 
@@ -132,14 +132,14 @@ impl Pointer {
     ///
     /// # Panics
     /// The run leaves the node.
-    pub fn owners(&self, count: u32) -> impl Iterator<Item = segment::Owner> + use<> {
+    pub(crate) fn owners(&self, count: u32) -> impl Iterator<Item = segment::Owner> + use<> {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
         let first = self.owner();
         (0..count).map(move |index| segment::Owner { ofs_in_node: first.ofs_in_node + index as u16, ..first })
     }
 
     /// A hole becomes a block without an address: it counts from now on. True if it was a hole.
-    pub fn reserve(&self, op: &mut Op<'_>, inode: &Arc<Inode>) -> bool {
+    pub(crate) fn reserve(&self, op: &mut Op<'_>, inode: &Arc<Inode>) -> bool {
         if self.get() != BlockAddr::NULL {
             return false;
         }
@@ -153,7 +153,7 @@ impl Pointer {
     ///
     /// # Errors
     /// The old block was not in use: the volume is damaged.
-    pub fn moved(&self, store: &Store, addr: BlockAddr) -> Result<()> {
+    pub(crate) fn moved(&self, store: &Store, addr: BlockAddr) -> Result<()> {
         let old = self.replace(addr);
         if old.is_address() {
             store.segments.invalidate(old)?;
@@ -165,7 +165,7 @@ impl Pointer {
     ///
     /// # Errors
     /// It was not in use: the volume is damaged.
-    pub fn free(&self, op: &Op<'_>, inode: &Arc<Inode>) -> Result<bool> {
+    pub(crate) fn free(&self, op: &Op<'_>, inode: &Arc<Inode>) -> Result<bool> {
         // Cleaning may give it another address meanwhile, but none to a hole.
         if self.get() == BlockAddr::NULL {
             return Ok(false);
@@ -184,7 +184,7 @@ impl Pointer {
 ///
 /// # Errors
 /// One was not in use: the volume is damaged.
-pub fn free_run(op: &Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, count: u32) -> Result<()> {
+pub(crate) fn free_run(op: &Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, count: u32) -> Result<()> {
     if pointer.get_run(count).iter().all(|addr| *addr == BlockAddr::NULL) {
         return Ok(());
     }
@@ -202,7 +202,7 @@ pub fn free_run(op: &Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, count: u32) 
 }
 
 /// Adds blocks to an inode's count, or takes them off.
-pub fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
+pub(crate) fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
     let mut state = inode.state.write();
     state.record.blocks = state.record.blocks.saturating_add_signed(change);
     inode.touch(op.inodes, &mut state);
@@ -212,7 +212,7 @@ pub fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
 ///
 /// # Errors
 /// A node on the way is damaged, or the device failed.
-pub fn find(store: &Store, inode: &Inode, block: u64) -> Result<Result<Pointer, u64>> {
+pub(crate) fn find(store: &Store, inode: &Inode, block: u64) -> Result<Result<Pointer, u64>> {
     let shape = inode.state.read().record.shape();
     let Some(path) = shape.locate(block) else { return Ok(Err(u64::MAX - block)) };
     let mut node = own_node(store, inode)?;
@@ -231,7 +231,7 @@ pub fn find(store: &Store, inode: &Inode, block: u64) -> Result<Result<Pointer, 
 ///
 /// # Errors
 /// A node on the way is damaged, or the device failed.
-pub fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<Vec<u32>> {
+pub(crate) fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<Vec<u32>> {
     let mut node = own_node(store, inode)?;
     for depth in 1..=path.depth {
         let nid = child_at(inode, &node, path, depth);
@@ -250,7 +250,7 @@ pub fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<Vec<u32>
 ///
 /// # Errors
 /// The file can have no such block, no nid is free, a node on the way is damaged, or the device failed.
-pub fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Pointer> {
+pub(crate) fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Pointer> {
     let shape = inode.state.read().record.shape();
     let path = shape.locate(block).ok_or(cairn_vfs::Error::TooLarge)?;
     let mut node = own_node(op.store, inode)?;
@@ -269,7 +269,7 @@ pub fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Pointer> 
 ///
 /// # Errors
 /// There is none any more, it is damaged, or the device failed.
-pub fn own_node(store: &Store, inode: &Inode) -> Result<Arc<Node>> {
+pub(crate) fn own_node(store: &Store, inode: &Inode) -> Result<Arc<Node>> {
     Ok(store.nodes.inode(inode.nid)?.ok_or(cairn_vfs::Error::Stale)?)
 }
 
@@ -304,7 +304,7 @@ fn make_node(
 ///
 /// # Errors
 /// No nid is free, or the NAT cannot be read.
-pub fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<Node>> {
+pub(crate) fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<Node>> {
     let nid = op.store.nat.allocate()?;
     let owner = owner_of(inode);
     let made = op.store.nodes.create(nid, inode.nid, offset, owner, &mut op.reservation);
@@ -317,7 +317,7 @@ pub fn new_node(op: &mut Op<'_>, inode: &Arc<Inode>, offset: u32) -> Result<Arc<
 ///
 /// # Errors
 /// It is damaged, or the device failed.
-pub fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
+pub(crate) fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
     op.store.nodes.release(op.store.nodes.remove(nid)?);
     inode.ledger.changed(Part::Data, op.store.checkpoints.version());
     count_blocks(op, inode, -1);
@@ -326,7 +326,7 @@ pub fn remove_node(op: &Op<'_>, inode: &Arc<Inode>, nid: Nid) -> Result<()> {
 
 /// Which logs the inode's nodes go to.
 #[must_use]
-pub fn owner_of(inode: &Inode) -> Owner {
+pub(crate) fn owner_of(inode: &Inode) -> Owner {
     match inode.kind {
         cairn_vfs::FileKind::Directory => Owner::Directory,
         _ => Owner::Other,

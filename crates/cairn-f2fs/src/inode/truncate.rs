@@ -23,7 +23,7 @@ const NODES_A_PIECE: u32 = 16;
 ///
 /// # Errors
 /// A node is damaged (what stands below it stays in use), or the device failed.
-pub fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
+pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
     while !ops.change(0, |op| truncate_piece(op, inode, from))? {}
     Ok(())
 }
@@ -32,7 +32,7 @@ pub fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Resul
 ///
 /// # Errors
 /// As [`truncate_blocks`].
-pub fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
+pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
     let mut cutter = Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
     // The inode's nids from the last one on: the tree shrinks from its end.
     for slot in (0..5_usize).rev() {

@@ -18,7 +18,13 @@ use crate::op::Operations;
 ///
 /// # Errors
 /// It is no regular file or may not be written, no space is left, it is damaged, or the device failed.
-pub fn write(ops: &Arc<Operations>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+pub(crate) fn write(
+    ops: &Arc<Operations>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<usize> {
     check(&ops.mount, inode)?;
     sync::adopt(ops, inode);
     let mut done = 0;
@@ -97,7 +103,7 @@ fn write_locked(ops: &Operations, inode: &Arc<Inode>, offset: u64, data: &[u8], 
 ///
 /// # Errors
 /// As [`write()`] and [`data::read`]; or the ranges overlap.
-pub fn copy_range(
+pub(crate) fn copy_range(
     ops: &Arc<Operations>,
     from: &Arc<Inode>,
     from_offset: u64,

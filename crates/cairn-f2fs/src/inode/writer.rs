@@ -32,11 +32,11 @@ use crate::store::Store;
 /// Main segments up to which Linux overwrites in place always: 16 GiB.
 const SMALL_VOLUME: u32 = 8192;
 /// Dirty blocks up to which an fsync overwrites in place on larger volumes.
-pub const SMALL_FSYNC: u64 = 8;
+pub(crate) const SMALL_FSYNC: u64 = 8;
 
 /// May blocks that have an address be overwritten?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub(crate) enum Policy {
     /// Where the volume is small, or the file hardly changes.
     Usual,
     /// A small fsync: wherever the mode allows it.
@@ -46,7 +46,7 @@ pub enum Policy {
 }
 
 /// Maps one file for writing.
-pub struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     ops: &'a Operations,
     inode: &'a Arc<Inode>,
     reader: InodeMapper<'a>,
@@ -64,13 +64,18 @@ struct Slots {
 impl<'a> Writer<'a> {
     /// A mapper for one call of the cache.
     #[must_use]
-    pub fn new(ops: &'a Operations, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>) -> Self {
+    pub(crate) fn new(ops: &'a Operations, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>) -> Self {
         Self::with_policy(ops, inode, inside, Policy::Usual)
     }
 
     /// As [`Writer::new`], with another policy.
     #[must_use]
-    pub fn with_policy(ops: &'a Operations, inode: &'a Arc<Inode>, inside: &'a DataGuard<'a>, policy: Policy) -> Self {
+    pub(crate) fn with_policy(
+        ops: &'a Operations,
+        inode: &'a Arc<Inode>,
+        inside: &'a DataGuard<'a>,
+        policy: Policy,
+    ) -> Self {
         let reader = InodeMapper::stable(&ops.disk, inode, inside);
         Self { ops, inode, reader, policy, _inside: PhantomData }
     }
@@ -206,7 +211,7 @@ impl FileMapper for Writer<'_> {
 ///
 /// # Errors
 /// No space for a single one, a node is damaged, or the device failed.
-pub fn fill(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64) -> Result<u64> {
+pub(crate) fn fill(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64) -> Result<u64> {
     let store = ops.store()?;
     let mut len = len;
     let reservation = loop {
@@ -239,7 +244,7 @@ fn fill_with(ops: &Operations, inode: &Arc<Inode>, start: u64, len: u64, reserva
 }
 
 /// Nodes that so many blocks may need: direct ones, and indirect ones above them.
-pub const fn most_nodes(blocks: u64) -> u64 {
+pub(crate) const fn most_nodes(blocks: u64) -> u64 {
     let direct = blocks / 1016 + 2;
     direct + direct / 1018 + 3
 }

@@ -20,7 +20,7 @@ use crate::op::Op;
 use crate::xattr;
 
 /// Blocks that a new inode may take: its own, one of attributes, one of contents.
-pub const BLOCKS: u64 = 3;
+pub(super) const BLOCKS: u64 = 3;
 
 /// Words for inline attributes of new inodes, as Linux has it without an option.
 const INLINE_XATTR_WORDS: u16 = 50;
@@ -37,7 +37,13 @@ const INHERITED: FileFlags = FileFlags::SYNC
 ///
 /// # Errors
 /// The default ACL of `parent` is damaged, or the device failed.
-pub fn ownership(disk: &Disk, parent: &Inode, kind: FileKind, permissions: u32, caller: &Caller) -> Result<Ownership> {
+pub(super) fn ownership(
+    disk: &Disk,
+    parent: &Inode,
+    kind: FileKind,
+    permissions: u32,
+    caller: &Caller,
+) -> Result<Ownership> {
     let default_acl = xattr::edit::default_acl(disk, parent)?;
     let state = parent.state.read();
     let permissions_above = state.record.permissions.into();
@@ -47,7 +53,7 @@ pub fn ownership(disk: &Disk, parent: &Inode, kind: FileKind, permissions: u32, 
 }
 
 /// Makes an inode; takes a reference. It has one link (a directory two), but no entry yet: `name` is what it will have.
-pub fn inode(
+pub(super) fn inode(
     op: &mut Op<'_>,
     parent: &Arc<Inode>,
     name: Option<Name<'_>>,
@@ -180,7 +186,7 @@ fn fill(
 }
 
 /// Something failed after the number was taken: gives everything back.
-pub fn undo(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
+pub(super) fn undo(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     inode.state.write().record.links = 0;
     delete::erase(op, inode)
 }

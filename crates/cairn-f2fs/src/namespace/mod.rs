@@ -21,7 +21,7 @@ use record::{change, drop_link, touch_parent};
 
 mod make;
 mod names;
-pub mod parent;
+pub(crate) mod parent;
 mod record;
 mod rename;
 
@@ -29,7 +29,7 @@ mod rename;
 ///
 /// # Errors
 /// There is no such name; the entry leads to nothing, the volume is damaged, or the device failed.
-pub fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+pub(crate) fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
     let _names = parent.namespace.read();
     let child = match name {
         b"." => parent.nid,
@@ -55,7 +55,7 @@ pub fn lookup(inodes: &Inodes, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<I
 ///
 /// # Errors
 /// The name exists or cannot be; no space; the volume cannot be written, is damaged, or the device failed.
-pub fn create(
+pub(crate) fn create(
     ops: &Operations,
     parent: &Arc<Inode>,
     name: &[u8],
@@ -90,7 +90,7 @@ fn create_in(
 ///
 /// # Errors
 /// As [`create`].
-pub fn tmpfile(ops: &Operations, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
+pub(crate) fn tmpfile(ops: &Operations, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
     ops.mount.check_writable()?;
     check_parent(&**parent, false)?;
     let ownership = make::ownership(&ops.disk, parent, FileKind::Regular, permissions, caller)?;
@@ -109,7 +109,7 @@ pub fn tmpfile(ops: &Operations, parent: &Arc<Inode>, permissions: u32, caller: 
 ///
 /// # Errors
 /// As [`create`].
-pub fn link(ops: &Operations, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn link(ops: &Operations, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     ops.mount.check_writable()?;
     namespace::link(ops, inode, parent, name, |name| {
         ops.change(edit::BLOCKS, |op| {
@@ -138,7 +138,7 @@ pub fn link(ops: &Operations, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u
 ///
 /// # Errors
 /// There is no such name, flags forbid it; the volume cannot be written, is damaged, or the device failed.
-pub fn unlink(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn unlink(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     ops.mount.check_writable()?;
     let inode = namespace::unlink(ops, parent, name, |found, inode| {
         ops.change(0, |op| {
@@ -155,7 +155,7 @@ pub fn unlink(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> 
 ///
 /// # Errors
 /// As [`unlink`]; or it is no directory, or not empty.
-pub fn rmdir(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn rmdir(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     ops.mount.check_writable()?;
     let inode = namespace::rmdir(ops, parent, name, |found, inode| {
         ops.change(0, |op| {
@@ -173,7 +173,7 @@ pub fn rmdir(ops: &Operations, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
 /// # Errors
 /// A name is missing, exists or cannot be; the move would make a loop; no space; the volume cannot be written, is damaged,
 /// or the device failed.
-pub fn rename(
+pub(crate) fn rename(
     ops: &Operations,
     parent: &Arc<Inode>,
     name: &[u8],

@@ -54,7 +54,7 @@ pub(super) fn named(record: &mut Record, parent: Nid, name: Name<'_>) {
 ///
 /// # Errors
 /// The volume has stopped. That no name is found is no error.
-pub fn fix_pino(inodes: &Inodes, store: &Store, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn fix_pino(inodes: &Inodes, store: &Store, inode: &Arc<Inode>) -> Result<()> {
     let last = store.checkpoints.last().version;
     if !is_lost(inode) || inode.ledger.last_change(Part::Names).is_some_and(|changed| changed >= last) {
         return Ok(());

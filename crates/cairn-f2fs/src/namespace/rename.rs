@@ -19,7 +19,7 @@ use crate::op::Operations;
 type Side<'a> = cairn_vfs::namespace::Side<'a, Operations>;
 
 /// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout with this ownership.
-pub fn replace(
+pub(super) fn replace(
     op: &mut Op<'_>,
     from: &Side<'_>,
     inode: &Arc<Inode>,
@@ -68,7 +68,13 @@ pub fn replace(
 }
 
 /// Lets two names swap what they stand for.
-pub fn exchange(op: &mut Op<'_>, from: &Side<'_>, inode: &Arc<Inode>, to: &Side<'_>, other: &Arc<Inode>) -> Result<()> {
+pub(super) fn exchange(
+    op: &mut Op<'_>,
+    from: &Side<'_>,
+    inode: &Arc<Inode>,
+    to: &Side<'_>,
+    other: &Arc<Inode>,
+) -> Result<()> {
     let (old, new) = (from.entry.expect("the name is there"), to.entry.expect("the other name is there"));
     edit::set_target(op, from.parent, &old, other.nid, other.kind)?;
     edit::set_target(op, to.parent, &new, inode.nid, inode.kind)?;

@@ -41,7 +41,7 @@ use crate::format::layout::Side;
 use crate::format::summary::NatJournal;
 use crate::format::{BlockAddr, Checkpoint, Layout, NatEntry, Nid, bits, nat};
 
-pub use flush::NatPlan;
+pub(crate) use flush::NatPlan;
 use free::FreeNids;
 
 /// Place in the order of locks of rank ALLOCATOR.
@@ -57,7 +57,7 @@ pub struct Nat {
 }
 
 /// The NAT as those call it who only look up.
-pub type NatTable = Nat;
+pub(crate) type NatTable = Nat;
 
 /// What the NAT did.
 #[derive(Debug, Default)]

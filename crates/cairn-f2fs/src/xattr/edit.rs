@@ -21,7 +21,7 @@ use crate::inode::{Inode, tree};
 use crate::op::{Op, Operations};
 
 /// Blocks that setting attributes may take: the attribute node.
-pub const BLOCKS: u64 = 1;
+pub(crate) const BLOCKS: u64 = 1;
 
 /// Blocks that it takes of this inode to have these attributes.
 fn blocks(inode: &Inode, list: &[Xattr]) -> u64 {
@@ -37,7 +37,7 @@ const FRAME: usize = xattr::HEADER_SIZE + 4;
 ///
 /// # Errors
 /// The attribute cannot be set on this inode or does not fit; the volume cannot be written, is damaged, or the device failed.
-pub fn set(ops: &Operations, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+pub(crate) fn set(ops: &Operations, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     ops.mount.check_writable()?;
     let (index, rest) = check(inode, name)?;
     if !matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT) {
@@ -69,7 +69,7 @@ pub fn set(ops: &Operations, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode
 ///
 /// # Errors
 /// There is no such attribute; or as [`set`].
-pub fn remove(ops: &Operations, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn remove(ops: &Operations, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     ops.mount.check_writable()?;
     let (index, rest) = check(inode, name)?;
     let is_acl = matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT);
@@ -176,7 +176,7 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
 ///
 /// # Errors
 /// Attributes are damaged, or the device failed.
-pub fn default_acl(disk: &Disk, directory: &Inode) -> Result<Option<Acl>> {
+pub(crate) fn default_acl(disk: &Disk, directory: &Inode) -> Result<Option<Acl>> {
     match super::get(disk, directory, acl::DEFAULT) {
         Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
@@ -188,7 +188,12 @@ pub fn default_acl(disk: &Disk, directory: &Inode) -> Result<Option<Acl>> {
 ///
 /// # Errors
 /// They do not fit, or no nid is free.
-pub fn store_acls(op: &mut Op<'_>, inode: &Arc<Inode>, access: Option<&Acl>, default: Option<&Acl>) -> Result<()> {
+pub(crate) fn store_acls(
+    op: &mut Op<'_>,
+    inode: &Arc<Inode>,
+    access: Option<&Acl>,
+    default: Option<&Acl>,
+) -> Result<()> {
     let mut list = Vec::new();
     for (index, acl) in [(INDEX_ACL_ACCESS, access), (INDEX_ACL_DEFAULT, default)] {
         if let Some(acl) = acl {
@@ -206,7 +211,7 @@ pub fn store_acls(op: &mut Op<'_>, inode: &Arc<Inode>, access: Option<&Acl>, def
 ///
 /// # Errors
 /// Attributes are damaged, or the device failed.
-pub fn follow_mode(op: &mut Op<'_>, inode: &Arc<Inode>, permissions: u32) -> Result<()> {
+pub(crate) fn follow_mode(op: &mut Op<'_>, inode: &Arc<Inode>, permissions: u32) -> Result<()> {
     if inode.kind == FileKind::Symlink {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 //! The inline part and the attribute node are put together and decoded as one area. ACLs are stored in a compact form
 //! and shown in the one that programs use.
 
-pub mod edit;
+pub(crate) mod edit;
 
 use cairn_vfs::Error as VfsError;
 use cairn_vfs::acl::shown_from_compact;
@@ -21,7 +21,7 @@ const INDEX_ADVISE: u8 = 7;
 ///
 /// # Errors
 /// They are damaged, or the device failed.
-pub fn read_all(disk: &Disk, inode: &Inode) -> Result<Vec<Xattr>> {
+pub(crate) fn read_all(disk: &Disk, inode: &Inode) -> Result<Vec<Xattr>> {
     let record = inode.record();
     let range = record.inline_xattr_range();
     let mut area = Vec::new();
@@ -40,7 +40,7 @@ pub fn read_all(disk: &Disk, inode: &Inode) -> Result<Vec<Xattr>> {
 ///
 /// # Errors
 /// There is no such attribute, or attributes are damaged, or the device failed.
-pub fn get(disk: &Disk, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn get(disk: &Disk, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let (index, rest) = split(name)?;
     if index == INDEX_ADVISE {
         return Ok(vec![inode.record().advise.bits()]);
@@ -59,7 +59,7 @@ pub fn get(disk: &Disk, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// Attributes are damaged, or the device failed.
-pub fn list(disk: &Disk, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn list(disk: &Disk, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let _data = inode.data.read();
     Ok(read_all(disk, inode)?.iter().filter_map(Xattr::full_name).collect())
 }
