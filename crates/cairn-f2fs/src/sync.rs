@@ -6,7 +6,7 @@ use cairn_cache::writeback::WritebackMode;
 
 use crate::checkpoint::Reason;
 use crate::error::Result;
-use crate::inode::{Inode, sync};
+use crate::inode::{Inode, writeback};
 use crate::op::Operations;
 
 /// Makes everything durable. Nothing to do on a volume that is read-only by wish.
@@ -38,7 +38,7 @@ pub(crate) fn write_data(ops: &Operations) -> Result<()> {
     });
     let written = dirty.iter().map(|inode| {
         let _data = inode.data.read();
-        sync::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)
+        writeback::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)
     });
     written.fold(Ok(()), Result::and)
 }

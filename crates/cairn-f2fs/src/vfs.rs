@@ -13,7 +13,7 @@ use cairn_vfs::{
 
 use crate::dir::readdir;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, access_times, attributes, data, lifetime, preallocate, setattr, symlink, write};
+use crate::inode::{Inode, access_times, attributes, data, lifetime, preallocate, setattr, symlink};
 use crate::volume::F2fs;
 use crate::{fsync, namespace, remount, report, sync, trim, unmount, xattr};
 
@@ -202,7 +202,7 @@ impl FileSystem for F2fs {
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
         let _open = self.enter();
-        self.done(write::write(&self.operations, &self.inode(ino)?, offset, data, flags))
+        self.done(data::write(&self.operations, &self.inode(ino)?, offset, data, flags))
     }
 
     fn fsync(&self, ino: Ino, handle: u64, data_only: bool) -> Result<()> {
@@ -238,7 +238,7 @@ impl FileSystem for F2fs {
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        self.done(write::copy_range(&self.operations, &from, from_offset, &to, to_offset, len))
+        self.done(data::copy_range(&self.operations, &from, from_offset, &to, to_offset, len))
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {

@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
 use crate::fsync::FsyncStats;
 use crate::gc::{Cleaner, GcStats};
-use crate::inode::sync;
+use crate::inode::writeback;
 use crate::inodes::Inodes;
 use crate::mount_state::MountState;
 use crate::op::Operations;
@@ -58,7 +58,7 @@ impl F2fs {
         let inode = self.inodes.inode(ino)?;
         let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
         let _data = inode.data.read();
-        sync::write_back(&self.operations, &inode, blocks, WritebackMode::Background)
+        writeback::write_back(&self.operations, &inode, blocks, WritebackMode::Background)
     }
 
     /// What is on the device.

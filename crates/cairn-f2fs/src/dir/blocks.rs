@@ -67,7 +67,7 @@ pub(crate) fn count(inode: &Inode) -> u64 {
 /// tree is damaged, or the device failed).
 ///
 /// # Errors
-/// The directory has more blocks than the disk, or `visit` fails.
+/// The directory has more blocks than the volume, or `visit` fails.
 pub(crate) fn for_each(
     disk: &Disk,
     inode: &Inode,

@@ -16,7 +16,7 @@ use cairn_vfs::FileKind;
 use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::format::inode::{Advise, Inode as Record};
-use crate::inode::{Inode, sync};
+use crate::inode::{Inode, writeback};
 use crate::namespace::parent;
 use crate::op::Operations;
 use crate::store::Store;
@@ -36,7 +36,7 @@ pub(crate) fn fsync(ops: &Operations, inode: &Arc<Inode>, data_only: bool) -> Re
     ops.fsyncs.stats.calls.add(1);
     if inode.kind == FileKind::Regular {
         let _data = inode.data.read();
-        sync::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)?;
+        writeback::write_back(ops, inode, 0..u64::MAX, WritebackMode::Sync)?;
     }
     // Without checkpoints nothing is to survive a crash.
     if inode.state.read().deleted || store.checkpoints.is_disabled() {

@@ -1,20 +1,26 @@
-//! Reading file contents.
+//! Reading and writing file contents.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_base::ranked_lock::RwLockReadGuard;
+use cairn_block::Bytes;
 use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode;
+use cairn_vfs::copy::CopyRange;
 use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
 
 use super::mapper::InodeMapper;
-use super::{Inode, inline, sync};
+use super::write_mapper::Writer;
+use super::{Inode, attributes, inline, writeback};
 use crate::compress;
 use crate::disk::Disk;
 use crate::error::Result;
+use crate::format::Features;
+use crate::format::inode::Advise;
 use crate::format::units::BLOCK_BYTES;
+use crate::mount_state::MountState;
 use crate::op::Operations;
 
 /// `FIEMAP_EXTENT_*` of linux/fiemap.h.
@@ -92,7 +98,7 @@ pub(crate) fn read_shared(
 fn begin<'i>(ops: &Arc<Operations>, inode: &'i Arc<Inode>) -> Result<RwLockReadGuard<'i, ()>> {
     inode.kind.check_regular()?;
     inode.check_readable(&ops.disk)?;
-    sync::adopt(ops, inode);
+    writeback::adopt(ops, inode);
     Ok(inode.data.read())
 }
 
@@ -105,7 +111,7 @@ fn write_back(ops: &Operations, inode: &Arc<Inode>, blocks: Range<u64>) -> Resul
     if ops.mount.read_only_reason().is_some() {
         return Ok(());
     }
-    sync::write_back(ops, inode, blocks, WritebackMode::Sync)
+    writeback::write_back(ops, inode, blocks, WritebackMode::Sync)
 }
 
 /// `SEEK_DATA` and `SEEK_HOLE`.
@@ -211,4 +217,110 @@ fn extent_at(disk: &Disk, inode: &Inode, block: u64, blocks: u64, step: u64) -> 
     let Place::Mapped(pba) = mapping.place else { return Ok((None, next)) };
     let length = mapping.run.len.min(blocks - block) * BLOCK_BYTES;
     Ok((Some(FileExtent { logical, physical: pba.get() * BLOCK_BYTES, length, flags: 0 }), next))
+}
+
+/// Writes `data`; a shorter count means that space ran out after some of it.
+///
+/// # Errors
+/// It is no regular file or may not be written, no space is left, it is damaged, or the device failed.
+pub(crate) fn write(
+    ops: &Arc<Operations>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<usize> {
+    check(&ops.mount, inode)?;
+    writeback::adopt(ops, inode);
+    let mut done = 0;
+    while done < data.len() {
+        // With no lock held: a throttled writer writes back other files, too.
+        ops.inodes.pages.balance()?;
+        let piece = || write_locked(ops, inode, offset + done as u64, &data[done..], flags);
+        match ops.with_reservations(piece) {
+            Ok(0) => break,
+            Ok(taken) => done += taken,
+            Err(error) if done == 0 => return Err(error),
+            // What was taken so far counts; the next call meets the error.
+            Err(_) => break,
+        }
+    }
+    if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) && done > 0 {
+        crate::fsync::fsync(ops, inode, !flags.contains(IoFlags::SYNC))?;
+    }
+    Ok(done)
+}
+
+/// Can this file be written at all?
+///
+/// # Errors
+/// It is no regular file, the volume is read-only, or the file has a feature that is not maintained.
+pub(super) fn check(mount: &MountState, inode: &Inode) -> Result<()> {
+    inode.kind.check_regular()?;
+    mount.check_writable()?;
+    let state = inode.state.read();
+    let record = &state.record;
+    if record.cluster_blocks().is_some() {
+        return Err(VfsError::Unsupported("compressed files are read, not written").into());
+    }
+    let features = mount.disk.layout.features;
+    if features.contains(Features::ENCRYPT) && record.advise.contains(Advise::ENCRYPT) {
+        return Err(VfsError::Unsupported("encrypted files cannot be written without a key").into());
+    }
+    if features.contains(Features::VERITY) && record.advise.contains(Advise::VERITY) {
+        return Err(VfsError::NotPermitted.into());
+    }
+    Ok(())
+}
+
+fn write_locked(ops: &Operations, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+    let _data = inode.data.write();
+    let old_size = inode.size();
+    let offset = if flags.contains(IoFlags::APPEND) { old_size } else { offset };
+    attributes::flags(&inode.state.read().record).check_write(offset >= old_size)?;
+    let limit = inode.max_size();
+    if offset >= limit {
+        return Err(VfsError::TooLarge.into());
+    }
+    let fits = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(data.len());
+    let data = &data[..fits];
+    if inode.is_inline() {
+        if inline::write(ops, inode, offset, data, flags)? {
+            return Ok(data.len());
+        }
+        inline::spill(ops, inode)?;
+    }
+    ops.room()?;
+    let inside = ops.store()?.operation_lock.lock_data()?;
+    let mapper = Writer::new(ops, inode, &inside);
+    let done = if flags.contains(IoFlags::DIRECT) {
+        inode.cache.direct_write(&mapper, old_size, offset, &Bytes::copy_from_slice(data))?
+    } else {
+        inode.cache.write(&mapper, old_size, offset, data)?
+    };
+    let mut state = inode.state.write();
+    state.record.size = state.record.size.max(offset + done as u64);
+    attributes::written(&ops.inodes, inode, &mut state, flags);
+    Ok(done)
+}
+
+/// Copies within the volume, through the cache.
+///
+/// # Errors
+/// As [`write()`] and [`read`]; or the ranges overlap.
+pub(crate) fn copy_range(
+    ops: &Arc<Operations>,
+    from: &Arc<Inode>,
+    from_offset: u64,
+    to: &Arc<Inode>,
+    to_offset: u64,
+    len: u64,
+) -> Result<u64> {
+    check(&ops.mount, to)?;
+    let range =
+        CopyRange { from_size: from.size(), from: from_offset, to: to_offset, len, same_file: from.nid == to.nid };
+    range.run(
+        |offset, buf| read(ops, from, offset, buf, IoFlags::empty()),
+        |offset, bytes| write(ops, to, offset, bytes, IoFlags::empty()),
+    )
 }

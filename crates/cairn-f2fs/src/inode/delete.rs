@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Inode, has_blocks, tree, truncate};
+use super::{Inode, has_blocks, tree, truncate_blocks};
 use crate::error::Result;
 use crate::format::Nid;
 use crate::inode::mapper::InodeMapper;
@@ -22,7 +22,7 @@ pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
     inode.cache.drop_all(&InodeMapper::new(&ops.disk, inode));
     inode.entries.clear(&ops.inodes.dirty_entries);
     if has_blocks(&inode.state.read().record) {
-        truncate::truncate_blocks(ops, inode, 0)?;
+        truncate_blocks::truncate_blocks(ops, inode, 0)?;
     }
     ops.change(0, |op| finish(op, inode))
 }
@@ -34,7 +34,7 @@ pub(crate) fn delete_inode(ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
 pub(crate) fn erase(op: &mut Op<'_>, inode: &Arc<Inode>) -> Result<()> {
     inode.entries.clear(&op.inodes.dirty_entries);
     if has_blocks(&inode.state.read().record) {
-        while !truncate::truncate_piece(op, inode, 0)? {}
+        while !truncate_blocks::truncate_piece(op, inode, 0)? {}
     }
     finish(op, inode)
 }

@@ -8,7 +8,7 @@ use cairn_cache::durability::{Ledger, Part};
 use cairn_cache::file::FileCache;
 use cairn_vfs::FileKind;
 
-use super::{Inode, State, map, sync_state};
+use super::{Inode, State, map, writeback_state};
 use crate::dir::cache::DirCache;
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ impl Inode {
             entries: DirCache::new(&inodes.directories),
             ledger,
             known_names: Mutex::new(Rank::LEAF, Vec::new()),
-            sync: sync_state::SyncState::new(order),
+            sync: writeback_state::SyncState::new(order),
         }
     }
 

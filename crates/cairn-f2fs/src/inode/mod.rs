@@ -20,16 +20,15 @@ mod load;
 pub(crate) mod map;
 pub(crate) mod mapper;
 pub(crate) mod preallocate;
-pub(crate) mod resize;
 pub(crate) mod setattr;
 mod shift;
 pub(crate) mod symlink;
-pub(crate) mod sync;
-mod sync_state;
 pub(crate) mod tree;
 pub(crate) mod truncate;
-pub(crate) mod write;
-pub(crate) mod writer;
+pub(crate) mod truncate_blocks;
+pub(crate) mod write_mapper;
+pub(crate) mod writeback;
+mod writeback_state;
 
 use cairn_base::ranked_lock::{Mutex, RwLock};
 use cairn_cache::durability::{Ledger, Part};
@@ -86,7 +85,7 @@ pub struct Inode {
     /// Names that it may have, for [`crate::namespace::parent`].
     pub(crate) known_names: Mutex<Vec<KnownName>>,
     /// For the next fsync.
-    pub sync: sync_state::SyncState,
+    pub sync: writeback_state::SyncState,
 }
 
 impl Inode {

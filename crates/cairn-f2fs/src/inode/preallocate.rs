@@ -11,10 +11,10 @@ use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{AllocateMode, Error as VfsError};
 
 use super::attributes::modified;
+use super::data::check;
 use super::mapper::InodeMapper;
-use super::write::check;
-use super::writer::{Writer, fill, most_nodes};
-use super::{Inode, delayed, inline, resize, shift, sync, tree};
+use super::write_mapper::{Writer, fill, most_nodes};
+use super::{Inode, delayed, inline, shift, tree, truncate, writeback};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::inode::Advise;
@@ -42,7 +42,7 @@ pub(crate) fn allocate(
         Some(_) if len > 0 => return Err(VfsError::TooLarge.into()),
         _ => return Err(VfsError::Invalid("fallocate of an empty or impossible range").into()),
     };
-    sync::adopt(ops, inode);
+    writeback::adopt(ops, inode);
     ops.inodes.pages.balance()?;
     let _data = inode.data.write();
     inode.cache.release_reservation(&InodeMapper::new(&ops.disk, inode));
@@ -103,7 +103,7 @@ fn reserve(ops: &Operations, inode: &Arc<Inode>, offset: u64, end: u64, size: Op
     }
     let old = inode.size();
     if let Some(size) = size.filter(|size| *size > old) {
-        return resize::grow(ops, inode, old, size);
+        return truncate::grow(ops, inode, old, size);
     }
     ops.change(0, |_| {
         let mut state = inode.state.write();

@@ -7,7 +7,7 @@ use cairn_vfs::protection::without_privileges;
 use cairn_vfs::{SetAttributes, SetTime, Timestamp};
 
 use super::attributes::SETTABLE;
-use super::{Inode, resize};
+use super::{Inode, truncate};
 use crate::error::Result;
 use crate::format::inode::Inode as Record;
 use crate::op::Operations;
@@ -21,7 +21,7 @@ pub(crate) fn setattr(ops: &Arc<Operations>, inode: &Arc<Inode>, set: &SetAttrib
     ops.mount.check_writable()?;
     inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {
-        resize::set_size(ops, inode, size)?;
+        truncate::set_size(ops, inode, size)?;
     }
     let _data = inode.data.write();
     // An access control list follows the permissions; it keeps its size.

@@ -24,8 +24,8 @@ use cairn_vfs::Error as VfsError;
 use super::attributes::modified;
 use super::mapper::InodeMapper;
 use super::tree::Pointer;
-use super::writer::{Writer, data_log};
-use super::{Inode, sync, tree, truncate};
+use super::write_mapper::{Writer, data_log};
+use super::{Inode, tree, truncate_blocks, writeback};
 use crate::blocks::{self, Writes};
 use crate::checkpoint::Reason;
 use crate::disk::Disk;
@@ -101,7 +101,7 @@ pub(super) fn insert(ops: &Operations, inode: &Arc<Inode>, offset: u64, len: u64
 
 impl Shift {
     fn run(&self, ops: &Operations, inode: &Arc<Inode>) -> Result<()> {
-        sync::write_back(ops, inode, self.first..u64::MAX, WritebackMode::Sync)?;
+        writeback::write_back(ops, inode, self.first..u64::MAX, WritebackMode::Sync)?;
         let store = ops.store()?;
         let old = self.old(&ops.disk, inode)?;
         let blocks: u64 = old.iter().map(|(run, _)| run.len).sum();
@@ -204,7 +204,7 @@ impl Shift {
         for piece in pieces {
             point(op, inode, piece)?;
         }
-        while !truncate::truncate_piece(op, inode, self.size.div_ceil(BLOCK_BYTES))? {}
+        while !truncate_blocks::truncate_piece(op, inode, self.size.div_ceil(BLOCK_BYTES))? {}
         let mut state = inode.state.write();
         state.record.size = self.size;
         modified(op.inodes, inode, &mut state);

@@ -1,146 +1,76 @@
-//! Cutting a node tree off: blocks and nodes from a file block on are given back, from the end, a piece an operation.
+//! Changing the size of a file.
 //!
-//! Each piece leaves a tree in order, so a checkpoint may come between two of them; a caller that
-//! needs the whole truncation to survive a crash puts the inode among the orphans first, or has
-//! lowered its size.
+//! On the device, bytes behind the end of a file in its last block are zero. Cutting writes that block to a *new* place,
+//! and the pointer to it, the size and the freed blocks change in one operation: a crash finds all of the old file or all
+//! of the new one.
 
 use std::sync::Arc;
 
-use super::Inode;
-use super::tree;
+use cairn_cache::writeback::WritebackMode;
+use cairn_vfs::Error as VfsError;
+
+use super::attributes::modified;
+use super::data::check;
+use super::write_mapper::{Policy, Writer};
+use super::{Inode, attributes, inline, truncate_blocks, writeback};
 use crate::error::Result;
-use crate::format::Nid;
-use crate::format::node::{self, POINTERS};
-use crate::format::path::{NodeKind, TreeShape};
-use crate::node::Node;
-use crate::op::{Op, Operations};
+use crate::format::units::BLOCK_BYTES;
+use crate::op::Operations;
 
-/// Direct nodes emptied in one operation.
-const NODES_A_PIECE: u32 = 16;
-
-/// Gives back everything from `from` on (a file block), in operations of its own. The caller holds
-/// what guards the tree's shape, and does *not* hold the operation lock.
+/// `truncate(2)`, both ways.
 ///
 /// # Errors
-/// A node is damaged (what stands below it stays in use), or the device failed.
-pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
-    while !ops.change(0, |op| truncate_piece(op, inode, from))? {}
+/// The file cannot be written or would be too large, it is damaged, or the device failed.
+pub(crate) fn set_size(ops: &Arc<Operations>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    check(&ops.mount, inode)?;
+    writeback::adopt(ops, inode);
+    let _data = inode.data.write();
+    attributes::flags(&inode.state.read().record).check_write(false)?;
+    if size > inode.max_size() {
+        return Err(VfsError::TooLarge.into());
+    }
+    if inode.is_inline() {
+        if size <= inode.state.read().record.max_inline_data() as u64 {
+            return inline::resize(ops, inode, size);
+        }
+        inline::spill(ops, inode)?;
+    }
+    let old = inode.size();
+    if size < old { shrink(ops, inode, old, size) } else { grow(ops, inode, old, size) }
+}
+
+/// The new end needs no blocks.
+pub(super) fn grow(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    ops.room()?;
+    let store = ops.store()?;
+    let inside = store.operation_lock.lock_data()?;
+    inode.cache.truncate(&Writer::new(ops, inode, &inside), old, size)?;
+    let _op = ops.begin_reserved(store.space.reserve(0)?)?;
+    let mut state = inode.state.write();
+    state.record.size = size.max(state.record.size);
+    modified(&ops.inodes, inode, &mut state);
     Ok(())
 }
 
-/// A bounded part of [`truncate_blocks`]; true if it was the last one.
-///
-/// # Errors
-/// As [`truncate_blocks`].
-pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
-    let mut cutter = Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
-    // The inode's nids from the last one on: the tree shrinks from its end.
-    for slot in (0..5_usize).rev() {
-        let nid = inode.state.read().record.nids[slot];
-        if nid.is_none() {
-            continue;
-        }
-        let offset = [1, 2, 3, 4 + POINTERS as u32, 5 + 2 * POINTERS as u32][slot];
-        match cutter.subtree(nid, offset)? {
-            Truncated::Gone => {
-                let mut state = inode.state.write();
-                state.record.nids[slot] = Nid::NONE;
-                inode.touch(cutter.op.inodes, &mut state);
-            }
-            Truncated::Kept => {}
-            Truncated::Unfinished => return Ok(false),
-        }
+pub(super) fn shrink(ops: &Operations, inode: &Arc<Inode>, old: u64, size: u64) -> Result<()> {
+    ops.room()?;
+    let store = ops.store()?;
+    let inside = store.operation_lock.lock_data()?;
+    let mapper = Writer::with_policy(ops, inode, &inside, Policy::Elsewhere);
+    inode.cache.truncate(&mapper, old, size)?;
+    if !size.is_multiple_of(BLOCK_BYTES) {
+        inode.cache.write_back(&mapper, size - 1..size, size, WritebackMode::Sync)?;
     }
-    let own = u64::from(cutter.shape.inode_slots);
-    if from < own {
-        cutter.inode_pointers()?;
-    }
-    Ok(true)
-}
-
-enum Truncated {
-    /// Nothing is left of it: the node has been given back.
-    Gone,
-    /// What stands before the new end stays.
-    Kept,
-    /// The piece is full.
-    Unfinished,
-}
-
-struct Cutter<'a, 'v> {
-    op: &'a mut Op<'v>,
-    inode: &'a Arc<Inode>,
-    from: u64,
-    shape: TreeShape,
-    /// Direct nodes that may still be emptied in this operation.
-    budget: u32,
-}
-
-impl Cutter<'_, '_> {
-    fn subtree(&mut self, nid: Nid, offset: u32) -> Result<Truncated> {
-        let node = self.op.store.nodes.child(nid, self.inode.nid, offset)?;
-        match node.kind() {
-            NodeKind::Indirect | NodeKind::DoubleIndirect => self.indirect(&node),
-            _ => self.direct(&node),
-        }
-    }
-
-    /// Children from the last one on.
-    fn indirect(&mut self, node: &Arc<Node>) -> Result<Truncated> {
-        let step = if node.kind() == NodeKind::DoubleIndirect { POINTERS as u32 + 1 } else { 1 };
-        let mut kept = false;
-        for slot in (0..POINTERS).rev() {
-            let nid = node::child(&node.image(), slot);
-            if nid.is_none() {
-                continue;
-            }
-            let offset = node.offset() + 1 + slot as u32 * step;
-            match self.subtree(nid, offset)? {
-                Truncated::Gone => node::set_child(&mut node.modify(), slot, Nid::NONE),
-                Truncated::Kept => {
-                    // All before it stands before the new end, too.
-                    kept = true;
-                    break;
-                }
-                Truncated::Unfinished => return Ok(Truncated::Unfinished),
-            }
-        }
-        self.end_of(node, kept)
-    }
-
-    fn direct(&mut self, node: &Arc<Node>) -> Result<Truncated> {
-        let first = self.shape.first_block(node.offset()).unwrap_or(u64::MAX);
-        let last = first.saturating_add(self.shape.node_slots.into());
-        if last <= self.from {
-            return Ok(Truncated::Kept);
-        }
-        if self.budget == 0 {
-            return Ok(Truncated::Unfinished);
-        }
-        self.budget -= 1;
-        let keep = self.from.saturating_sub(first);
-        self.pointers(first + keep..last)?;
-        self.end_of(node, keep > 0)
-    }
-
-    fn end_of(&mut self, node: &Arc<Node>, kept: bool) -> Result<Truncated> {
-        if kept {
-            return Ok(Truncated::Kept);
-        }
-        tree::remove_node(self.op, self.inode, node.nid())?;
-        Ok(Truncated::Gone)
-    }
-
-    fn inode_pointers(&mut self) -> Result<()> {
-        self.pointers(self.from..u64::from(self.shape.inode_slots))
-    }
-
-    /// Pointers of one node.
-    fn pointers(&mut self, blocks: std::ops::Range<u64>) -> Result<()> {
-        if let Ok(pointer) = tree::find(self.op.store, self.inode, blocks.start)? {
-            let count = u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX).min(pointer.rest);
-            tree::free_run(self.op, self.inode, &pointer, count)?;
-        }
+    inode.drop_hint(&ops.inodes);
+    inode.map.forget_from(size.div_ceil(BLOCK_BYTES));
+    let mut op = ops.begin_reserved(store.space.reserve(0)?)?;
+    let done = (|| {
+        while !truncate_blocks::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
+        let mut state = inode.state.write();
+        state.record.size = size;
+        modified(&ops.inodes, inode, &mut state);
         Ok(())
-    }
+    })();
+    ops.mount.stop_after(&done);
+    done
 }

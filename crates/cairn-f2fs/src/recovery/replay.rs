@@ -26,7 +26,7 @@ use crate::format::units::BLOCK_BYTES;
 use crate::format::{BlockAddr, CheckpointFlags, Log, Nid};
 use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
-use crate::inode::{Inode, delete, truncate};
+use crate::inode::{Inode, delete, truncate_blocks};
 use crate::node::Owner;
 use crate::op::Op;
 use crate::op::Operations;
@@ -43,7 +43,7 @@ pub struct RollForward {
     pub selected: HashMap<Nid, Recovered>,
 }
 
-/// Makes the chain part of the ops, and writes a checkpoint. Orphans are gone before; nobody else uses the volume.
+/// Makes the chain part of the volume, and writes a checkpoint. Orphans are gone before; nobody else uses the volume.
 ///
 /// # Errors
 /// The chain or what it changes is damaged, there is not enough room, or the device failed.
@@ -145,7 +145,7 @@ impl Replay<'_> {
         }
         let mut op = self.op(0)?;
         if is_inline && !was_inline {
-            while !truncate::truncate_piece(&mut op, inode, 0)? {}
+            while !truncate_blocks::truncate_piece(&mut op, inode, 0)? {}
         }
         {
             let node = tree::own_node(self.store, inode)?;
@@ -294,7 +294,7 @@ impl Replay<'_> {
         };
         if truncates {
             let mut op = self.op(0)?;
-            while !truncate::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
+            while !truncate_blocks::truncate_piece(&mut op, inode, size.div_ceil(BLOCK_BYTES))? {}
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use cairn_cache::writeback::{Flushable, Flushed, WritebackMode};
 
 use super::Inode;
 use super::mapper::InodeMapper;
-use super::writer::{Policy, SMALL_FSYNC, Writer};
+use super::write_mapper::{Policy, SMALL_FSYNC, Writer};
 use crate::error::Result;
 use crate::format::units::BLOCK_BYTES;
 use crate::op::Operations;

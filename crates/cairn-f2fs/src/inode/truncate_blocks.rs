@@ -1,0 +1,146 @@
+//! Cutting a node tree off: blocks and nodes from a file block on are given back, from the end, a piece an operation.
+//!
+//! Each piece leaves a tree in order, so a checkpoint may come between two of them; a caller that
+//! needs the whole truncation to survive a crash puts the inode among the orphans first, or has
+//! lowered its size.
+
+use std::sync::Arc;
+
+use super::Inode;
+use super::tree;
+use crate::error::Result;
+use crate::format::Nid;
+use crate::format::node::{self, POINTERS};
+use crate::format::path::{NodeKind, TreeShape};
+use crate::node::Node;
+use crate::op::{Op, Operations};
+
+/// Direct nodes emptied in one operation.
+const NODES_A_PIECE: u32 = 16;
+
+/// Gives back everything from `from` on (a file block), in operations of its own. The caller holds
+/// what guards the tree's shape, and does *not* hold the operation lock.
+///
+/// # Errors
+/// A node is damaged (what stands below it stays in use), or the device failed.
+pub(crate) fn truncate_blocks(ops: &Operations, inode: &Arc<Inode>, from: u64) -> Result<()> {
+    while !ops.change(0, |op| truncate_piece(op, inode, from))? {}
+    Ok(())
+}
+
+/// A bounded part of [`truncate_blocks`]; true if it was the last one.
+///
+/// # Errors
+/// As [`truncate_blocks`].
+pub(crate) fn truncate_piece(op: &mut Op<'_>, inode: &Arc<Inode>, from: u64) -> Result<bool> {
+    let mut cutter = Cutter { op, inode, from, shape: inode.state.read().record.shape(), budget: NODES_A_PIECE };
+    // The inode's nids from the last one on: the tree shrinks from its end.
+    for slot in (0..5_usize).rev() {
+        let nid = inode.state.read().record.nids[slot];
+        if nid.is_none() {
+            continue;
+        }
+        let offset = [1, 2, 3, 4 + POINTERS as u32, 5 + 2 * POINTERS as u32][slot];
+        match cutter.subtree(nid, offset)? {
+            Truncated::Gone => {
+                let mut state = inode.state.write();
+                state.record.nids[slot] = Nid::NONE;
+                inode.touch(cutter.op.inodes, &mut state);
+            }
+            Truncated::Kept => {}
+            Truncated::Unfinished => return Ok(false),
+        }
+    }
+    let own = u64::from(cutter.shape.inode_slots);
+    if from < own {
+        cutter.inode_pointers()?;
+    }
+    Ok(true)
+}
+
+enum Truncated {
+    /// Nothing is left of it: the node has been given back.
+    Gone,
+    /// What stands before the new end stays.
+    Kept,
+    /// The piece is full.
+    Unfinished,
+}
+
+struct Cutter<'a, 'v> {
+    op: &'a mut Op<'v>,
+    inode: &'a Arc<Inode>,
+    from: u64,
+    shape: TreeShape,
+    /// Direct nodes that may still be emptied in this operation.
+    budget: u32,
+}
+
+impl Cutter<'_, '_> {
+    fn subtree(&mut self, nid: Nid, offset: u32) -> Result<Truncated> {
+        let node = self.op.store.nodes.child(nid, self.inode.nid, offset)?;
+        match node.kind() {
+            NodeKind::Indirect | NodeKind::DoubleIndirect => self.indirect(&node),
+            _ => self.direct(&node),
+        }
+    }
+
+    /// Children from the last one on.
+    fn indirect(&mut self, node: &Arc<Node>) -> Result<Truncated> {
+        let step = if node.kind() == NodeKind::DoubleIndirect { POINTERS as u32 + 1 } else { 1 };
+        let mut kept = false;
+        for slot in (0..POINTERS).rev() {
+            let nid = node::child(&node.image(), slot);
+            if nid.is_none() {
+                continue;
+            }
+            let offset = node.offset() + 1 + slot as u32 * step;
+            match self.subtree(nid, offset)? {
+                Truncated::Gone => node::set_child(&mut node.modify(), slot, Nid::NONE),
+                Truncated::Kept => {
+                    // All before it stands before the new end, too.
+                    kept = true;
+                    break;
+                }
+                Truncated::Unfinished => return Ok(Truncated::Unfinished),
+            }
+        }
+        self.end_of(node, kept)
+    }
+
+    fn direct(&mut self, node: &Arc<Node>) -> Result<Truncated> {
+        let first = self.shape.first_block(node.offset()).unwrap_or(u64::MAX);
+        let last = first.saturating_add(self.shape.node_slots.into());
+        if last <= self.from {
+            return Ok(Truncated::Kept);
+        }
+        if self.budget == 0 {
+            return Ok(Truncated::Unfinished);
+        }
+        self.budget -= 1;
+        let keep = self.from.saturating_sub(first);
+        self.pointers(first + keep..last)?;
+        self.end_of(node, keep > 0)
+    }
+
+    fn end_of(&mut self, node: &Arc<Node>, kept: bool) -> Result<Truncated> {
+        if kept {
+            return Ok(Truncated::Kept);
+        }
+        tree::remove_node(self.op, self.inode, node.nid())?;
+        Ok(Truncated::Gone)
+    }
+
+    fn inode_pointers(&mut self) -> Result<()> {
+        self.pointers(self.from..u64::from(self.shape.inode_slots))
+    }
+
+    /// Pointers of one node.
+    fn pointers(&mut self, blocks: std::ops::Range<u64>) -> Result<()> {
+        if let Ok(pointer) = tree::find(self.op.store, self.inode, blocks.start)? {
+            let count = u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX).min(pointer.rest);
+            tree::free_run(self.op, self.inode, &pointer, count)?;
+        }
+        Ok(())
+    }
+}
