@@ -1,8 +1,20 @@
 //! Inodes without links that are still open: the next mount frees them.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::BTreeSet;
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::units::as_index;
 
 use crate::error::{Error, Result};
 use crate::format::{Layout, Nid};
@@ -24,7 +36,7 @@ impl Orphans {
     #[must_use]
     pub fn new(layout: &Layout, inos: impl IntoIterator<Item = Nid>) -> Self {
         let state = State { inos: inos.into_iter().collect(), dirty: false };
-        Self { most: layout.max_orphans() as usize, state: Mutex::new(Rank::LEAF, state) }
+        Self { most: as_index(layout.max_orphans()), state: Mutex::new(Rank::LEAF, state) }
     }
 
     /// An inode has lost its last link and is open. Called with the operation lock held, by the

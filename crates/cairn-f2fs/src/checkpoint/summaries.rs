@@ -1,5 +1,17 @@
 //! What a pack keeps of the six logs: the journals of NAT and SIT, and who owns the blocks of the current segments.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+use cairn_base::units::as_u64;
 use cairn_cache::block::BufferCache;
 
 use super::Loaded;
@@ -55,26 +67,25 @@ pub fn journals(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Resu
 /// They are damaged, or the device failed.
 pub fn current(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<CurrentSummaries> {
     let mut entries: [Vec<Summary>; Log::COUNT] = Default::default();
-    if loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
-        for (log, list) in Log::DATA.into_iter().zip(compact(loaded, buffers, layout)?.entries) {
-            entries[log.index()] = list;
-        }
-    } else {
-        for log in Log::DATA {
-            entries[log.index()] = full(loaded, buffers, layout, log)?.map(|block| block.entries).unwrap_or_default();
-        }
-    }
+    let mut compact = match loaded.checkpoint.flags.contains(CheckpointFlags::COMPACT_SUM) {
+        true => Some(compact(loaded, buffers, layout)?.entries.into_iter()),
+        false => None,
+    };
     let mut kbytes = 0;
-    for log in Log::NODE {
-        entries[log.index()] = match full(loaded, buffers, layout, log)? {
-            Some(block) => {
-                kbytes = if log == Log::HotNode { kbytes_written(&block.journal) } else { kbytes };
-                block.entries
-            }
-            None => from_footers(loaded, buffers, layout, log)?,
+    for (log, list) in Log::ALL.into_iter().zip(&mut entries) {
+        *list = match &mut compact {
+            // In the order of the data logs, which are the first three.
+            Some(data) if !log.is_node() => data.next().unwrap_or_default(),
+            _ => match full(loaded, buffers, layout, log)? {
+                Some(block) if log == Log::HotNode => {
+                    kbytes = kbytes_written(&block.journal);
+                    block.entries
+                }
+                Some(block) => block.entries,
+                None if log.is_node() => from_footers(loaded, buffers, layout, log)?,
+                None => Vec::new(),
+            },
         };
-    }
-    for list in &mut entries {
         list.resize(ENTRIES, Summary::default());
     }
     Ok(CurrentSummaries { entries, kbytes_written: kbytes })
@@ -86,7 +97,7 @@ fn compact(loaded: &Loaded, buffers: &BufferCache, layout: &Layout) -> Result<Co
         blocks.extend_from_slice(&buffers.get(loaded.address(layout, offset))?.image());
     }
     let counts = Log::DATA.map(|log| match loaded.checkpoint.log(log) {
-        position if position.alloc == AllocType::Ssr => ENTRIES as u16,
+        position if position.alloc == AllocType::Ssr => u16::try_from(ENTRIES).unwrap_or(u16::MAX),
         position => position.blkoff,
     });
     Ok(CompactSummaries::decode(&blocks, counts)?)
@@ -105,8 +116,8 @@ fn from_footers(loaded: &Loaded, buffers: &BufferCache, layout: &Layout, log: Lo
         return Ok(Vec::new());
     }
     let mut entries = Vec::with_capacity(ENTRIES);
-    buffers.prefetch(layout.address(segno, 0).pba(), ENTRIES as u64);
-    for offset in 0..ENTRIES as u16 {
+    buffers.prefetch(layout.address(segno, 0).pba(), as_u64(ENTRIES));
+    for offset in (0_u16..).take(ENTRIES) {
         let image = buffers.get(layout.address(segno, offset).pba())?.image();
         let nid: Nid = NodeFooter::read(&image).nid;
         entries.push(Summary { nid, ..Summary::default() });

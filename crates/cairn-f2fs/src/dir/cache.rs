@@ -10,12 +10,24 @@
 //! queue of directories (rank CACHE) comes before it. Contents change only under the directory's
 //! `namespace`, alone, under the operation lock.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::units::as_u64;
 use cairn_cache::budget::{Budget, Charge, Reclaim};
 
 use crate::format::units::BLOCK_BYTES;
@@ -56,8 +68,8 @@ impl DirCaches {
     pub fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let queue = Mutex::new(Rank::CACHE, VecDeque::new());
         let caches = Arc::new(Self { budget: budget.clone(), queue });
-        let hook: Weak<dyn Reclaim> = Arc::downgrade(&(caches.clone() as Arc<dyn Reclaim>));
-        budget.add_reclaim(hook);
+        let reclaim: Arc<dyn Reclaim> = caches.clone();
+        budget.add_reclaim(Arc::downgrade(&reclaim));
         caches
     }
 
@@ -72,7 +84,7 @@ impl Reclaim for DirCaches {
     fn reclaim(&self, bytes: u64) -> u64 {
         let mut freed = 0;
         // Two rounds: the first one only takes "used" marks away where everything is warm.
-        let most = 2 * self.queue.lock().len();
+        let most = self.queue.lock().len().saturating_mul(2);
         for _ in 0..most {
             if freed >= bytes {
                 break;
@@ -84,7 +96,7 @@ impl Reclaim for DirCaches {
                 continue;
             }
             blocks.listed.store(false, Relaxed);
-            freed += blocks.state.lock().give_up_clean();
+            freed = blocks.state.lock().give_up_clean().strict_add(freed);
         }
         freed
     }
@@ -95,7 +107,7 @@ impl State {
     fn give_up_clean(&mut self) -> u64 {
         let before = self.blocks.len();
         self.blocks.retain(|_, block| block.dirty || block.placed);
-        (before - self.blocks.len()) as u64 * BLOCK_BYTES
+        as_u64(before.strict_sub(self.blocks.len())).strict_mul(BLOCK_BYTES)
     }
 }
 
@@ -147,7 +159,7 @@ impl DirCache {
         let State { blocks, dirty } = &mut *state;
         let entry = blocks.entry(block).or_insert_with(|| self.clean(image));
         if !std::mem::replace(&mut entry.dirty, true) {
-            *dirty += 1;
+            *dirty = dirty.strict_add(1);
             count.fetch_add(1, Relaxed);
         }
         change(Arc::make_mut(&mut entry.image))
@@ -174,7 +186,7 @@ impl DirCache {
         let Some(found) = state.blocks.get_mut(&block) else { return };
         found.placed = true;
         if std::mem::take(&mut found.dirty) {
-            state.dirty -= 1;
+            state.dirty = state.dirty.strict_sub(1);
             count.fetch_sub(1, Relaxed);
         }
     }
@@ -189,7 +201,7 @@ impl DirCache {
     pub fn remove(&self, block: u64, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
         if state.blocks.remove(&block).is_some_and(|block| block.dirty) {
-            state.dirty -= 1;
+            state.dirty = state.dirty.strict_sub(1);
             count.fetch_sub(1, Relaxed);
         }
     }
@@ -197,7 +209,7 @@ impl DirCache {
     /// Forgets everything: the directory is no more.
     pub fn clear(&self, count: &AtomicU64) {
         let mut state = self.blocks.state.lock();
-        count.fetch_sub(state.dirty as u64, Relaxed);
+        count.fetch_sub(as_u64(state.dirty), Relaxed);
         *state = State::default();
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn view_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(block
 /// # Panics
 /// The table ends before: the caller's bug.
 #[track_caller]
-pub(super) fn entry<T>(table: &[T], index: usize) -> &T {
+pub(crate) fn entry<T>(table: &[T], index: usize) -> &T {
     let len = table.len();
     table.get(index).unwrap_or_else(|| panic!("entry {index} of {len}"))
 }
@@ -39,7 +39,18 @@ pub(super) fn entry<T>(table: &[T], index: usize) -> &T {
 /// # Panics
 /// As [`entry`].
 #[track_caller]
-pub(super) fn entry_mut<T>(table: &mut [T], index: usize) -> &mut T {
+pub(crate) fn entry_mut<T>(table: &mut [T], index: usize) -> &mut T {
     let len = table.len();
     table.get_mut(index).unwrap_or_else(|| panic!("entry {index} of {len}"))
+}
+
+/// Writes bytes into a block.
+///
+/// # Panics
+/// The block ends before: the caller's bug.
+#[track_caller]
+pub(crate) fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
+    let (_, rest) = block.split_at_mut(at);
+    let (place, _) = rest.split_at_mut(bytes.len());
+    place.copy_from_slice(bytes);
 }

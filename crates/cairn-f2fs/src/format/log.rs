@@ -56,6 +56,18 @@ impl Log {
         }
     }
 
+    /// As [`Log::of`], for writing.
+    pub(crate) const fn of_mut<T>(self, values: &mut [T; Self::COUNT]) -> &mut T {
+        match self {
+            Self::HotData => &mut values[0],
+            Self::WarmData => &mut values[1],
+            Self::ColdData => &mut values[2],
+            Self::HotNode => &mut values[3],
+            Self::WarmNode => &mut values[4],
+            Self::ColdNode => &mut values[5],
+        }
+    }
+
     /// The log of a stored number.
     #[must_use]
     pub const fn from_raw(raw: u8) -> Option<Self> {

@@ -22,7 +22,7 @@
 )]
 
 pub mod bits;
-mod block;
+pub(crate) mod block;
 
 pub mod checkpoint;
 pub mod checksum;

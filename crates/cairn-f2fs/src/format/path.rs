@@ -51,6 +51,20 @@ pub struct NodePath {
     pub rest: u32,
 }
 
+impl NodePath {
+    /// The index within the node at a depth; 0 beyond the last one.
+    #[must_use]
+    pub fn slot(&self, depth: usize) -> u16 {
+        self.slots.get(depth).copied().unwrap_or_default()
+    }
+
+    /// The offset in the tree of the node at a depth; 0 beyond the last one.
+    #[must_use]
+    pub fn offset(&self, depth: usize) -> u32 {
+        self.offsets.get(depth).copied().unwrap_or_default()
+    }
+}
+
 /// What stands at an offset of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {

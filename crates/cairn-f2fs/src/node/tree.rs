@@ -1,5 +1,17 @@
 //! From a file block to the node that points to it.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+use cairn_base::units::as_index;
 use cairn_cache::block::Image;
 
 use super::NodeCache;
@@ -45,10 +57,10 @@ impl Pointers {
     #[must_use]
     pub fn get(&self, inode: &Inode, index: u32) -> BlockAddr {
         assert!(index < self.len(), "pointer {index} of {}", self.len());
-        let slot = u32::from(self.path.slots[self.path.depth]) + index;
+        let slot = u32::from(self.path.slot(self.path.depth)).saturating_add(index);
         match self.path.depth {
             0 => inode.data_pointer(&self.image, slot),
-            _ => node::data_pointer(&self.image, slot as usize),
+            _ => node::data_pointer(&self.image, as_index(slot)),
         }
     }
 }
@@ -59,23 +71,23 @@ impl Pointers {
 /// A node on the way is damaged or missing, or the device failed.
 pub fn find(nodes: &NodeCache, ino: Nid, inode: &Inode, block: u64) -> Result<Leaf> {
     let shape = inode.shape();
-    let Some(path) = shape.locate(block) else { return Ok(Leaf::Hole(u64::MAX - block)) };
+    let Some(path) = shape.locate(block) else { return Ok(Leaf::Hole(u64::MAX.saturating_sub(block))) };
     if path.depth == 0 {
         let missing = || Corrupt::Nat { nid: ino, what: "the inode is gone", value: 0 };
         let image = nodes.inode(ino)?.ok_or_else(missing)?;
         return Ok(Leaf::Node(Pointers { image, path }));
     }
-    let mut nid = inode.nids[usize::from(path.slots[0])];
+    let mut nid = inode.nids.get(usize::from(path.slot(0))).copied().unwrap_or(Nid::NONE);
     for depth in 1..=path.depth {
         if nid.is_none() {
             let (first, len) = shape.span(&path, depth, block);
-            return Ok(Leaf::Hole(len - (block - first)));
+            return Ok(Leaf::Hole(len.saturating_sub(block.saturating_sub(first))));
         }
-        let image = nodes.read(nid, ino, path.offsets[depth])?;
+        let image = nodes.read(nid, ino, path.offset(depth))?;
         if depth == path.depth {
             return Ok(Leaf::Node(Pointers { image, path }));
         }
-        nid = node::child(&image, usize::from(path.slots[depth]));
+        nid = node::child(&image, usize::from(path.slot(depth)));
     }
     unreachable!("the last step returns")
 }

@@ -3,10 +3,22 @@
 //! No block image is kept, only where a node's block is and what is different in it, so that a chain of any length takes
 //! little memory. Indirect nodes are never in the chain; those that are missing get numbers beyond the NAT.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cairn_base::Pba;
+use cairn_base::units::{as_index, as_u64};
 use cairn_cache::block::{BufferCache, Image};
 use cairn_vfs::{FileKind, NameBuf};
 
@@ -198,13 +210,12 @@ impl Overlay {
         // Down from the inode; every step leaves the slot that the next node belongs into.
         let mut parent = Nid::NONE;
         for depth in 1..path.depth {
-            let here = self.indirect(replay, ino, parent, path.slots[depth - 1], path.offsets[depth])?;
-            parent = here;
+            parent = self.indirect(replay, ino, parent, path.slot(depth.strict_sub(1)), path.offset(depth))?;
         }
-        self.set_slot(ino, parent, path.slots[path.depth - 1], entry.footer.nid);
-        let pointers = node::data_pointers(image).take(shape.node_slots as usize);
+        self.set_slot(ino, parent, path.slot(path.depth.saturating_sub(1)), entry.footer.nid);
+        let pointers = node::data_pointers(image).take(as_index(shape.node_slots));
         let last = pointers.enumerate().filter(|(_, addr)| *addr != BlockAddr::NULL).last();
-        self.fields(ino).grow(&inode, last.map(|(slot, _)| first + slot as u64));
+        self.fields(ino).grow(&inode, last.map(|(slot, _)| first.saturating_add(as_u64(slot))));
         Ok(())
     }
 
@@ -290,8 +301,8 @@ impl Fields {
     /// Data behind the end of file makes the file longer, unless the inode says that it is meant to be there.
     fn grow(&mut self, inode: &Inode, last_block: Option<u64>) {
         let Some(last) = last_block.filter(|_| !inode.advise.contains(Advise::KEEP_SIZE)) else { return };
-        if self.size <= last * BLOCK_BYTES {
-            self.size = (last + 1) * BLOCK_BYTES;
+        if self.size <= last.saturating_mul(BLOCK_BYTES) {
+            self.size = last.saturating_add(1).saturating_mul(BLOCK_BYTES);
         }
     }
 }

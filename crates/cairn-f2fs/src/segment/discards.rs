@@ -1,8 +1,20 @@
 //! What the device can be told of: free blocks that nothing may need any more.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use super::Segments;
 use super::table::Map;
-use crate::format::{BlockAddr, SegNo, bits, sit};
+use crate::format::summary::ENTRIES;
+use crate::format::{BlockAddr, SegNo, bits};
 
 /// Blocks that follow each other: the first, and how many.
 pub type BlockRun = (BlockAddr, u32);
@@ -37,7 +49,7 @@ impl Segments {
     pub fn discarded(&self, runs: &[BlockRun]) {
         let mut state = self.state.lock();
         for (start, count) in runs {
-            let blocks = (start.get()..start.get() + count).map(BlockAddr);
+            let blocks = (start.get()..start.get().strict_add(*count)).map(BlockAddr);
             for (segno, block) in blocks.filter_map(|addr| self.layout.segment_of(addr)) {
                 state.table.undiscarded.remove(segno, block, 1);
             }
@@ -53,10 +65,12 @@ impl Segments {
     fn runs(&self, maps: Vec<(SegNo, Map)>) -> Vec<BlockRun> {
         let mut runs: Vec<BlockRun> = Vec::new();
         for (segno, map) in maps {
-            for block in (0..sit::VALID_MAP_SIZE * 8).filter(|block| bits::test(&map, *block)) {
-                let addr = self.layout.address(segno, block as u16);
+            for block in (0_u16..).take(ENTRIES).filter(|block| bits::test(&map, usize::from(*block))) {
+                let addr = self.layout.address(segno, block);
                 match runs.last_mut() {
-                    Some((start, count)) if start.get() + *count == addr.get() => *count += 1,
+                    Some((start, count)) if start.get().strict_add(*count) == addr.get() => {
+                        *count = count.strict_add(1)
+                    }
                     _ => runs.push((addr, 1)),
                 }
             }

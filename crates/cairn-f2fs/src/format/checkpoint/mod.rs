@@ -14,6 +14,7 @@ use cairn_base::units::as_index;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::bits;
+use super::block::put;
 use super::features::Features;
 use super::layout::{Layout, Side};
 use super::log::{AllocType, Log};
@@ -266,14 +267,6 @@ impl Checkpoint {
         raw.elapsed_time = self.elapsed_time.into();
         raw
     }
-}
-
-/// # Panics
-/// `blocks` ends before: the caller's bug.
-fn put(blocks: &mut [u8], at: usize, bytes: &[u8]) {
-    let (_, rest) = blocks.split_at_mut(at);
-    let (place, _) = rest.split_at_mut(bytes.len());
-    place.copy_from_slice(bytes);
 }
 
 /// The version bitmaps of SIT and NAT.

@@ -13,17 +13,31 @@
 //! are disjoint; a segment is free only if it has neither valid nor freed blocks and no log is in it; `empty` counts the
 //! segments without valid blocks that can be written.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 #[cfg(test)]
 mod check;
+mod epoch;
 mod segment;
 mod undiscarded;
 
 use std::collections::{BTreeSet, HashMap};
 
+use cairn_base::units::{as_index, as_u64};
+
 use super::free::FreeMap;
 use crate::corrupt::Corrupt;
 use crate::format::sit::VALID_MAP_SIZE;
-use crate::format::{Layout, Log, SegNo, SitEntry, bits};
+use crate::format::{Layout, Log, SegNo, SitEntry, bits, block};
 
 pub(super) use segment::Map;
 use segment::{BlockSet, FULL, Segment};
@@ -69,10 +83,10 @@ pub(super) struct Table {
 impl Table {
     /// A table of the entries on disk, in order; `current` are the segments the logs are in.
     pub(super) fn new(layout: &Layout, entries: Vec<SitEntry>, current: [SegNo; Log::COUNT]) -> Self {
-        assert_eq!(entries.len(), layout.main_segments as usize, "an entry a segment");
+        assert_eq!(entries.len(), as_index(layout.main_segments), "an entry a segment");
         let mut table = Self {
             segments: Vec::with_capacity(entries.len()),
-            sections: vec![Section::default(); (layout.main_segments / layout.segs_per_sec) as usize],
+            sections: vec![Section::default(); as_index(layout.main_segments.strict_div(layout.segs_per_sec))],
             layout: *layout,
             freed: HashMap::new(),
             left: BTreeSet::new(),
@@ -96,7 +110,8 @@ impl Table {
         for segno in (0..layout.main_segments).map(SegNo) {
             let valid = i32::from(table.valid(segno));
             table.count(segno, valid);
-            table.empty += u32::from(valid == 0 && table.is_usable(segno));
+            let empty = valid == 0 && table.is_usable(segno);
+            table.empty = table.empty.strict_add(u32::from(empty));
         }
         for segno in (0..layout.main_segments).map(SegNo) {
             if table.is_current(segno) {
@@ -113,7 +128,7 @@ impl Table {
     // --- looking ---
 
     pub(super) fn len(&self) -> u32 {
-        self.segments.len() as u32
+        u32::try_from(self.segments.len()).unwrap_or(u32::MAX)
     }
 
     /// Has the segment blocks that can be written?
@@ -122,7 +137,11 @@ impl Table {
     }
 
     fn segment(&self, segno: SegNo) -> &Segment {
-        &self.segments[segno.index()]
+        block::entry(&self.segments, segno.index())
+    }
+
+    fn segment_mut(&mut self, segno: SegNo) -> &mut Segment {
+        block::entry_mut(&mut self.segments, segno.index())
     }
 
     /// Valid blocks.
@@ -170,7 +189,10 @@ impl Table {
         // The two are disjoint: a block that is held back cannot become valid, nor be freed again.
         let freed = |held: &HashMap<SegNo, Box<Map>>| held.get(&segno).map_or(0, |map| bits::count(&**map));
         let usable = u32::from(self.layout.usable_blocks(segno));
-        usable - u32::from(self.valid(segno)) - freed(&self.freed) - freed(&self.in_flight)
+        usable
+            .strict_sub(u32::from(self.valid(segno)))
+            .strict_sub(freed(&self.freed))
+            .strict_sub(freed(&self.in_flight))
     }
 
     /// The section of a segment.
@@ -180,7 +202,7 @@ impl Table {
 
     /// A section's counts.
     pub(super) fn section(&self, section: u32) -> Section {
-        self.sections[section as usize]
+        *block::entry(&self.sections, as_index(section))
     }
 
     /// Counts of all sections, in order.
@@ -200,7 +222,7 @@ impl Table {
     /// Segments without valid blocks that no log is in: `free_segment_count`.
     pub(super) fn free_segment_count(&self) -> u32 {
         let current = self.current.iter().flatten().filter(|segno| self.valid(**segno) == 0).count();
-        self.empty - current as u32
+        self.empty.strict_sub(u32::try_from(current).unwrap_or(u32::MAX))
     }
 
     pub(super) const fn valid_total(&self) -> u64 {
@@ -208,7 +230,7 @@ impl Table {
     }
 
     pub(super) fn partial(&self, log: Log) -> &BTreeSet<SegNo> {
-        &self.partial[log.index()]
+        log.of(&self.partial)
     }
 
     pub(super) const fn dirty(&self) -> &BTreeSet<SegNo> {
@@ -226,7 +248,7 @@ impl Table {
 
     /// Blocks that can be given out only once a checkpoint has been written.
     pub(super) const fn held_back(&self) -> u64 {
-        self.freed_blocks + self.in_flight_blocks
+        self.freed_blocks.strict_add(self.in_flight_blocks)
     }
 
     // --- changing ---
@@ -245,17 +267,19 @@ impl Table {
 
     /// Blocks `from..from + count` of a segment are valid from now on.
     pub(super) fn set_valid(&mut self, segno: SegNo, from: u16, count: u16, now: u64) {
-        assert!(from + count <= self.layout.usable_blocks(segno), "segment {segno} ends before {from} + {count}");
-        let segment = &mut self.segments[segno.index()];
+        let end = from.strict_add(count);
+        assert!(end <= self.layout.usable_blocks(segno), "segment {segno} ends before {from} + {count}");
+        let segment = self.segment_mut(segno);
         let (old, new) = (u64::from(segment.valid.count()), u64::from(count));
-        segment.mtime = (segment.mtime.saturating_mul(old).saturating_add(now.saturating_mul(new))) / (old + new);
+        segment.mtime =
+            segment.mtime.saturating_mul(old).saturating_add(now.saturating_mul(new)).strict_div(old.strict_add(new));
         segment.valid.edit(|map| {
-            for block in from..from + count {
+            for block in from..end {
                 assert!(!bits::set(map, block.into()), "block {block} of segment {segno} is placed twice");
             }
             i32::from(count)
         });
-        self.empty -= u32::from(old == 0);
+        self.empty = self.empty.strict_sub(u32::from(old == 0));
         self.undiscarded.remove(segno, from, count);
         self.count(segno, i32::from(count));
         self.dirty.insert(segno);
@@ -271,18 +295,19 @@ impl Table {
 
     /// These blocks of a segment are not valid any more.
     pub(super) fn clear_all(&mut self, segno: SegNo, mask: &Map) -> Result<(), Corrupt> {
-        let segment = &mut self.segments[segno.index()];
+        let segment = self.segment_mut(segno);
         if let Some(block) = first_extra(mask, &segment.valid.map()) {
-            return Err(Corrupt::Sit { segno, what: "a block is freed that is not valid", value: block as u64 });
+            return Err(Corrupt::Sit { segno, what: "a block is freed that is not valid", value: as_u64(block) });
         }
-        let count = bits::count(mask) as i32;
+        let count = bits::count(mask).cast_signed();
         segment.valid.edit(|map| {
             map.iter_mut().zip(mask).for_each(|(byte, mask)| *byte &= !mask);
-            -count
+            count.strict_neg()
         });
-        self.empty += u32::from(segment.valid.count() == 0 && count > 0);
+        let emptied = segment.valid.count() == 0 && count > 0;
+        self.empty = self.empty.strict_add(u32::from(emptied));
         self.undiscarded.add(segno, mask);
-        self.count(segno, -count);
+        self.count(segno, count.strict_neg());
         self.dirty.insert(segno);
         self.block_all(segno, mask);
         self.classify(segno);
@@ -291,9 +316,10 @@ impl Table {
 
     /// A segment has so many valid blocks more.
     fn count(&mut self, segno: SegNo, change: i32) {
-        let section = &mut self.sections[self.layout.section_of(segno) as usize];
+        let (is_node, at) = (self.log(segno).is_node(), as_index(self.layout.section_of(segno)));
+        let section = block::entry_mut(&mut self.sections, at);
         section.valid = section.valid.strict_add_signed(change);
-        if self.segments[segno.index()].log.is_node() {
+        if is_node {
             section.nodes = section.nodes.strict_add_signed(change);
         }
         self.valid_total = self.valid_total.strict_add_signed(change.into());
@@ -309,7 +335,7 @@ impl Table {
     fn block_all(&mut self, segno: SegNo, mask: &Map) {
         let mut mask = *mask;
         if let Some(kept) = &self.kept {
-            mask.iter_mut().zip(&kept[segno.index()]).for_each(|(byte, kept)| *byte &= kept);
+            mask.iter_mut().zip(block::entry(kept, segno.index())).for_each(|(byte, kept)| *byte &= kept);
         }
         if let Some(in_flight) = self.in_flight.get(&segno) {
             mask.iter_mut().zip(in_flight.iter()).for_each(|(byte, in_flight)| *byte &= !in_flight);
@@ -322,7 +348,7 @@ impl Table {
         }
         let map = self.freed.entry(segno).or_insert_with(|| Box::new([0; VALID_MAP_SIZE]));
         for (byte, more) in map.iter_mut().zip(mask) {
-            self.freed_blocks += u64::from((more & !*byte).count_ones());
+            self.freed_blocks = self.freed_blocks.strict_add(u64::from((more & !*byte).count_ones()));
             *byte |= more;
         }
         if self.free.is_free(segno) {
@@ -332,15 +358,14 @@ impl Table {
 
     /// The log that a segment counts to.
     pub(super) fn set_log(&mut self, segno: SegNo, log: Log) {
-        if self.log(segno) != log {
-            let old = self.log(segno);
-            let segment = &mut self.segments[segno.index()];
-            if std::mem::take(&mut segment.listed) {
-                self.partial[old.index()].remove(&segno);
+        let old = self.log(segno);
+        if old != log {
+            if std::mem::take(&mut self.segment_mut(segno).listed) {
+                old.of_mut(&mut self.partial).remove(&segno);
             }
-            let valid = i32::from(segment.valid.count());
-            self.count(segno, -valid);
-            self.segments[segno.index()].log = log;
+            let valid = i32::from(self.valid(segno));
+            self.count(segno, valid.strict_neg());
+            self.segment_mut(segno).log = log;
             self.count(segno, valid);
             self.dirty.insert(segno);
             self.classify(segno);
@@ -354,7 +379,7 @@ impl Table {
         }
         self.left.remove(&segno);
         self.in_flight_left.remove(&segno);
-        let old = self.current[log.index()].replace(segno);
+        let old = log.of_mut(&mut self.current).replace(segno);
         self.set_log(segno, log);
         self.dirty.insert(segno);
         self.classify(segno);
@@ -376,8 +401,8 @@ impl Table {
         if holes == segment.listed {
             return;
         }
-        self.segments[segno.index()].listed = holes;
-        let set = &mut self.partial[self.segments[segno.index()].log.index()];
+        self.segment_mut(segno).listed = holes;
+        let set = self.log(segno).of_mut(&mut self.partial);
         if holes {
             set.insert(segno);
         } else {
@@ -385,44 +410,11 @@ impl Table {
         }
     }
 
-    /// A checkpoint takes its snapshot: the present state is in flight.
-    pub(super) fn snapshot(&mut self) {
-        assert!(self.in_flight.is_empty() && self.in_flight_left.is_empty(), "one checkpoint at a time");
-        self.in_flight = std::mem::take(&mut self.freed);
-        self.in_flight_left = std::mem::take(&mut self.left);
-        self.in_flight_blocks = std::mem::take(&mut self.freed_blocks);
-        self.dirty.clear();
-    }
-
-    /// The checkpoint in flight has completed: what was freed before its snapshot can be written
-    /// now.
-    pub(super) fn committed(&mut self) {
-        let touched: Vec<SegNo> = self.in_flight.drain().map(|(segno, _)| segno).collect();
-        self.in_flight_blocks = 0;
-        for segno in touched.into_iter().chain(std::mem::take(&mut self.in_flight_left)) {
-            if self.is_untouched(segno) {
-                self.free.release(segno);
-            }
-        }
-    }
-
-    /// Nothing is, or was since the last checkpoint, in the segment, and no log is.
-    fn is_untouched(&self, segno: SegNo) -> bool {
-        let held = self.freed.contains_key(&segno) || self.in_flight.contains_key(&segno);
-        let left = self.left.contains(&segno) || self.in_flight_left.contains(&segno);
-        self.valid(segno) == 0 && !self.is_current(segno) && !held && !left
-    }
-
-    /// Checkpoints are disabled: all that is valid now stays as it is until they are enabled again.
-    pub(super) fn keep_all(&mut self, keep: bool) {
-        self.kept = keep.then(|| (0..self.len()).map(|segno| self.valid_map(SegNo(segno))).collect());
-    }
-
     /// Unused blocks in segments that are neither empty nor current: of data, and of nodes.
     pub(super) fn holes(&self) -> [u64; 2] {
         let of = |logs: [Log; 3]| {
             let segments = logs.into_iter().flat_map(|log| self.partial(log));
-            segments.map(|segno| u64::from(self.layout.usable_blocks(*segno) - self.valid(*segno))).sum()
+            segments.map(|segno| u64::from(self.layout.usable_blocks(*segno).saturating_sub(self.valid(*segno)))).sum()
         };
         [of(Log::DATA), of(Log::NODE)]
     }
@@ -430,6 +422,7 @@ impl Table {
 
 /// The first bit of `mask` that is not in `map`.
 fn first_extra(mask: &Map, map: &Map) -> Option<usize> {
-    let extra: Map = std::array::from_fn(|index| mask[index] & !map[index]);
+    let mut extra = *mask;
+    extra.iter_mut().zip(map).for_each(|(byte, known)| *byte &= !known);
     bits::next_set(&extra, 0, usize::from(FULL))
 }

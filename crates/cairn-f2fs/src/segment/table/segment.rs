@@ -1,13 +1,24 @@
 //! One segment of the table.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use crate::format::sit::VALID_MAP_SIZE;
-use crate::format::units::BLOCKS_PER_SEGMENT;
 use crate::format::{Log, bits};
 
 /// A bit a block, from the most significant one.
 pub(in crate::segment) type Map = [u8; VALID_MAP_SIZE];
 /// Blocks of a segment.
-pub(super) const FULL: u16 = BLOCKS_PER_SEGMENT as u16;
+pub(super) const FULL: u16 = 512;
+const _: () = assert!(VALID_MAP_SIZE == 64, "a bit a block");
 
 /// A bit for each block of a segment, and how many are set. All and none need no bitmap.
 #[derive(Clone, Default)]
@@ -19,7 +30,7 @@ pub(super) struct BlockSet {
 impl BlockSet {
     /// The set that a bitmap says.
     pub(super) fn new(map: Map) -> Self {
-        let count = bits::count(&map) as u16;
+        let count = u16::try_from(bits::count(&map)).unwrap_or(FULL);
         Self { count, map: (count != 0 && count != FULL).then(|| Box::new(map)) }
     }
 
@@ -44,8 +55,9 @@ impl BlockSet {
     pub(super) fn edit(&mut self, change: impl FnOnce(&mut Map) -> i32) {
         let byte = if self.count == FULL { 0xff } else { 0 };
         let map = self.map.get_or_insert_with(|| Box::new([byte; VALID_MAP_SIZE]));
-        let count = i32::from(self.count) + change(map);
-        self.count = u16::try_from(count).expect("as many blocks as bits");
+        let change = change(map);
+        let count = u16::try_from(i32::from(self.count).strict_add(change));
+        self.count = count.unwrap_or_else(|_| panic!("{change} blocks more than {}", self.count));
         if self.count == 0 || self.count == FULL {
             self.map = None;
         }

@@ -3,8 +3,21 @@
 //! A block enters when it is freed, and leaves when it is discarded or written again. When none is left, all free space is discarded:
 //! the checkpoint of an unmount says so (`CP_TRIMMED_FLAG`).
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+use cairn_base::units::as_index;
+
 use super::segment::{BlockSet, Map};
-use crate::format::{SegNo, bits};
+use crate::format::{SegNo, bits, block};
 
 /// See the module.
 pub(in crate::segment) struct Undiscarded {
@@ -15,7 +28,7 @@ pub(in crate::segment) struct Undiscarded {
 impl Undiscarded {
     /// Every free block of so many segments is discarded.
     pub(super) fn none(segments: u32) -> Self {
-        Self { segments: vec![BlockSet::default(); segments as usize], blocks: 0 }
+        Self { segments: vec![BlockSet::default(); as_index(segments)], blocks: 0 }
     }
 
     /// How many there are.
@@ -25,7 +38,7 @@ impl Undiscarded {
 
     /// Those of a segment.
     pub(in crate::segment) fn of(&self, segno: SegNo) -> Map {
-        self.segments[segno.index()].map()
+        block::entry(&self.segments, segno.index()).map()
     }
 
     /// Blocks that were freed.
@@ -33,23 +46,24 @@ impl Undiscarded {
         self.edit(segno, |map| {
             let new: u32 = map.iter().zip(mask).map(|(byte, more)| (more & !byte).count_ones()).sum();
             map.iter_mut().zip(mask).for_each(|(byte, more)| *byte |= more);
-            new as i32
+            new.cast_signed()
         });
     }
 
     /// Blocks that the device was told of, or that are in use again.
     pub(in crate::segment) fn remove(&mut self, segno: SegNo, from: u16, count: u16) {
-        if self.segments[segno.index()].count() > 0 {
+        if block::entry(&self.segments, segno.index()).count() > 0 {
             self.edit(segno, |map| {
-                -(from..from + count).map(|block| i32::from(bits::clear(map, block.into()))).sum::<i32>()
+                let blocks = from..from.strict_add(count);
+                blocks.map(|block| i32::from(bits::clear(map, block.into()))).sum::<i32>().strict_neg()
             });
         }
     }
 
     fn edit(&mut self, segno: SegNo, change: impl FnOnce(&mut Map) -> i32) {
-        let segment = &mut self.segments[segno.index()];
+        let segment = block::entry_mut(&mut self.segments, segno.index());
         let before = segment.count();
         segment.edit(change);
-        self.blocks = self.blocks + u64::from(segment.count()) - u64::from(before);
+        self.blocks = self.blocks.strict_add(segment.count().into()).strict_sub(before.into());
     }
 }
