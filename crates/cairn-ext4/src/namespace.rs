@@ -1,7 +1,7 @@
-//! Names: create, link, unlink, rmdir, rename.
+//! Operations on names: create, link, unlink, rmdir, rename.
 //!
-//! What is checked and locked first is what all file systems check and lock ([`cairn_vfs::namespace`]). Then each operation
-//! makes its changes in one handle, so that a crash shows all of them or none.
+//! [`cairn_vfs::namespace`] makes the checks and takes the locks. Then each operation makes its
+//! changes in one handle, so that after a crash all of them or none are there.
 
 use std::sync::Arc;
 
@@ -26,10 +26,15 @@ use names::Names;
 
 pub(crate) use links::touch_parent;
 
-/// Finds a name; `.` and `..` too. Takes a reference.
+/// Finds a name, including `.` and `..`, and takes a reference.
+///
+/// # Errors
+/// [`VfsError::NotFound`] or [`VfsError::NotDirectory`]; the directory or the inode is damaged, or
+/// the device failed.
 pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
     if name == b"." {
-        // Of any inode that a name can lead to: so a file handle becomes an inode again.
+        // `.` works for every inode that can have a name, because front-ends resolve file handles
+        // by it.
         let is_reserved = parent.ino.get() < volume.layout.first_ino.into() && parent.ino != crate::ROOT_INO;
         return if is_reserved { Err(VfsError::Stale.into()) } else { volume.acquire(parent.ino) };
     }
@@ -40,7 +45,8 @@ pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
     let _names = parent.namespace.read();
     let ino = directory::lookup(volume, parent, name)?.ok_or(VfsError::NotFound)?.0;
     volume.acquire(ino).map_err(|error| match error {
-        // A name goes before its inode, under the lock held here. Above a directory that was removed there may be nothing any more.
+        // A name is removed before its inode, under the lock held here. The parent of a removed
+        // directory may be gone.
         Error::Vfs(VfsError::Stale) if name != b".." => {
             let (block, what) = (FileBlock(0), "an entry leads to an inode that is not in use");
             Corrupt::Directory { ino: parent.ino, block, offset: 0, what, value: ino.get() }.into()
@@ -49,7 +55,10 @@ pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
     })
 }
 
-/// Makes an entry of any kind. Takes a reference.
+/// Creates an entry of any kind and takes a reference.
+///
+/// # Errors
+/// As [`cairn_vfs::namespace::create`]; the volume is full or has no free inode.
 pub fn create(
     volume: &Arc<Volume>,
     parent: &Arc<Inode>,
@@ -77,7 +86,12 @@ pub fn create(
     })
 }
 
-/// An unnamed regular file, on the orphan records until it is linked. Takes a reference.
+/// Creates a regular file without a name, with an orphan record until it is linked, and takes a
+/// reference.
+///
+/// # Errors
+/// [`VfsError::NotDirectory`], or [`VfsError::NotFound`] if the directory was removed; the volume
+/// is full or has no free inode.
 pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
     volume.check_writable()?;
     check_parent(&**parent, false)?;
@@ -92,7 +106,10 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
     Ok(inode)
 }
 
-/// Adds a hard link. Takes a reference.
+/// Adds a hard link and takes a reference.
+///
+/// # Errors
+/// As [`cairn_vfs::namespace::link`]; the volume is full.
 pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     namespace::link(&Names(volume), inode, parent, name, |name| {
@@ -109,7 +126,10 @@ pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name:
     })
 }
 
-/// Removes a name that is not a directory.
+/// Removes a name that is not a directory's.
+///
+/// # Errors
+/// As [`cairn_vfs::namespace::unlink`].
 pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     let inode = namespace::unlink(&Names(volume), parent, name, |_, inode| {
@@ -124,6 +144,9 @@ pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
 }
 
 /// Removes an empty directory.
+///
+/// # Errors
+/// As [`cairn_vfs::namespace::rmdir`].
 pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     let inode = namespace::rmdir(&Names(volume), parent, name, |_, inode| {
@@ -138,6 +161,9 @@ pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<(
 }
 
 /// Renames; see [`RenameMode`].
+///
+/// # Errors
+/// As [`cairn_vfs::namespace::rename`]; the volume is full.
 pub fn rename(
     volume: &Arc<Volume>,
     parent: &Arc<Inode>,

@@ -1,4 +1,4 @@
-//! Changing attributes (`setattr`): `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
+//! Changes attributes (`setattr`): `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
 
 use std::sync::Arc;
 
@@ -13,14 +13,18 @@ use crate::inode::truncate::set_size;
 use crate::inode::{Inode, State};
 use crate::volume::Volume;
 
-/// `chmod`, `chown`, `utimens`, `truncate`, `chattr`.
+/// Changes attributes.
+///
+/// # Errors
+/// [`cairn_vfs::Error::NotPermitted`] by the flags; for a size, as [`super::truncate::set_size`];
+/// the attributes are damaged, or the device or the journal failed.
 pub fn setattr(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {
         set_size(volume, inode, size)?;
     }
-    // An access control list follows the permissions, and may lie in its own block.
+    // The access control list changes with the permissions, and may have its own block.
     let credits = if set.permissions.is_some() { volume.credits.xattr } else { 0 };
     let handle = volume.begin(volume.credits.attributes + credits)?;
     let mut state = inode.state.write();

@@ -1,4 +1,4 @@
-//! What an inode's record says about names: link counts, and the times that change with them.
+//! Link counts, and the times that change with names.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::inode::{Inode, attributes};
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// One name fewer; without names the inode becomes an orphan.
+/// Removes one link. An inode without links becomes an orphan.
 pub(super) fn drop_link(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
     let mut state = inode.state.write();
     state.record.links = state.record.links.saturating_sub(1);
@@ -18,7 +18,7 @@ pub(super) fn drop_link(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) ->
     inode.write_inode(volume, handle, &mut state)
 }
 
-/// The directory's last name is gone.
+/// Removes the last link of a directory.
 pub(super) fn drop_directory(volume: &Arc<Volume>, handle: &Handle, inode: &Inode) -> Result<()> {
     let mut state = inode.state.write();
     let now = attributes::now(volume);
@@ -28,7 +28,8 @@ pub(super) fn drop_directory(volume: &Arc<Volume>, handle: &Handle, inode: &Inod
     inode.write_inode(volume, handle, &mut state)
 }
 
-/// A directory's entries changed: its times move, and its link count with its subdirectories.
+/// Updates a directory after a change of its entries: its times, and its link count by
+/// `subdirectories`.
 pub(crate) fn touch_parent(volume: &Arc<Volume>, handle: &Handle, parent: &Inode, subdirectories: i32) -> Result<()> {
     let mut state = parent.state.write();
     let now = attributes::now(volume);

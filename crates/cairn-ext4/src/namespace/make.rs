@@ -1,4 +1,4 @@
-//! A new inode, from number to stored record.
+//! Creates an inode, from its number to its record.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 use crate::xattr_ops;
 
-/// Symlink targets shorter than this live in the inode's block map area, with a terminating zero.
+/// A shorter target of a symbolic link is stored in the inode's block map, with a NUL.
 const FAST_SYMLINK_MAX: usize = 59;
 
-/// Flags that a new inode takes from its directory.
+/// Flags that a new inode inherits from its directory.
 const INHERITED: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::NODUMP)
     .union(InodeFlags::NOATIME)
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::DIRSYNC);
 
-/// What a new inode of `kind` in `parent` gets, as Linux decides it.
+/// The owner, group, permissions and ACLs of a new inode of `kind` in `parent`, as in Linux.
 pub fn ownership(
     volume: &Arc<Volume>,
     parent: &Inode,
@@ -42,7 +42,8 @@ pub fn ownership(
     Ok(Ownership::of_new(&inheritance, kind, permissions, caller))
 }
 
-/// Allocates and stores a new inode; takes a reference. It has one link (a directory two) but no name yet.
+/// Allocates and writes a new inode, and takes a reference. It has one link (a directory two) and
+/// no name yet.
 pub fn inode(
     volume: &Arc<Volume>,
     handle: &mut Handle,
@@ -90,7 +91,7 @@ pub fn inode(
     Ok(inode)
 }
 
-/// The file type bits of a stored mode.
+/// The file type bits of a mode.
 fn mode_of(kind: FileKind) -> u16 {
     u16::try_from(kind.mode_bits()).expect("modes have 16 bits")
 }
@@ -123,7 +124,7 @@ fn fill(
     inode.write_inode(volume, handle, &mut state)
 }
 
-/// Something failed after the number was taken: gives everything back, in the same handle where it fits.
+/// Undoes the creation after a failure, in the same handle if the credits suffice.
 pub fn undo(volume: &Arc<Volume>, handle: &mut Handle, inode: &Arc<Inode>) -> Result<()> {
     {
         let mut state = inode.state.write();

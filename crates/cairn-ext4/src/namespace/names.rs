@@ -1,4 +1,4 @@
-//! How names are found and moved, for what all file systems do alike.
+//! [`Names`]: how ext4 finds and moves names for [`cairn_vfs::namespace`].
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl NamedInode for Inode {
     }
 }
 
-/// A volume's names.
+/// The names of a volume.
 pub struct Names<'v>(pub &'v Arc<Volume>);
 
 impl Namespace for Names<'_> {

@@ -1,4 +1,4 @@
-//! What `rename` changes, once everything is checked and locked.
+//! The changes of `rename`, after all checks and locks.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::inode::{Inode, attributes, directory};
 use crate::txn::Handle;
 use crate::volume::Volume;
 
-/// Moves a name, in the place of `target`; in its old place stays nothing, or a whiteout.
+/// Moves a name and replaces `target`. The old name is removed, or becomes a whiteout.
 pub fn replace<N: Namespace<Inode = Inode>>(
     volume: &Arc<Volume>,
     from: &Side<'_, N>,
@@ -72,7 +72,7 @@ pub fn replace<N: Namespace<Inode = Inode>>(
     Ok(())
 }
 
-/// Lets two names swap what they stand for.
+/// Swaps the inodes of two names.
 pub fn exchange<N: Namespace<Inode = Inode>>(
     volume: &Arc<Volume>,
     from: &Side<'_, N>,
