@@ -47,7 +47,7 @@ impl Ext4 {
 
     /// Writes waiting access times if there are many, unless the volume cannot be written now.
     fn store_access_times(&self) {
-        if !self.volume.accessed.are_many() || self.is_frozen() {
+        if !self.volume.accessed.is_full() || self.is_frozen() {
             return;
         }
         let _open = self.enter();

@@ -115,7 +115,7 @@ fn view<'s>(inode: &Inode, state: &'s State) -> XattrView<'s> {
 /// As [`XattrStore::get`].
 pub fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let state = inode.state.read();
-    if has_none(&state) {
+    if has_no_attributes(&state) {
         // Most files have no attributes and are asked for some often, so this comes before any
         // decoding.
         names::parse(name)?;
@@ -124,7 +124,7 @@ pub fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> 
     with_store(volume, |store| store.get(view(inode, &state), name))
 }
 
-fn has_none(state: &State) -> bool {
+fn has_no_attributes(state: &State) -> bool {
     state.record.file_acl == Pba(0) && state.record.extra.first_chunk::<4>().is_none_or(|magic| *magic == [0; 4])
 }
 
@@ -168,11 +168,11 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
     let state = &mut *guard;
     match acl {
         // An empty list removes the attribute.
-        Some(None) => drop_if_there(volume, &handle, inode, state, name)?,
+        Some(None) => remove_if_present(volume, &handle, inode, state, name)?,
         Some(Some(acl)) => {
             let (bits, complete) = acl.equivalent_mode();
             if name == ACCESS && complete {
-                drop_if_there(volume, &handle, inode, state, name)?;
+                remove_if_present(volume, &handle, inode, state, name)?;
             } else {
                 // As in Linux, lists are set whatever `mode` says.
                 change(volume, inode, state, |store, edit| store.set(&handle, edit, name, value, XattrMode::Set))?;
@@ -200,7 +200,7 @@ pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<(
     let mut guard = inode.state.write();
     let state = &mut *guard;
     match name {
-        ACCESS | DEFAULT => drop_if_there(volume, &handle, inode, state, name)?,
+        ACCESS | DEFAULT => remove_if_present(volume, &handle, inode, state, name)?,
         _ => change_without_adding(volume, inode, state, |store, edit| store.remove(&handle, edit, name))?,
     }
     finish(volume, &handle, inode, state)
@@ -216,7 +216,7 @@ fn check_kind(inode: &Inode, name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn drop_if_there(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State, name: &[u8]) -> Result<()> {
+fn remove_if_present(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State, name: &[u8]) -> Result<()> {
     match change_without_adding(volume, inode, state, |store, edit| store.remove(handle, edit, name)) {
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(()),
         other => other,
@@ -301,7 +301,7 @@ pub fn follow_mode(
     state: &mut State,
     permissions: u32,
 ) -> Result<()> {
-    if has_none(state) || inode.kind == FileKind::Symlink {
+    if has_no_attributes(state) || inode.kind == FileKind::Symlink {
         return Ok(());
     }
     let stored = with_store(volume, |store| store.get(view(inode, state), ACCESS));
@@ -350,7 +350,7 @@ pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut 
 /// # Errors
 /// As [`XattrStore::remove_all`].
 pub fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
-    if has_none(state) {
+    if has_no_attributes(state) {
         return Ok(());
     }
     change_without_adding(volume, inode, state, |store, edit| store.remove_all(handle, edit))

@@ -1,7 +1,9 @@
-//! Data that the device had no room for: an image grows, and the disk of its host is full.
+//! [`NoRoom`]: data that the device had no room for, because an image grows and the disk of its host
+//! is full.
 //!
-//! That is no matter of one file: what is written next finds no room, either. So while such data waits to be written, whoever
-//! writes tries that first, and is told if there is still no room ([`crate::file::PageCache::balance`]).
+//! This concerns all files, because the next write finds no room either. While such data waits, a
+//! writer first tries to write it, and gets the error if there is still no room
+//! ([`crate::file::PageCache::balance`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,34 +11,34 @@ use cairn_block::ErrorKind;
 
 use crate::file::CacheError;
 
-/// How often the device had no room, and up to which of these times all data has been written since.
+/// How often the device had no room, and after how many of these refusals all data was written.
 #[derive(Debug, Default)]
 pub(crate) struct NoRoom {
     refused: AtomicU64,
-    settled: AtomicU64,
+    completed: AtomicU64,
 }
 
 impl NoRoom {
-    /// A write-back failed.
-    pub(crate) fn note(&self, error: &CacheError) {
+    /// Counts the error of a write-back if it is a refusal.
+    pub(crate) fn count(&self, error: &CacheError) {
         if matches!(error, CacheError::Write(error) if error.kind == ErrorKind::NoSpace) {
             self.refused.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// The number of refusals, if what was refused still waits.
+    /// The number of refusals. `None` if no refused data waits.
     pub(crate) fn pending(&self) -> Option<u64> {
         let refused = self.refused.load(Ordering::SeqCst);
-        (refused > self.settled.load(Ordering::SeqCst)).then_some(refused)
+        (refused > self.completed.load(Ordering::SeqCst)).then_some(refused)
     }
 
-    /// Has the device refused more than this often?
+    /// True if the device has refused more often than this.
     pub(crate) fn has_refused_since(&self, refused: u64) -> bool {
         self.refused.load(Ordering::SeqCst) > refused
     }
 
-    /// All that was dirty after this many refusals has been written.
-    pub(crate) fn settle(&self, refused: u64) {
-        self.settled.fetch_max(refused, Ordering::SeqCst);
+    /// Records that all data that was dirty after this many refusals is written.
+    pub(crate) fn complete(&self, refused: u64) {
+        self.completed.fetch_max(refused, Ordering::SeqCst);
     }
 }

@@ -224,7 +224,7 @@ impl Round<'_> {
         }
         if let Err(error) = result {
             tracing::warn!(start = %run.start, blocks = run.len, %error, "write-back failed");
-            self.file.cache.no_room.note(&error);
+            self.file.cache.no_room.count(&error);
             self.file.errors.record(error.clone());
             self.error.get_or_insert(error);
         }

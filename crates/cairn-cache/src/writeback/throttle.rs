@@ -39,7 +39,7 @@ impl PageCache {
     /// # Errors
     /// The dirty data cannot be written. It stays dirty for another attempt, and the caller must
     /// not add to it. So memory does not grow without bound over a device that takes no writes, and
-    /// over one that has no room the first writer hears of it.
+    /// the first writer gets the error of one that has no room.
     pub fn balance(&self) -> Result<(), CacheError> {
         self.retry_refused()?;
         if !self.is_over_limit() {
@@ -69,13 +69,13 @@ impl PageCache {
         failed.filter(|_| self.is_over_limit()).map_or(Ok(()), Err)
     }
 
-    /// True while data waits that the device had no room for.
+    /// True while data waits because the device had no room.
     #[must_use]
     pub fn lacks_room(&self) -> bool {
         self.no_room.pending().is_some() && self.dirty_bytes() > 0
     }
 
-    /// Tries to write what the device had no room for.
+    /// Tries again to write data that the device had no room for.
     fn retry_refused(&self) -> Result<(), CacheError> {
         let Some(refused) = self.no_room.pending() else { return Ok(()) };
         assert_may_wait(Rank::INODE_DATA);
@@ -89,7 +89,7 @@ impl PageCache {
             }
         }
         if !postponed {
-            self.no_room.settle(refused);
+            self.no_room.complete(refused);
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Space {
             if let Some(map) = state.map.as_mut() {
                 for bit in (first..first + run).filter(|bit| map.is_free(*bit)).collect::<Vec<_>>() {
                     map.take(bit, 1);
-                    inner.reservations.lose(1);
+                    inner.reservations.remove_free(1);
                 }
             }
         }

@@ -63,11 +63,11 @@ impl Space {
         let got = u32::try_from(got).expect("at most what was wanted");
         match self.inner.search_persistently(goal, got) {
             Ok(found) => {
-                reservations.give((got - found.len).into());
+                reservations.add_free((got - found.len).into());
                 Ok(self.inner.allocation(found, false))
             }
             Err(error) => {
-                reservations.give(got.into());
+                reservations.add_free(got.into());
                 Err(error)
             }
         }
@@ -116,9 +116,9 @@ impl Space {
             return;
         }
         let (number, start) = self.inner.group_and_offset(&allocation);
-        self.inner.give_back(number, start, allocation.len, false);
+        self.inner.add_to_map(number, start, allocation.len, false);
         if !allocation.from_reservation {
-            self.inner.reservations.give(allocation.len.into());
+            self.inner.reservations.add_free(allocation.len.into());
         }
     }
 
@@ -174,8 +174,8 @@ impl Space {
             if durable {
                 let first = inner.layout.group_first_block(number).get();
                 let discarded = inner.discard(Pba(first + u64::from(start)), len.into());
-                if inner.give_back(number, start, len, discarded) {
-                    inner.reservations.give(len.into());
+                if inner.add_to_map(number, start, len, discarded) {
+                    inner.reservations.add_free(len.into());
                 }
             }
             inner.pending_blocks.fetch_sub(len.into(), Ordering::Relaxed);
@@ -204,12 +204,12 @@ impl Inner {
 
     /// Adds blocks to the group's map. False if the group is not used any more. `discarded`: the
     /// device was told.
-    fn give_back(&self, number: u32, start: u32, len: u32, discarded: bool) -> bool {
+    fn add_to_map(&self, number: u32, start: u32, len: u32, discarded: bool) -> bool {
         let group = self.groups.group(number);
         let mut state = group.lock();
         state.trimmed &= discarded;
         let Some(map) = state.map.as_mut() else { return false };
-        map.give(start, len);
+        map.add(start, len);
         publish(group, &state);
         true
     }
@@ -222,7 +222,7 @@ impl Inner {
             Err(Error::Corrupt(defect)) => {
                 tracing::error!(%defect, "no blocks are allocated in this group any more");
                 state.damaged = true;
-                self.reservations.lose(state.desc.free_blocks.into());
+                self.reservations.remove_free(state.desc.free_blocks.into());
                 let group = self.groups.group(number);
                 group.longest.store(0, Ordering::Relaxed);
                 group.free_blocks.store(0, Ordering::Relaxed);

@@ -62,7 +62,7 @@ impl FreeMap {
     }
 
     /// Adds a run.
-    pub fn give(&mut self, start: u32, len: u32) {
+    pub fn add(&mut self, start: u32, len: u32) {
         let (from, count) = self.checked(start, len);
         assert_eq!(bitmap::count_set(&self.busy, from, count), count, "only taken blocks are given back");
         bitmap::clear_range(&mut self.busy, from, count);
@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(map.runs(0, 64).collect::<Vec<_>>(), [(0, 10), (30, 34)]);
         assert_eq!(map.runs(5, 40).collect::<Vec<_>>(), [(5, 5), (30, 34)]);
         assert_eq!(map.runs(12, 30).next(), None);
-        map.give(10, 20);
+        map.add(10, 20);
         assert_eq!(map.find(0, 64), Some((0, 64)));
-        assert!(std::panic::catch_unwind(move || map.give(1, 1)).is_err());
+        assert!(std::panic::catch_unwind(move || map.add(1, 1)).is_err());
     }
 }

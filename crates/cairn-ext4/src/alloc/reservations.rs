@@ -104,7 +104,7 @@ impl Reservations {
     pub fn release(&self, count: u64) {
         let before = self.reserved.fetch_sub(count, Ordering::Relaxed);
         assert!(before >= count, "only what was reserved is released");
-        self.give(count);
+        self.add_free(count);
     }
 
     /// Records that `allocated` blocks are in use and `reserved` blocks of a reservation are used
@@ -117,12 +117,12 @@ impl Reservations {
     }
 
     /// Adds blocks that became free.
-    pub fn give(&self, count: u64) {
+    pub fn add_free(&self, count: u64) {
         self.unreserved.fetch_add(signed(count), Ordering::AcqRel);
     }
 
     /// Removes free blocks that turned out to be unusable.
-    pub fn lose(&self, count: u64) {
+    pub fn remove_free(&self, count: u64) {
         self.unreserved.fetch_sub(signed(count), Ordering::AcqRel);
     }
 }

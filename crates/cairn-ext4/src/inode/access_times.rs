@@ -29,13 +29,13 @@ impl Waiting {
     }
 
     /// Takes the list if it is full; the caller then writes the inodes.
-    pub(super) fn take_many(&self) -> Option<Vec<Ino>> {
+    pub(super) fn take_if_full(&self) -> Option<Vec<Ino>> {
         let mut waiting = self.0.lock();
         (waiting.len() >= MOST).then(|| std::mem::take(&mut *waiting))
     }
 
     /// True if [`super::writeback::write_access_times`] is due.
-    pub fn are_many(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.0.lock().len() >= MOST
     }
 }

@@ -153,7 +153,7 @@ enum Work {
     Fresh(Allocation),
 }
 
-/// Pays what a placement owes; see [`WriteTicket`].
+/// The ticket of one placement; see [`WriteTicket`].
 struct Ticket {
     volume: Arc<Volume>,
     inode: Arc<Inode>,
@@ -177,7 +177,7 @@ impl WriteTicket for Ticket {
                 Ok(self.map(&handle, work, file_end)?)
             }
             Err(error) => {
-                self.give_up(work);
+                self.cancel(work);
                 Err(error.into())
             }
         }
@@ -187,25 +187,26 @@ impl WriteTicket for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            self.give_up(work);
+            self.cancel(work);
         }
     }
 }
 
 impl Ticket {
-    /// True if this write lets the size on disk move.
+    /// True if this write raises the size on disk.
     fn raises_disksize(&self, file_end: u64) -> bool {
         self.inode.state.read().moves_disksize(self.run, file_end)
     }
 
-    /// The data was not written, or cannot be mapped: the blocks go back, their reservation stays with the dirty data.
-    fn give_up(&self, work: Work) {
+    /// Frees the blocks of a write that failed or cannot be mapped. The reservation stays with the
+    /// dirty data.
+    fn cancel(&self, work: Work) {
         if let Work::Fresh(allocation) = work {
             self.volume.space.cancel(allocation);
         }
     }
 
-    /// Marks the blocks written, in as many transactions as their leaves need.
+    /// Marks the blocks written, in as many transactions as needed.
     fn convert(&self, handle: &mut Handle) -> Result<()> {
         let volume = &self.volume;
         loop {

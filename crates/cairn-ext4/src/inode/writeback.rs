@@ -135,7 +135,7 @@ pub(crate) fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()>
 /// # Errors
 /// The journal was aborted, or the device failed.
 pub fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
-    for ino in volume.accessed.take_many().into_iter().flatten() {
+    for ino in volume.accessed.take_if_full().into_iter().flatten() {
         if let Some(inode) = volume.inodes.get(ino) {
             write_inode_if_dirty(volume, &inode)?;
         }

@@ -103,7 +103,7 @@ fn scale_of(row: &str, scale: Scale) -> Scale {
 
 fn run(context: &Context) -> Result<Findings> {
     let setting = Setting::of(context.scale);
-    let policies: Vec<&str> = POLICIES.into_iter().filter(|policy| setting::knows(policy)).collect();
+    let policies: Vec<&str> = POLICIES.into_iter().filter(|policy| setting::is_policy(policy)).collect();
     let mut jobs = Vec::new();
     // The work is seeded and has no concurrency, so a repetition would give the same figures.
     for (section, row, load, fill) in loads(context.scale) {

@@ -148,10 +148,10 @@ fn writers_hear_of_a_device_that_takes_nothing() {
     assert_eq!(world.written(), written << 20);
 }
 
-/// A device without room, as an image on a full disk is: the first writer after the failure is told, of whatever file. When there
-/// is room again everything is written, and nobody is refused.
+/// A device without room, such as an image on a full disk: after the failure, the first writer of
+/// any file gets the error. When there is room again, everything is written and no writer fails.
 #[test]
-fn the_first_writer_hears_of_a_device_without_room() {
+fn the_first_writer_gets_the_error_of_a_device_without_room() {
     let fault = Arc::new(Fault::new(Arc::new(MemoryDevice::new(DEVICE))));
     let world = World::over(fault.clone());
     let (file, other) = (world.file(1), world.file(2));
@@ -159,7 +159,7 @@ fn the_first_writer_hears_of_a_device_without_room() {
     file.write(0, 100_000);
     fault.fill();
     assert!(!world.rig.pages.lacks_room());
-    world.rig.pages.balance().expect("nobody knows yet");
+    world.rig.pages.balance().expect("no write has failed");
     let told = sync(&file).expect_err("no room");
     assert!(matches!(&told, CacheError::Write(error) if error.kind == ErrorKind::NoSpace), "{told}");
     assert!(world.rig.pages.lacks_room());
@@ -170,7 +170,7 @@ fn the_first_writer_hears_of_a_device_without_room() {
     world.rig.pages.balance().expect("there is room again");
     assert!(!world.rig.pages.lacks_room() && world.rig.pages.dirty_bytes() == 0);
     assert_eq!(world.written(), 100_000_u64.next_multiple_of(4096));
-    // What nobody wants any more keeps nobody from writing.
+    // Dropped data does not keep other files from being written.
     other.write(0, 100_000);
     fault.fill();
     sync(&other).expect_err("no room");

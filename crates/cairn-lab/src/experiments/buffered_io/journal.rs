@@ -41,9 +41,9 @@ pub(super) fn measure(context: &Context, bench: &Bench, findings: &mut Findings)
         for repetition in 0..context.repetitions.min(2) {
             for subject in context.order(repetition, subjects.len()).map(|index| subjects[index]) {
                 let blocks = if subject == mounted::KERNEL {
-                    kernel(context, bench, block, bytes, sync)?
+                    measure_kernel(context, bench, block, bytes, sync)?
                 } else {
-                    Some(own(bench, subject, block, bytes, sync)?)
+                    Some(measure_cairn(bench, subject, block, bytes, sync)?)
                 };
                 if let Some(blocks) = blocks {
                     builder.add(row, subject, &[(BLOCKS, blocks * MIB as f64 / bytes as f64)]);
@@ -56,7 +56,7 @@ pub(super) fn measure(context: &Context, bench: &Bench, findings: &mut Findings)
     Ok(())
 }
 
-fn own(bench: &Bench, option: &str, block: usize, bytes: u64, sync: bool) -> Result<f64> {
+fn measure_cairn(bench: &Bench, option: &str, block: usize, bytes: u64, sync: bool) -> Result<f64> {
     let volume = volume::open(bench.ramdisk(), option)?;
     let file = OpenFile::create(&*volume, "appended")?;
     volume.sync()?;
@@ -79,7 +79,7 @@ fn own(bench: &Bench, option: &str, block: usize, bytes: u64, sync: bool) -> Res
 /// Reads jbd2's own statistics. They lack the commit block of each transaction, which is added
 /// here. They give the mean in whole blocks, so the figure is up to one block a transaction too
 /// low.
-fn kernel(context: &Context, bench: &Bench, block: usize, bytes: u64, sync: bool) -> Result<Option<f64>> {
+fn measure_kernel(context: &Context, bench: &Bench, block: usize, bytes: u64, sync: bool) -> Result<Option<f64>> {
     // The counts do not depend on the medium.
     let tmpfs = Path::new(mounted::TMPFS);
     let scratch = if tmpfs.is_dir() { tmpfs } else { &context.scratch };

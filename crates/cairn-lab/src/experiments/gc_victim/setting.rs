@@ -142,7 +142,7 @@ impl Setting {
 }
 
 /// True if a volume can be opened with this policy.
-pub(super) fn knows(policy: &str) -> bool {
+pub(super) fn is_policy(policy: &str) -> bool {
     MountOptions::parse(&format!("gc_victim={policy}")).is_ok()
 }
 
