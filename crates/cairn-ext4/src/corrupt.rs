@@ -13,7 +13,7 @@ pub enum Corrupt {
         field: &'static str,
         /// Stored value.
         value: u64,
-        /// Description of valid values.
+        /// What is wrong with it: the words behind `FIELD is VALUE, `.
         expected: &'static str,
     },
     /// A checksum does not match.
@@ -37,7 +37,7 @@ pub enum Corrupt {
         field: &'static str,
         /// Stored value.
         value: u64,
-        /// Description of valid values.
+        /// What is wrong with it: the words behind `FIELD is VALUE, `.
         expected: &'static str,
     },
     /// An inode is invalid.
@@ -49,7 +49,7 @@ pub enum Corrupt {
         field: &'static str,
         /// Stored value.
         value: u64,
-        /// Description of valid values.
+        /// What is wrong with it: the words behind `FIELD is VALUE, `.
         expected: &'static str,
     },
     /// An extent or indirect block is invalid.

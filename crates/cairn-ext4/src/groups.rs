@@ -295,7 +295,7 @@ impl GroupTable {
             let map = FreeMap::new(bits, self.layout.group_blocks(number));
             if map.free() != state.desc.free_blocks {
                 let (field, value) = ("bg_free_blocks_count", state.desc.free_blocks.into());
-                let expected = "not what the block bitmap says";
+                let expected = "not the number in the block bitmap";
                 return Err(Corrupt::Group { group: number, field, value, expected }.into());
             }
             state.map = Some(map);

@@ -27,7 +27,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
         return inline::contents(volume, inode);
     }
     let bad =
-        |value| Corrupt::Inode { ino: inode.ino, field: "i_size", value, expected: "the length of a link target" };
+        |value| Corrupt::Inode { ino: inode.ino, field: "i_size", value, expected: "not the length of a link target" };
     let (size, fast) = {
         let state = inode.state.read();
         let fast = (!crate::inode::has_block_map(&state.record)).then_some(state.record.block);

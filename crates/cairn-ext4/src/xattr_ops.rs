@@ -57,10 +57,12 @@ pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     let record = volume.read_record(ino)?;
     let bad = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
     if !record.flags.contains(InodeFlags::EA_INODE) {
-        return Err(bad("i_flags", u64::from(record.flags.bits()), "EA_INODE_FL on the inode of a value").into());
+        return Err(
+            bad("i_flags", u64::from(record.flags.bits()), "without EA_INODE_FL on the inode of a value").into()
+        );
     }
     if record.size != u64::from(size) {
-        return Err(bad("i_size", record.size, "the size its attribute says").into());
+        return Err(bad("i_size", record.size, "not the size in its attribute").into());
     }
     // The map is read from the record, because the owner's state is locked, and two inodes' states
     // must not be.
@@ -76,7 +78,7 @@ pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
         let block = FileBlock((value.len() / block_size) as u64);
         let found = map.lookup(&record.block, block)?;
         let Some(Mapped::Mapped(pba)) = found.clip(block.get(), block.get() + 1).map(|part| part.state) else {
-            return Err(bad("extents", block.get(), "no hole in a value").into());
+            return Err(bad("extents", block.get(), "a hole in a value").into());
         };
         let part = volume.device.read_block(pba.get() * block_size as u64, block_size)?;
         value.extend_from_slice(&part[..part.len().min(len - value.len())]);

@@ -143,7 +143,9 @@ impl Space {
             return Err(Corrupt::Group { group, field, value, expected }.into());
         }
         if self.inner.groups.is_metadata(start, count) {
-            return Err(Corrupt::Bitmap { what: "block", group, bit, state: "the filesystem's own metadata" }.into());
+            return Err(
+                Corrupt::Bitmap { what: "block", group, bit, state: "belongs to the volume's structures" }.into()
+            );
         }
         let (mut at, end) = (start.get(), start.get() + count);
         while at < end {

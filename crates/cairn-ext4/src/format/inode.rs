@@ -174,7 +174,7 @@ impl Inode {
             return Err(wrong("i_size", inode.size, "beyond 2^63"));
         }
         if inode.file_acl != self.file_acl {
-            return Err(wrong("i_file_acl", inode.file_acl.get(), "changed by a fast commit, which never do that"));
+            return Err(wrong("i_file_acl", inode.file_acl.get(), "changed by a fast commit"));
         }
         inode.blocks_512 = self.blocks_512;
         inode.dtime = 0;

@@ -219,11 +219,11 @@ impl Superblock {
     /// # Errors
     /// There are too few bytes, or the magic, the checksum type or the checksum is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
-        let short = || Corrupt::Superblock { field: "length", value: bytes.len() as u64, expected: "1024 bytes" };
+        let short = || Corrupt::Superblock { field: "length", value: bytes.len() as u64, expected: "not 1024 bytes" };
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| short())?;
         if raw.s_magic.get() != MAGIC {
             let value = raw.s_magic.get().into();
-            return Err(Corrupt::Superblock { field: "s_magic", value, expected: "0xef53" });
+            return Err(Corrupt::Superblock { field: "s_magic", value, expected: "not 0xef53" });
         }
         let superblock = Self { raw };
         if superblock.features().ro_compat(RoCompat::METADATA_CSUM) {
@@ -235,7 +235,7 @@ impl Superblock {
     fn verify(&self) -> Result<(), Corrupt> {
         if self.raw.s_checksum_type != CHECKSUM_CRC32C {
             let value = self.raw.s_checksum_type.into();
-            return Err(Corrupt::Superblock { field: "s_checksum_type", value, expected: "1 (crc32c)" });
+            return Err(Corrupt::Superblock { field: "s_checksum_type", value, expected: "not 1 (crc32c)" });
         }
         let (stored, computed) = (self.raw.s_checksum.get(), self.computed_checksum());
         if stored == computed {

@@ -68,7 +68,7 @@ impl Zones {
             if let [(_, end), (start, _)] = pair
                 && start < end
             {
-                let expected = "a block of the journal that is other metadata, too";
+                let expected = "a block of the journal inside other metadata";
                 return Err(Corrupt::Superblock { field: "s_journal_inum", value: *start, expected });
             }
         }
@@ -97,7 +97,12 @@ impl Zones {
             if let Some(free) = bitmap::next_clear(bits, start, end) {
                 // It is less than the blocks of a group.
                 let bit = free as u32;
-                return Err(Corrupt::Bitmap { what: "block", group, bit, state: "is free, but the filesystem's own" });
+                return Err(Corrupt::Bitmap {
+                    what: "block",
+                    group,
+                    bit,
+                    state: "is free, but belongs to the volume's structures",
+                });
             }
         }
         Ok(())

@@ -99,7 +99,7 @@ pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
             ino: inode.ino,
             field: "i_size",
             value: state.size,
-            expected: "no more than the inline contents",
+            expected: "more than the inline contents",
         }
         .into());
     }

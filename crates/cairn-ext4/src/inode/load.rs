@@ -35,16 +35,16 @@ impl Volume {
             ino,
             field: "i_mode",
             value: u64::from(record.mode),
-            expected: "a known file type",
+            expected: "not a known file type",
         })?;
         if record.size > i64::MAX as u64 {
-            let (field, value, expected) = ("i_size", record.size, "less than 2^63");
+            let (field, value, expected) = ("i_size", record.size, "beyond 2^63");
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
         let acl = record.file_acl;
         let own = acl.get() <= self.layout.first_data_block || self.groups.system_blocks(ino).overlap(acl, 1);
         if acl.get() != 0 && own {
-            let (field, value, expected) = ("i_file_acl", acl.get(), "not one of the volume's own blocks");
+            let (field, value, expected) = ("i_file_acl", acl.get(), "a block of the volume's structures");
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
         let location = self.locate(ino)?;
@@ -85,7 +85,8 @@ impl Volume {
         })?;
         if !fresh {
             // The bitmap says that the number is free, and it is in use.
-            let (field, value, expected) = ("i_mode", u64::from(inode.state.read().record.mode), "0 in a free inode");
+            let (field, value, expected) =
+                ("i_mode", u64::from(inode.state.read().record.mode), "not 0 in a free inode");
             return Err(Corrupt::Inode { ino, field, value, expected }.into());
         }
         self.inodes.acquire(ino);

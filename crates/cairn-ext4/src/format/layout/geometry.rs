@@ -42,7 +42,7 @@ pub(super) fn group_geometry(
     check("s_blocks_per_group", blocks_per_group.into(), sane, "not a multiple of 8 from 256 to the bitmap's bits")?;
     let inodes_per_group = raw.s_inodes_per_group.get();
     let sane = inodes_per_group >= block_size / inode_size && inodes_per_group <= block_size * 8;
-    check("s_inodes_per_group", inodes_per_group.into(), sane, "outside one table block to the bitmap's bits")?;
+    check("s_inodes_per_group", inodes_per_group.into(), sane, "not from one table block to the bitmap's bits")?;
     Ok(GroupGeometry { blocks_per_group, clusters_per_group, inodes_per_group })
 }
 
@@ -115,7 +115,7 @@ pub(super) fn cluster_bits(superblock: &Superblock, features: Features) -> Resul
     bits.ok_or(Corrupt::Superblock {
         field: "s_log_cluster_size",
         value: log.into(),
-        expected: "outside the block size to 65536 blocks",
+        expected: "not from the block size to 65536 blocks",
     })
 }
 
