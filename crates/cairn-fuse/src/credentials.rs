@@ -7,6 +7,11 @@ use cairn_vfs::{Caller, FileSystem};
 
 use crate::wire::Request;
 
+/// The user namespace of the system itself, as `/proc` links to it: `PROC_USER_INIT_INO`.
+const SYSTEM_NAMESPACE: &str = "user:[4026531837]";
+/// `CAP_SYS_ADMIN`, a bit of a set of capabilities.
+const SYS_ADMIN: u32 = 21;
+
 /// The kernel does not say: on mounts that can be idmapped only requests that make something carry their sender's numbers.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -67,6 +72,11 @@ impl Credentials {
         fs.room(false) >= FAR_FROM_FULL || self.may_use_reserved(fs)
     }
 
+    /// Has the sender `CAP_SYS_ADMIN`?
+    pub(crate) fn is_administrator(&self) -> bool {
+        self.has_capability(SYS_ADMIN)
+    }
+
     /// Four bytes of the sender's memory, which waits for the answer. `None` if it is out of sight: another's, or of another namespace.
     pub(crate) fn word_at(&self, address: u64) -> Option<u32> {
         let mut word = [0; 4];
@@ -75,7 +85,12 @@ impl Credentials {
         Some(u32::from_ne_bytes(word))
     }
 
+    /// Has the sender this capability of the system, not only of a user namespace of its own? False where that cannot be seen.
     fn has_capability(&self, capability: u32) -> bool {
+        let namespace = fs::read_link(format!("/proc/{}/ns/user", self.pid));
+        if !namespace.is_ok_and(|namespace| namespace.as_os_str() == SYSTEM_NAMESPACE) {
+            return false;
+        }
         let set = u64::from_str_radix(self.status("CapEff:").trim(), 16).unwrap_or(0);
         set >> capability & 1 == 1
     }

@@ -16,6 +16,8 @@ use crate::wire::{Reply, Request};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
+/// Attributes whose very names are for administrators.
+const TRUSTED: &[u8] = b"trusted.";
 
 /// A value, or its size where that was asked for.
 fn send_value(reply: Reply, room: u32, value: Result<Vec<u8>, Errno>) {
@@ -46,8 +48,13 @@ impl Operations {
             Ok(asked) => asked,
             Err(error) => return reply.error(error),
         };
+        let sender = Credentials::of(request);
         let names = self.core.run(Operation::ListXattr, |fs| {
-            let names = fs.listxattr(ino)?;
+            let mut names = fs.listxattr(ino)?;
+            // Values of these the kernel refuses to others by itself.
+            if names.iter().any(|name| name.starts_with(TRUSTED)) && !sender.is_administrator() {
+                names.retain(|name| !name.starts_with(TRUSTED));
+            }
             Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
         });
         send_value(reply, asked.size, names);
