@@ -35,7 +35,8 @@ pub struct MountOptions {
     pub spin: Duration,
     /// The kernel collects small writes until close or fsync.
     pub writeback_cache: bool,
-    /// `open` and `close` cost no request. Off, write-back errors are told to each handle apart, and immutable files are refused at `open`.
+    /// `open` and `close` cost no request; but immutable and append-only files are then opened for writing by whoever may, and a
+    /// write-back error is not told to each handle apart.
     pub no_open: bool,
     /// It can be mounted again with other owners. The kernel then leaves out who sent a request, which is looked up where it matters.
     pub idmap: bool,
@@ -107,7 +108,7 @@ impl Default for MountOptions {
             threads: 2,
             spin: Duration::from_micros(50),
             writeback_cache: true,
-            no_open: true,
+            no_open: false,
             idmap: false,
             timeout: Duration::from_secs(3600),
         }

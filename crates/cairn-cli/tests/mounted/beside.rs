@@ -133,7 +133,7 @@ fn f2fs_answers_as_the_kernel_s_ext4() {
     }
 }
 
-/// Without `no_open` the kernel asks before it opens; without its cache it asks before it writes.
+/// The kernel asks before it opens; without its cache it asks before it writes, too.
 #[test]
 fn immutable_and_append_only_files_are_the_kernel_s() {
     const ASKING: &str = "nono_open,nowriteback_cache";

@@ -36,8 +36,8 @@ const EFFECTS: &[Effect] = &[
     ("", "sync", true, fsyncs_of_attributes),
     ("", "nowriteback_cache", false, small_writes),
     ("nowriteback_cache", "writeback_cache", false, small_writes),
-    ("", "nono_open", false, opens),
-    ("nono_open", "no_open", false, opens),
+    ("", "no_open", false, opens),
+    ("no_open", "nono_open", false, opens),
 ];
 
 /// Options whose effect another test sees.

@@ -23,7 +23,7 @@ use crate::fixture::{Mounted, require_mounting};
 /// The tests of this file, over each way to mount.
 fn each(test: impl Fn(&Mounted)) {
     require_mounting();
-    let through = MountOptions { writeback_cache: false, no_open: false, threads: 1, ..MountOptions::new("model") };
+    let through = MountOptions { writeback_cache: false, no_open: true, threads: 1, ..MountOptions::new("model") };
     for options in [MountOptions::new("model"), through] {
         let mounted = Mounted::with(&options);
         test(&mounted);
