@@ -21,6 +21,7 @@ use crate::{IoBuf, ioctl};
 
 mod direct;
 mod holder;
+mod kept;
 mod kind;
 mod lock;
 mod loops;
@@ -28,6 +29,7 @@ mod ofd;
 mod open;
 
 pub use direct::DirectFile;
+pub use kept::KeptImage;
 pub use open::{OpenOptions, open_image};
 
 /// Buffers that one system call takes (`UIO_MAXIOV`).
@@ -63,15 +65,18 @@ impl FileDevice {
     /// [`ErrorKind::NotFound`], [`ErrorKind::PermissionDenied`], [`ErrorKind::Unsupported`] (neither a file nor a
     /// block device), [`ErrorKind::Io`].
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        let opened = open::open(path.as_ref(), options)?;
-        Ok(Self {
+        open::open(path.as_ref(), options).map(Self::new)
+    }
+
+    fn new(opened: open::Opened) -> Self {
+        Self {
             file: opened.file,
             geometry: opened.geometry,
             is_block_device: opened.is_block_device,
             failed_flush: OnceLock::new(),
             _beneath: opened.beneath,
             truncated: OnceLock::new(),
-        })
+        }
     }
 
     fn descriptor(&self) -> &File {

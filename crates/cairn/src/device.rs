@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_block::BlockDevice;
-use cairn_block::file::{FileDevice, OpenOptions};
+use cairn_block::file::{FileDevice, KeptImage, OpenOptions};
 use cairn_block::wrap::Partition;
 use cairn_block::zoned::{self, HostZoned};
 
@@ -24,8 +24,19 @@ pub(crate) fn open_at(image: &ImageSpec, path: &Path, write: bool) -> Result<Arc
         return narrow(Arc::new(zoned), image.part).map_err(error);
     }
     let options = OpenOptions { write, lock: true, create_size: None };
-    let device: Arc<dyn BlockDevice> =
-        Arc::new(FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?);
+    let device = FileDevice::open(path, options).map_err(|source| error(Cause::Open(source)))?;
+    part_of(image, device)
+}
+
+/// As [`open_one`], for reading, of an image that is open already.
+pub(crate) fn read_kept(image: &ImageSpec, kept: &KeptImage) -> Result<Arc<dyn BlockDevice>> {
+    let device = kept.read().map_err(|source| Error::new(image, Cause::Open(source)))?;
+    part_of(image, device)
+}
+
+fn part_of(image: &ImageSpec, device: FileDevice) -> Result<Arc<dyn BlockDevice>> {
+    let error = |cause| Error::new(image, cause);
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
     let zoned = zoned::open_image(&device).map_err(|source| error(source.into()))?;
     let device = zoned.map_or(device, |zoned| Arc::new(zoned));
     narrow(device, image.part).map_err(error)

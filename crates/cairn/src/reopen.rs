@@ -3,8 +3,9 @@
 //! Opened for reading, an image is locked as readers lock it and nothing of it is written: what a crash left is taken into account in
 //! memory. Turned writable, it is recovered first, as Linux does: that volume is closed, and the image is opened again with the
 //! options in force, so that journals and chains are replayed, orphans deleted, and the image locked as a writer locks it. Numbers of
-//! inodes are the same in both; the references that were taken by number go over. If that fails, the image is opened for reading
-//! again, and if that fails, too (somebody else has begun to write it), every call fails.
+//! inodes are the same in both; the references that were taken by number go over. What can be seen to forbid that is seen before
+//! anything is closed. If it fails all the same, the descriptor that was open all the time is read again, which needs neither a name
+//! nor `/proc`; if that fails, too (somebody else has begun to write the image), every call fails.
 //!
 //! Locking: every call holds `current` shared, below the locks of a volume; opening once more holds it alone. A call that goes on
 //! while another waits to be thawed is no obstacle: a volume that is only read makes nobody wait.
@@ -28,8 +29,10 @@ const CURRENT: Rank = Rank(40);
 
 /// Opens the image, or says why not.
 pub(crate) type Open = Box<dyn Fn(&OpenOptions) -> Result<Arc<dyn FileSystem>, String> + Send + Sync>;
-/// Looks at options without opening anything.
+/// Looks at options, and whether the image can be written at all, without opening the volume.
 pub(crate) type Check = Box<dyn Fn(&OpenOptions) -> Result<(), String> + Send + Sync>;
+/// Whether the image can be written, or why not.
+pub(crate) type CanWrite = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// See the module.
 pub(crate) struct Reopened {

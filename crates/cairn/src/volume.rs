@@ -1,6 +1,5 @@
 //! Opening: image → device → probe → filesystem.
 
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,9 +7,10 @@ use cairn_base::runtime::Runtime;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
+use cairn_block::file::KeptImage;
 use cairn_vfs::FileSystem;
 
-use crate::device::{open_at, open_one};
+use crate::device::{open_at, open_one, read_kept};
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
 use crate::further;
@@ -43,13 +43,14 @@ impl Volume {
     }
 
     /// Opened for reading, it can be turned writable: see [`crate::reopen`].
-    fn writable_later(self, options: &OpenOptions, again: reopen::Open) -> Self {
+    fn writable_later(self, options: &OpenOptions, again: reopen::Open, can_write: reopen::CanWrite) -> Self {
         if !options.read_only {
             return self;
         }
         let format = self.format;
         let check = move |options: &OpenOptions| {
-            format::check_options(format, options).map(drop).map_err(|cause| cause.to_string())
+            format::check_options(format, options).map(drop).map_err(|cause| cause.to_string())?;
+            can_write()
         };
         let filesystem = Reopened::new(self.filesystem, options, again, Box::new(check));
         Self { format, filesystem: Arc::new(filesystem) }
@@ -65,21 +66,40 @@ pub fn open(image: &ImageSpec, options: &OpenOptions) -> Result<Volume> {
         return open_at_path(image, &image.path, options);
     }
     // The name may lead to another file when the volume is turned writable: this one keeps the image.
-    let kept = cairn_block::file::open_image(&image.path).map_err(|source| Error::new(image, Cause::Open(source)))?;
-    let first = open_at_path(image, &image.path, options)?;
+    let kept = KeptImage::open(&image.path).map_err(|source| Error::new(image, Cause::Open(source)))?;
+    let kept = Arc::new(kept);
+    let first = open_whole(image, read_kept(image, &kept)?, options)?;
     let image = image.clone();
+    let named = {
+        let name = image.path.to_string_lossy().into_owned();
+        move |path: &Path, why: String| why.replace(&*path.to_string_lossy(), &name)
+    };
+    let can_write = {
+        let (image, kept, named) = (image.clone(), kept.clone(), named.clone());
+        move || {
+            let path = kept.path().map_err(|error| error.to_string())?;
+            let why = |error| named(&path, Error::new(&image, Cause::Open(error)).to_string());
+            kept.check_writable().map_err(why)
+        }
+    };
     let again = move |options: &OpenOptions| {
-        let path = PathBuf::from(format!("/proc/self/fd/{}", kept.as_raw_fd()));
-        let named = |error: Error| error.to_string().replace(&*path.to_string_lossy(), &image.path.to_string_lossy());
-        let volume = open_at_path(&image, &path, options).map_err(named)?;
+        if options.read_only {
+            let volume = read_kept(&image, &kept).and_then(|first| open_whole(&image, first, options));
+            return volume.map(|volume| volume.filesystem).map_err(|error| error.to_string());
+        }
+        let path = kept.path().map_err(|error| error.to_string())?;
+        let volume = open_at_path(&image, &path, options).map_err(|error| named(&path, error.to_string()))?;
         Ok(volume.filesystem)
     };
-    Ok(first.writable_later(options, Box::new(again)))
+    Ok(first.writable_later(options, Box::new(again), Box::new(can_write)))
 }
 
 fn open_at_path(image: &ImageSpec, path: &Path, options: &OpenOptions) -> Result<Volume> {
-    let write = !options.read_only;
-    let device = further::open(image, open_at(image, path, write)?, &options.devices, write)?;
+    open_whole(image, open_at(image, path, !options.read_only)?, options)
+}
+
+fn open_whole(image: &ImageSpec, first: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Volume> {
+    let device = further::open(image, first, &options.devices, !options.read_only)?;
     probe_and_open(device, runtime(options.fixed_time), options).map_err(|cause| Error::new(image, cause))
 }
 
@@ -105,7 +125,7 @@ pub fn open_on(
         let volume = probe_and_open(device.clone(), runtime.clone(), options).map_err(|cause| cause.to_string())?;
         Ok(volume.filesystem)
     };
-    Ok(first.writable_later(options, Box::new(again)))
+    Ok(first.writable_later(options, Box::new(again), Box::new(|| Ok(()))))
 }
 
 fn probe_and_open(

@@ -60,8 +60,6 @@ pub(super) struct Opened {
 }
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
-    let operation = format!("open {}", path.display());
-    let io = |error| Error::from_io(operation.as_str(), error);
     let create = options.create_size.is_some() && options.write;
     // Without O_CREAT, O_EXCL on a block device means: not while the system has it mounted or otherwise claimed.
     let claim = if options.write && options.lock { OFlags::EXCL } else { OFlags::empty() };
@@ -69,7 +67,17 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
         Err(error) if create && error.kind == ErrorKind::NotFound => make(path)?,
         opened => opened?,
     };
-    let metadata = file.metadata().map_err(io)?;
+    take(file, path, options)
+}
+
+fn operation(path: &Path) -> String {
+    format!("open {}", path.display())
+}
+
+/// Makes what is open, from this path, the image.
+pub(super) fn take(file: File, path: &Path, options: OpenOptions) -> Result<Opened> {
+    let operation = operation(path);
+    let metadata = file.metadata().map_err(|error| Error::from_io(operation.as_str(), error))?;
     let is_block_device = metadata.file_type().is_block_device();
     let beneath =
         if options.lock { lock(&operation, path, &file, &metadata, options.write)? } else { Beneath::default() };
