@@ -12,6 +12,7 @@ pub mod options;
 pub mod ranked_lock;
 pub mod runtime;
 pub mod stats;
+pub mod system_error;
 pub mod units;
 
 pub use units::{FileBlock, Ino, Pba, Tid};

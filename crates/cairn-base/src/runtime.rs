@@ -9,6 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::system_error;
+
 pub mod event;
 pub mod simulated;
 pub mod threads;
@@ -44,10 +46,7 @@ pub struct NoThread {
 impl fmt::Display for NoThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, source } = self;
-        write!(
-            f,
-            "no thread for the daemon {name} ({source}): raise `ulimit -v`, `ulimit -u` or the control group's pids.max"
-        )
+        write!(f, "no thread for the daemon {name}: {}", system_error::with_remedy(source, "mount again"))
     }
 }
 

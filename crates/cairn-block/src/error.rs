@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_base::memory::NoMemory;
 use cairn_base::runtime::NoThread;
+use cairn_base::system_error;
 
 use crate::zoned::ZoneViolation;
 
@@ -99,10 +100,7 @@ pub fn plain(error: &std::io::Error) -> String {
         return "the FUSE mount there has lost its daemon: unmount it first (cairn umount, or fusermount3 -u)"
             .to_owned();
     }
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+    system_error::words(error)
 }
 
 /// A device error: kind, what was attempted, where, and the underlying cause.

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use cairn::{Cause, Class, Format};
+use cairn_base::system_error;
 use cairn_block::ErrorKind;
 pub use cairn_block::error::plain;
 
@@ -129,7 +130,14 @@ impl Failure {
 
     /// A call on the host failed for `path`.
     pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
-        Self::new(Status::Failed, format!("{}: {}", print::escaped(path.as_ref().as_os_str().as_bytes()), plain(error)))
+        let remedy = system_error::remedy(error).map_or(String::new(), |remedy| format!(": {remedy}"));
+        let path = print::escaped(path.as_ref().as_os_str().as_bytes());
+        Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error)))
+    }
+
+    /// As [`Failure::host`], with what to do where the system's error does not tell.
+    pub fn start(what: &str, error: &std::io::Error, otherwise: &str) -> Self {
+        Self::new(Status::Failed, format!("{what}: {}", system_error::with_remedy(error, otherwise)))
     }
 
     /// A failure that another process (the daemon) has already told the user, with its exit status.

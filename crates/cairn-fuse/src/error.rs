@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use cairn_base::memory::NoMemory;
+use cairn_base::system_error::with_remedy;
 
 /// Result of mounting and serving.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -16,7 +17,7 @@ pub enum Error {
     #[error("mount point {} does not exist: create it with `mkdir`", .0.display())]
     NoMountPoint(PathBuf),
     /// The mount point is a file.
-    #[error("mount point {} is not a directory", .0.display())]
+    #[error("mount point {} is not a directory: give one", .0.display())]
     NotDirectory(PathBuf),
     /// A FUSE server died and left its mount behind.
     #[error("a dead mount is left on {}: remove it with `umount -l` (or `fusermount3 -uz`)", .0.display())]
@@ -30,7 +31,7 @@ pub enum Error {
         source_name: String,
     },
     /// The mount point cannot be looked at.
-    #[error("cannot use mount point {}: {source}", path.display())]
+    #[error("cannot use mount point {}: {}", path.display(), with_remedy(source, "give a directory that you may enter"))]
     MountPoint {
         /// Mount point.
         path: PathBuf,
@@ -41,8 +42,14 @@ pub enum Error {
     #[error("/dev/fuse is missing: load the module with `modprobe fuse`, or give the container `--device /dev/fuse`")]
     NoDevice,
     /// `/dev/fuse` may not be opened.
-    #[error("no permission to open /dev/fuse: make it readable and writable for you, or run as root")]
+    #[error(
+        "no permission to open /dev/fuse: make it readable and writable for you, or run as root; a container has to be given \
+         `--device /dev/fuse`"
+    )]
     NoPermission,
+    /// `/dev/fuse` cannot be opened for another reason.
+    #[error("cannot open /dev/fuse: {}", with_remedy(.0, "load the module with `modprobe fuse`"))]
+    Device(#[source] io::Error),
     /// Ordinary users need the set-user-id helper.
     #[error("only root can mount without `fusermount3`: install the package fuse3, or run as root")]
     NoHelper,
@@ -50,12 +57,14 @@ pub enum Error {
     #[error("allow_other is not allowed for users: add `user_allow_other` to /etc/fuse.conf, or leave the option out")]
     AllowOther,
     /// The kernel or `fusermount3` refused.
-    #[error("cannot mount on {}: {reason}", path.display())]
+    #[error("cannot mount on {}: {reason}: {advice}", path.display())]
     Refused {
         /// Mount point.
         path: PathBuf,
         /// What it said.
         reason: String,
+        /// What to do.
+        advice: &'static str,
     },
     /// Read-only was asked for, but somebody writes.
     #[error("files are open for writing, or deleted and still open: close them first (fuser -vm lists who)")]
@@ -67,6 +76,6 @@ pub enum Error {
     #[error("{0}")]
     NoMemory(NoMemory),
     /// The connection to the kernel broke while the filesystem was mounted.
-    #[error("the FUSE connection failed: {0}")]
+    #[error("the FUSE connection failed: {}", with_remedy(.0, "mount again"))]
     Connection(#[source] io::Error),
 }

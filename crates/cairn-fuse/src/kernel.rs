@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use cairn_base::system_error::with_remedy;
 use fuser::{INodeNo, Notifier};
 use parking_lot::{Condvar, Mutex};
 
@@ -138,7 +139,7 @@ impl Kernel {
         let shared = self.shared.clone();
         let thread = thread::Builder::new().name("cairn-fuse-pages".into()).spawn(move || shared.run());
         if let Err(error) = thread {
-            tracing::warn!("no thread to tell the kernel of replaced pages: {error}");
+            tracing::warn!("no thread to tell the kernel of replaced pages: {}", with_remedy(&error, "mount again"));
             let waiting = {
                 let mut queue = self.shared.queue.lock();
                 (queue.running, queue.held) = (false, 0);

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use cairn_base::system_error;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
 
@@ -21,7 +22,11 @@ pub fn remount(mountpoint: &Path, options: &MountOptions) -> Result<()> {
     mount_remount(mountpoint, flags(options), c"").map_err(|error| match error {
         Errno::BUSY => Error::OpenForWriting,
         Errno::PERM => Error::RemountAsUser,
-        error => Error::Refused { path: mountpoint.to_owned(), reason: std::io::Error::from(error).to_string() },
+        error => Error::Refused {
+            path: mountpoint.to_owned(),
+            reason: system_error::words(&error.into()),
+            advice: "see what `dmesg` says, or unmount and mount again",
+        },
     })
 }
 

@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cairn_base::memory::{self, NoMemory};
+use cairn_base::system_error::with_remedy;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
@@ -108,7 +109,7 @@ impl Servers {
         let watch = thread::Builder::new().name("cairn-fuse-watch".into()).spawn(move || watch.watch());
         // Without it requests might wait behind one another; with no thread to spare the mount is not to fail.
         if let Err(error) = &watch {
-            tracing::warn!("no thread to watch over requests: {error}");
+            tracing::warn!("no thread to watch over requests: {}", with_remedy(error, "mount again"));
         }
         let first = self.first.lock().take().ok_or(Errno::ALREADY)?;
         self.state.lock().threads += 1;

@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_base::system_error;
 use cairn_vfs::FileSystem;
+use rustix::io::Errno;
 
 use crate::core::Core;
 use crate::counters::FuseStats;
@@ -144,8 +146,11 @@ fn check_mount_point(path: &Path) -> Result<PathBuf> {
 fn check_device() -> Result<()> {
     match File::options().read(true).write(true).open("/dev/fuse") {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission),
-        Err(_) => Err(Error::NoDevice),
+        Err(error) => Err(match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS | Errno::PERM) => Error::NoPermission,
+            Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Error::NoDevice,
+            _ => Error::Device(error),
+        }),
     }
 }
 
@@ -158,8 +163,25 @@ fn refused(mountpoint: &Path, error: &io::Error) -> Error {
     if error.kind() == ErrorKind::NotFound {
         return Error::NoHelper;
     }
-    let reason = text.trim().lines().last().unwrap_or("refused without a reason").to_owned();
-    Error::Refused { path: mountpoint.to_owned(), reason }
+    let reason = text.trim().lines().last().unwrap_or("refused without a reason");
+    let reason = reason.split(" (os error").next().unwrap_or(reason).to_owned();
+    let advice = system_error::remedy(error).unwrap_or_else(|| advice(&reason));
+    Error::Refused { path: mountpoint.to_owned(), reason, advice }
+}
+
+/// What helps, by the words of the kernel and of `fusermount3`.
+const ADVICE: [(&str, &str); 6] = [
+    ("write access", "mount on a directory that belongs to you, or run as root"),
+    ("not owner", "mount on a directory that belongs to you, or run as root"),
+    ("over filesystem type", "mount on a directory of another filesystem, or run as root"),
+    ("mount_max", "unmount others first, or raise mount_max in /etc/fuse.conf"),
+    ("ermission denied", "give a directory that you may enter, or run as root"),
+    ("not permitted", "run as root, and in a container with `--cap-add SYS_ADMIN`"),
+];
+
+fn advice(reason: &str) -> &'static str {
+    let known = ADVICE.iter().find(|(words, _)| reason.contains(words));
+    known.map_or("see what `dmesg` says, or try another mount point", |(_, advice)| advice)
 }
 
 #[cfg(test)]
@@ -186,6 +208,28 @@ mod tests {
         );
         assert!(matches!(error, Error::AllowOther));
         let error = refused(path, &io::Error::other("first\nfusermount3: no access to /mnt\n"));
-        assert_eq!(error.to_string(), "cannot mount on /mnt: fusermount3: no access to /mnt");
+        assert!(
+            error.to_string().starts_with("cannot mount on /mnt: fusermount3: no access to /mnt: see what"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let said = |text: &str| refused(Path::new("/mnt"), &io::Error::other(text.to_owned())).to_string();
+        for (text, advice) in [
+            ("fusermount3: user has no write access to mountpoint /mnt", "belongs to you"),
+            ("fusermount3: mounting over filesystem type 0x00009fa0 is forbidden", "another filesystem"),
+            (
+                "fusermount3: too many FUSE filesystems mounted; mount_max=N can be set in /etc/fuse.conf",
+                "unmount others",
+            ),
+            ("fusermount3: mount failed: Operation not permitted", "SYS_ADMIN"),
+            ("fusermount3: bad mount point /mnt: Permission denied", "may enter"),
+        ] {
+            assert!(said(text).contains(advice), "{}", said(text));
+        }
+        let many = refused(Path::new("/mnt"), &Errno::MFILE.into()).to_string();
+        assert_eq!(many, "cannot mount on /mnt: Too many open files: raise `ulimit -n`");
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use cairn_base::system_error::with_remedy;
+
 /// Errors of the control channel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,7 +47,10 @@ pub enum ControlError {
     #[error("{0}")]
     Refused(String),
     /// A system call failed.
-    #[error("control socket {}: {source}", path.display())]
+    #[error(
+        "control socket {}: {}", path.display(),
+        with_remedy(source, "see that its directory can be written, or name another one with XDG_RUNTIME_DIR")
+    )]
     Io {
         /// Socket.
         path: PathBuf,

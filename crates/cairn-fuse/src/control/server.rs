@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cairn_base::stats::Report;
+use cairn_base::system_error::with_remedy;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -183,7 +184,7 @@ fn admit(mut client: UnixStream, shared: &Arc<Shared>) {
     let refused = client.try_clone();
     let spawned = thread::Builder::new().name("cairn-client".into()).spawn(move || serve(&client, &served.0));
     if let (Err(error), Ok(mut client)) = (spawned, refused) {
-        let text = format!("the daemon gets no thread to answer ({error}): try again when the mount has less to do");
+        let text = format!("the daemon gets no thread to answer: {}", with_remedy(&error, "try again"));
         let _ = protocol::write_reply(&mut client, &Reply::Error(text));
     }
 }

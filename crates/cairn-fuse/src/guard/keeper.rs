@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cairn_base::system_error::with_remedy;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -48,7 +49,10 @@ impl Keeper {
         if let Err(error) = &spawned {
             // Nobody would answer.
             core.counters.room.near_full.store(false, Ordering::Release);
-            tracing::warn!("no thread to watch the room on the volume: a full volume is told at fsync only: {error}");
+            tracing::warn!(
+                "no thread to watch the room on the volume: a full volume is told at fsync only: {}",
+                with_remedy(error, "mount again")
+            );
         }
         Self { core, thread: spawned.ok() }
     }

@@ -21,8 +21,8 @@ const ARENA: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "16384");
 /// # Errors
 /// What the daemon failed with: it has printed the line itself.
 pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options: &str) -> Outcome {
-    let failed = |error: &std::io::Error| Failure::host("starting the daemon", error);
-    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let failed = |error: &std::io::Error, advice: &str| Failure::start("starting the daemon", error, advice);
+    let program = std::env::current_exe().map_err(|error| failed(&error, "mount /proc"))?;
     let mut command = Command::new(program);
     command.arg0("cairn").args(["mount", "--foreground", "--announce"]);
     if !options.is_empty() {
@@ -42,7 +42,7 @@ pub fn start(image: &ImageSpec, devices: &[PathBuf], mountpoint: &Path, options:
         .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| failed(&error, "see that /dev/null and this program are still there"))?;
     let mut byte = [0; 1];
     let mut pipe = child.stdout.take().ok_or_else(|| Failure::new(Status::Failed, "the daemon has no output"))?;
     match pipe.read(&mut byte) {
@@ -77,10 +77,11 @@ pub fn leave_session() {
 /// # Errors
 /// The starter has gone away, or `/dev/null` is missing.
 pub fn announce() -> std::io::Result<()> {
+    // What can fail comes before the word.
+    let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut stdout = std::io::stdout();
     stdout.write_all(READY)?;
     stdout.flush()?;
-    let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     Ok(())

@@ -17,8 +17,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use cairn::{ImageSpec, OpenOptions};
+use cairn_base::system_error;
 
-use crate::failure::{Failure, Outcome, Status, plain};
+use crate::failure::{Failure, Outcome, Status};
 use crate::output;
 use crate::session::ImageArg;
 use options::MountOptions;
@@ -126,13 +127,13 @@ fn check_mountpoint(path: &Path) -> Outcome<PathBuf> {
     let canonical = std::fs::canonicalize(path).map_err(|error| match error.raw_os_error() {
         Some(107) => failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first"),
         Some(2) => failed(Status::Failed, "no such mount point: make the directory first"),
-        _ => failed(Status::Failed, &plain(&error)),
+        _ => failed(Status::Failed, &system_error::with_remedy(&error, "give a directory that you may enter")),
     })?;
     if super::live_mount::is_dead(&canonical) {
         return Err(failed(Status::Busy, "a dead FUSE mount is there: run cairn umount on it first"));
     }
     if !canonical.is_dir() {
-        return Err(failed(Status::Failed, "the mount point is not a directory"));
+        return Err(failed(Status::Failed, "the mount point is not a directory: give one"));
     }
     match table::find(&canonical)? {
         Some(mount) => {

@@ -46,8 +46,15 @@ pub fn serve(image: &ImageSpec, mountpoint: &Path, options: &MountOptions, annou
         read_only: options.fuse.read_only || unwritable.is_some(),
         ..options.fuse.clone()
     };
+    let (format, words) = (volume.format(), &options.volume);
+    tracing::info!(
+        "{image}: {format}, to be mounted on {} with {fuse:?}, for the volume `{words}`",
+        mountpoint.display()
+    );
     let served = mount_and_run(volume.filesystem(), mountpoint, &fuse, announce);
+    tracing::info!("{image}: no longer mounted");
     let closed = volume.filesystem().unmount();
+    tracing::info!("{image}: closed");
     let (served, waiting) = match served {
         Ok(waiting) => (Ok(()), waiting),
         Err(failure) => (Err(failure), None),
@@ -67,10 +74,13 @@ fn mount_and_run(
 ) -> Outcome<Option<Waiting>> {
     let session = cairn_fuse::mount(filesystem.clone(), mountpoint, fuse).map_err(|error| failure(&error))?;
     let signals = signals::unmount_on_signal(session.unmounter(), filesystem.clone(), mountpoint)
-        .map_err(|error| Failure::host("signals", &error))?;
+        .map_err(|error| Failure::start("waiting for signals", &error, "mount again"))?;
     let control = start_control(filesystem, &session, fuse);
     if announce {
-        daemon::announce().map_err(|error| Failure::host("starting the daemon", &error))?;
+        daemon::announce().map_err(|error| {
+            let advice = "see that /dev/null is there, and that whoever starts the mount waits for it";
+            Failure::start("starting the daemon", &error, advice)
+        })?;
     }
     let served = session.run();
     signals.close();

@@ -36,9 +36,17 @@ impl Mount {
 /// # Errors
 /// `/proc` cannot be read.
 pub fn find(point: &Path) -> Outcome<Option<Mount>> {
+    Ok(all()?.into_iter().rfind(|mount| mount.point == point))
+}
+
+/// All mounts, in the order of the table.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn all() -> Outcome<Vec<Mount>> {
     const TABLE: &str = "/proc/self/mountinfo";
-    let table = std::fs::read(TABLE).map_err(|error| Failure::host(TABLE, &error))?;
-    Ok(parse_all(&table).filter(|mount| mount.point == point).last())
+    let table = std::fs::read(TABLE).map_err(|error| Failure::start(TABLE, &error, "mount /proc"))?;
+    Ok(parse_all(&table).collect())
 }
 
 /// All mounts of a table, in its order.

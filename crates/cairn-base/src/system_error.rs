@@ -1,0 +1,47 @@
+//! What the system says, in the words of a message: what happened, and what to do.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// Without Rust's "(os error N)", and, since it stands inside a line, without a capital.
+#[must_use]
+pub fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// What to do where the system has no more of something.
+#[must_use]
+pub fn remedy(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_io_error(error)? {
+        // Of whatever starts threads and processes.
+        Errno::AGAIN => Some("raise `ulimit -v`, `ulimit -u` or the control group's pids.max"),
+        Errno::MFILE => Some("raise `ulimit -n`"),
+        Errno::NFILE => Some("raise the system's fs.file-max"),
+        Errno::NOMEM => Some("raise `ulimit -v`, or free memory"),
+        _ => None,
+    }
+}
+
+/// `what happened: what to do`, the latter in these words where the system's error does not tell.
+#[must_use]
+pub fn with_remedy(error: &io::Error, otherwise: &str) -> String {
+    format!("{}: {}", words(error), remedy(error).unwrap_or(otherwise))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_helps() {
+        let said = |errno: Errno| with_remedy(&errno.into(), "look");
+        assert_eq!(said(Errno::MFILE), "too many open files: raise `ulimit -n`");
+        assert!(said(Errno::AGAIN).contains("pids.max") && said(Errno::NOMEM).contains("ulimit -v"));
+        assert_eq!(said(Errno::NOENT), "no such file or directory: look");
+        assert_eq!(words(&io::Error::other("Words")), "words");
+    }
+}
