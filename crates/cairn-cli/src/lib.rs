@@ -45,6 +45,11 @@ pub fn main() -> ExitCode {
 /// As [`main`], with these arguments (the first is the program's name).
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    if let Some(help) = commands::mount::helper::help(&arguments) {
+        // A closed pipe is nobody's error.
+        let _ = output::with_stdout(|stdout| stdout.write_fmt(format_args!("{help}")));
+        return if arguments.len() > 1 { Status::Success } else { Status::Usage }.into();
+    }
     let arguments = commands::mount::helper::rewrite(arguments);
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,

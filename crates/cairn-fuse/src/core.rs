@@ -91,8 +91,11 @@ impl Core {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 self.counters.count_error();
-                if matches!(error, Error::Corrupt(_) | Error::Io(_)) {
-                    tracing::error!("{what}: {error}");
+                match error {
+                    Error::Corrupt(_) | Error::Io(_) => tracing::error!("{what}: {error}"),
+                    // The kernel asks for attributes of most files, and hardly any has them.
+                    Error::NoAttribute => {}
+                    _ => tracing::debug!("{what} is answered with: {error}"),
                 }
                 Err(Errno::from_raw_os_error(error.errno()))
             }

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use cairn_base::stats::{Counter, Histogram, Report};
 
+/// Requests that take this long are told in the debug log.
+const SLOW: Duration = Duration::from_millis(100);
+
 macro_rules! operations {
     ($($operation:ident = $name:literal,)*) => {
         /// The requests that reach the filesystem.
@@ -125,7 +128,7 @@ impl Counters {
         if now > self.in_progress_peak.load(Ordering::Relaxed) {
             self.in_progress_peak.fetch_max(now, Ordering::Relaxed);
         }
-        InProgress { counters: self, began: Instant::now() }
+        InProgress { counters: self, operation, began: Instant::now() }
     }
 
     pub(crate) fn count_error(&self) {
@@ -136,13 +139,18 @@ impl Counters {
 /// A request that is being carried out.
 pub(crate) struct InProgress<'a> {
     counters: &'a Counters,
+    operation: Operation,
     began: Instant,
 }
 
 impl Drop for InProgress<'_> {
     fn drop(&mut self) {
         self.counters.in_progress.fetch_sub(1, Ordering::Relaxed);
-        self.counters.request_ns.record(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let took = self.began.elapsed();
+        if took >= SLOW {
+            tracing::debug!("{} took {} ms", self.operation, took.as_millis());
+        }
+        self.counters.request_ns.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 

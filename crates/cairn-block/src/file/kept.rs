@@ -82,7 +82,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::BlockDevice;
+    use crate::device::BlockDeviceExt;
 
     #[test]
     fn without_proc_the_name_counts_as_long_as_it_leads_to_the_image() {

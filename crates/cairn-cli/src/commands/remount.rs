@@ -9,6 +9,7 @@ use cairn_fuse::MountOptions;
 use super::live_mount;
 use super::mount::options::Changes;
 use crate::failure::{Failure, Outcome};
+use crate::output;
 
 /// Arguments of `remount`.
 #[derive(Debug, clap::Args)]
@@ -39,23 +40,28 @@ pub struct Args {
 /// # Errors
 /// Nothing of ours is mounted there, or an option is refused.
 pub fn run(args: &Args) -> Outcome {
-    change(&args.mountpoint, &args.options.join(","))
+    for note in change(&args.mountpoint, &args.options.join(","))? {
+        output::complain(format_args!("{}: {note}", args.mountpoint.display()));
+    }
+    Ok(())
 }
 
-/// As [`run`].
+/// As [`run`]; returns a line for each word that has no effect.
 ///
 /// # Errors
 /// As [`run`].
-pub fn change(mountpoint: &Path, options: &str) -> Outcome {
-    check(mountpoint, options)?;
+pub fn change(mountpoint: &Path, options: &str) -> Outcome<Vec<String>> {
+    let notes = check(mountpoint, options)?;
     let client = live_mount::connect(mountpoint)?;
-    client.remount(options).map_err(|error| live_mount::failure(mountpoint, &error))
+    client.remount(options).map_err(|error| live_mount::failure(mountpoint, &error))?;
+    Ok(notes)
 }
 
-/// A list that no mount of this format takes is wrong usage, as it is with `mount`; what this one refuses now is a failure.
-fn check(mountpoint: &Path, list: &str) -> Outcome {
+/// A list that no mount of this format takes is wrong usage, as it is with `mount`; what this one refuses now is a failure. Returns a
+/// line for each word that has no effect.
+fn check(mountpoint: &Path, list: &str) -> Outcome<Vec<String>> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", mountpoint.display()));
-    let Changes { volume, .. } = Changes::parse(&MountOptions::default(), list).map_err(wrong)?;
+    let Changes { volume, mut notes, .. } = Changes::parse(&MountOptions::default(), list).map_err(wrong)?;
     let stats = live_mount::connect(mountpoint)?.stats().map_err(|error| live_mount::failure(mountpoint, &error))?;
     let format = match stats.get("state") {
         Some(Value::Section(state)) => state.text("format").and_then(Format::from_name),
@@ -63,5 +69,6 @@ fn check(mountpoint: &Path, list: &str) -> Outcome {
     };
     let options = OpenOptions { mount_options: volume, ..OpenOptions::default() };
     let checked = format.map_or(Ok(Vec::new()), |format| cairn::check_options(format, &options));
-    checked.map(drop).map_err(|cause| wrong(cause.to_string()))
+    notes.extend(checked.map_err(|cause| wrong(cause.to_string()))?);
+    Ok(notes)
 }

@@ -293,3 +293,63 @@ fn a_dead_mount_is_said_to_be_one() {
     way(&Command::new(CAIRN).args(["remount", "-o", "noatime"]).arg(volume.root()).output().unwrap());
     judge::run("umount", ["-l".as_ref(), volume.root().as_os_str()]);
 }
+
+#[test]
+fn a_mount_whose_daemon_was_killed_is_unmounted_with_what_that_means() {
+    for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
+        let file = volume.path("file");
+        fs::write(&file, "synced").unwrap();
+        fs::File::open(&file).unwrap().sync_all().unwrap();
+        volume.kill();
+        let output = umount(&[], &volume.root());
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(7), "{told}");
+        assert!(told.contains("daemon had died") && told.contains("mount the volume again"), "{told}");
+        assert!(!is_mounted(&volume.root()));
+        volume.mount_again();
+        assert_eq!(fs::read(&file).unwrap(), b"synced");
+        volume.unmount_talking();
+
+        // Nobody could have written anything.
+        volume.mount("ro");
+        volume.kill();
+        let output = umount(&[], &volume.root());
+        assert!(output.status.success() && said(&output).contains("had died"), "{}", said(&output));
+    }
+}
+
+/// The images and their mount points; every mount of others goes first, in a mount namespace of its own.
+const SEVERAL: &str = r#"
+umount -a -t fuse.cairn
+set -e
+mount_both() { "$0" mount "$1" "$2"; "$0" mount "$3" "$4"; }
+left() { grep -c -e " $1 " -e " $2 " /proc/self/mountinfo || true; }
+mount_both "$@"
+"$0" umount "$2" "$4"
+left "$2" "$4"
+mount_both "$@"
+"$0" umount "$2" /usr "$4" || echo "status $?"
+left "$2" "$4"
+mount_both "$@"
+mkdir "$4/sub"
+"$0" umount "$2"
+"$0" mount "$1" "$4/sub"
+"$0" umount -a -t cairn
+left "$4/sub" "$4"
+"$0" umount -a
+"$0" umount -a -t ext4 2>/dev/null || echo "status $?"
+"#;
+
+#[test]
+fn several_mounts_are_unmounted_by_name_or_all() {
+    let (first, second) = (Volume::make(SIZE, &[]), Volume::make(SIZE, &[]));
+    let mut command = judge::command("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", SEVERAL, CAIRN]);
+    command.args([&first.image(), &first.root(), &second.image(), &second.root()]);
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(stdout, "0\nstatus 1\n0\n0\nstatus 2\n", "{}", said(&output));
+    assert!(said(&output).contains("/usr: nothing is mounted here"), "{}", said(&output));
+    first.judge();
+    second.judge();
+}

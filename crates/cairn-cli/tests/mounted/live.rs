@@ -243,6 +243,63 @@ fn read_only_and_back_with_files_in_use() {
 
 /// Mounted to be read, after a crash; then somebody wants to write.
 #[test]
+fn a_word_that_has_no_effect_is_told_by_remount_as_by_mount() {
+    for (mut volume, word) in
+        [(Volume::mounted(SIZE, ""), "inode_readahead_blks=32"), (Volume::f2fs(SIZE, ""), "extent_cache")]
+    {
+        for word in ["lazytime", word] {
+            let output = remount(&format!("{word},noatime"), &volume.root());
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && told.lines().count() == 1, "{told}");
+            assert!(told.contains(&format!("option `{word}` has no effect")), "{told}");
+        }
+        volume.unmount();
+    }
+}
+
+/// The image, the mount point, and a second one; the program is `$0`.
+const WITHOUT_PROC: &str = r#"
+set -e
+"$0" mount -o ro "$1" "$2"
+"$0" mount -o ro "$1" "$3"
+# From here on neither daemon has it.
+mount -t tmpfs none /proc
+with_proc() { unshare --mount sh -c 'umount /proc && exec "$@"' sh "$@"; }
+if with_proc "$0" remount -o rw "$2"; then echo "it was turned writable beside a reader"; fi
+cat "$2/file"
+mv "$1" "$1.moved"
+if with_proc "$0" remount -o rw "$2"; then echo "it was turned writable under another name"; fi
+cat "$2/file"
+mv "$1.moved" "$1"
+umount /proc
+"$0" umount "$3"
+mount -t tmpfs none /proc
+with_proc "$0" remount -o rw "$2"
+echo written >> "$2/file"
+umount /proc
+"$0" umount "$2"
+"#;
+
+/// A daemon whose `/proc` has gone (a container, a chroot) is asked to turn a volume writable that somebody else reads: it must go on
+/// reading, and take it up when the other has ended.
+#[test]
+fn a_refused_remount_leaves_the_mount_as_it_was_without_proc() {
+    let mut volume = Volume::mounted(32 << 20, "");
+    fs::write(volume.path("file"), "contents\n").unwrap();
+    volume.unmount();
+    let second = volume.outside("second");
+    fs::create_dir(&second).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", WITHOUT_PROC, CAIRN]).args([&volume.image(), &volume.root(), &second]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "contents\ncontents\n", "{said}");
+    assert!(output.status.success() && said.contains("in use") && said.contains("mount /proc"), "{said}");
+    volume.judge();
+    assert!(judge::debugfs(&volume.image(), "cat /file").contains("written"));
+}
+
+#[test]
 fn a_mount_that_was_made_read_only_is_recovered_when_it_is_turned_writable() {
     for mut volume in [Volume::mounted(SIZE, ""), Volume::f2fs(SIZE, "")] {
         let point = volume.root();

@@ -89,7 +89,9 @@ impl Checkpoints {
                 return Ok(false);
             }
         };
-        record(&self.stats.whole_ns, self.now().saturating_sub(asked));
+        let took = self.now().saturating_sub(asked);
+        record(&self.stats.whole_ns, took);
+        tracing::debug!("wrote a checkpoint ({reason:?}): {} us", took.as_micros());
         if completed.as_ref().is_ok_and(|completed| *completed) {
             self.stats.written[reason as usize].add(1);
         }

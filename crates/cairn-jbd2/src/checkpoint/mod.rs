@@ -91,7 +91,9 @@ impl Journal {
         let started = self.runtime.monotonic();
         let done = self.do_checkpoint(log_blocks, who);
         self.state.lock().checkpointing.end();
-        self.stats.checkpoint_ns.add(nanoseconds(self.runtime.monotonic().saturating_sub(started)));
+        let took = self.runtime.monotonic().saturating_sub(started);
+        self.stats.checkpoint_ns.add(nanoseconds(took));
+        tracing::debug!("checkpointed: {} blocks of the log are free, {} us", self.free_blocks(), took.as_micros());
         if let Err(error) = &done {
             self.abort(&format!("checkpointing failed: {error}"));
         }

@@ -72,6 +72,8 @@ impl Journal {
                 self.stats.logging_ns.add(nanoseconds(logged.saturating_sub(started)));
                 let took = logged.saturating_sub(locked_at);
                 self.stats.commit_ns.record(nanoseconds(took));
+                let blocks = frozen.buffers.len();
+                tracing::debug!("committed transaction {}: {blocks} blocks, {} us", frozen.tid, took.as_micros());
                 self.state.lock().batching.record(waiters, took);
                 self.finish_commit(frozen, &place);
                 self.update_log_tail_if_worthwhile();

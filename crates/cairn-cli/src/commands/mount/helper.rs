@@ -5,6 +5,34 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// What the helper prints about itself.
+const HELP: &str = "\
+mount.fuse.cairn: what mount(8) starts for a filesystem of type fuse.cairn (ext4 and F2FS images, by Cairn)
+
+Usage: mount.fuse.cairn IMAGE DIRECTORY [-sfnvrw] [-t TYPE] [-o OPTIONS]
+
+  -o OPTIONS  mount options, separated by commas (cairn mount --help; docs/options.md lists all)
+  -s          ignore options that are not known, with a line for each
+  -f          look at the image, the directory and the options, and mount nothing
+  -v          say what was mounted
+  -r, -w      the same as -o ro, -o rw
+  -n, -t      change nothing
+  -h, -V      print this help, the version
+
+In /etc/fstab: IMAGE DIRECTORY fuse.cairn OPTIONS 0 0. By hand: mount -t fuse.cairn IMAGE DIRECTORY, or cairn mount.
+";
+
+/// The answer to a helper's command line that asks for help, or says nothing at all.
+#[must_use]
+pub fn help(arguments: &[OsString]) -> Option<&'static str> {
+    let asks = match arguments {
+        [_] => true,
+        [_, rest @ ..] => rest.iter().any(|word| word == "-h" || word == "--help"),
+        [] => false,
+    };
+    (asks && arguments.first().is_some_and(|program| is_helper(program))).then_some(HELP)
+}
+
 /// Turns a helper's command line into `cairn mount …`; leaves others alone.
 #[must_use]
 pub fn rewrite(arguments: Vec<OsString>) -> Vec<OsString> {
@@ -18,6 +46,7 @@ pub fn rewrite(arguments: Vec<OsString>) -> Vec<OsString> {
     let mut rest = arguments.into_iter().skip(1);
     while let Some(argument) = rest.next() {
         match argument.as_bytes() {
+            b"-V" | b"--version" => return vec!["cairn".into(), "--version".into()],
             // The type that mount(8) repeats.
             b"-t" => drop(rest.next()),
             b"-N" => {
@@ -74,6 +103,16 @@ mod tests {
             "cairn mount /d.img /mnt -o sloppy --fake --verbose -o ro --namespace /proc/1/ns/mnt -o noauto"
         );
         assert_eq!(rewritten("cairn /d.img#1 /mnt -o rw"), "cairn mount /d.img#1 /mnt -o rw");
+    }
+
+    #[test]
+    fn a_helper_tells_about_itself() {
+        let help = |line: &str| help(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        for line in ["/sbin/mount.fuse.cairn --help", "mount.fuse.cairn -h", "/sbin/mount.fuse.cairn"] {
+            assert!(help(line).is_some_and(|text| text.contains("Usage: mount.fuse.cairn IMAGE DIRECTORY")), "{line}");
+        }
+        assert_eq!((help("cairn mount --help"), help("mount.fuse.cairn /a /b")), (None, None));
+        assert_eq!(rewritten("mount.fuse.cairn -V"), "cairn --version");
     }
 
     #[test]

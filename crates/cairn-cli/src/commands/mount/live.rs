@@ -121,7 +121,7 @@ impl Control for Live {
 
     fn remount(&self, list: &str) -> Result<(), String> {
         let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
-        let Changes { fuse, volume } = Changes::parse(&current, list)?;
+        let Changes { fuse, volume, .. } = Changes::parse(&current, list)?;
         if let Some(name) = current.fixed_change(&fuse) {
             return Err(format!("{name} cannot be changed on a live mount: unmount and mount again"));
         }
@@ -132,6 +132,7 @@ impl Control for Live {
         self.apply(&current, &fuse, &volume)?;
         self.synchronous.follow(&fuse);
         *current = fuse;
+        tracing::info!("options changed: {list}");
         Ok(())
     }
 

@@ -79,8 +79,8 @@ pub fn run(args: &Args) -> Outcome {
         words.push("ro");
     }
     if words.contains(&"remount") {
-        // mount(8) starts its helpers for this, too.
-        return super::remount::change(&args.mountpoint, &words.join(","));
+        // mount(8) starts its helpers for this, too. It repeats the whole line of fstab: what has no effect was said at the mount.
+        return super::remount::change(&args.mountpoint, &words.join(",")).map(drop);
     }
     let mut options = MountOptions::parse(&words).map_err(Failure::usage)?;
     options.devices = further_devices(args, &options)?;

@@ -24,6 +24,8 @@ pub struct Changes {
     pub fuse: FuseOptions,
     /// Words for the volume, separated by commas.
     pub volume: String,
+    /// A line for each word that has no effect.
+    pub notes: Vec<String>,
 }
 
 impl Changes {
@@ -34,10 +36,9 @@ impl Changes {
     pub fn parse(current: &FuseOptions, list: &str) -> Result<Self, String> {
         const REPEATED: [&str; 7] = ["remount", "device", "user_id", "group_id", "max_read", "rootmode", "fd"];
         let repeated = |word: &&str| REPEATED.contains(&word.split('=').next().unwrap_or(word));
-        // What has no effect was said at the mount, whose whole line of fstab mount(8) repeats.
         let words: Vec<&str> = split(list).filter(|word| !repeated(word)).collect();
-        let MountOptions { fuse, volume, .. } = MountOptions::over(current.clone(), &words)?;
-        Ok(Self { fuse, volume })
+        let MountOptions { fuse, volume, notes, .. } = MountOptions::over(current.clone(), &words)?;
+        Ok(Self { fuse, volume, notes })
     }
 }
 

@@ -15,18 +15,19 @@ use cairn_block::file::open_image;
 use cairn_fuse::control::{self, Client, ControlError};
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::mount::table::Mount;
+use super::mount::table::{self, Mount};
 use super::mount::users::{self, Elsewhere};
 use super::{live_mount, stats};
-use crate::failure::{Failure, Outcome, Status, plain};
+use crate::failure::{Failure, Outcome, Status, each, plain};
 use crate::output;
 use wait::{Daemon, Patience};
 
 /// Arguments of `umount`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  cairn umount /mnt
+Examples:
+  cairn umount /mnt /media/disk
+  cairn umount -a
 
 Returns when the daemon has written everything and let go of the image. While the volume is mounted elsewhere (a bind mount, another \
 mount namespace) the daemon goes on; what is waited for is said after 2 seconds. Whoever uses the mount is named if it is in use.")]
@@ -40,8 +41,15 @@ pub struct Args {
     /// Wait this long at most, in seconds; the status is 6 if that is not enough.
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
-    /// Where the image is mounted.
-    pub mountpoint: PathBuf,
+    /// All that Cairn has mounted and you may unmount.
+    #[arg(short = 'a', long)]
+    pub all: bool,
+    /// As of umount(8): only mounts of this type, which is cairn.
+    #[arg(short = 't', long = "types", value_name = "TYPE", requires = "all", value_parser = ["cairn", "fuse.cairn"])]
+    pub kind: Option<String>,
+    /// Where images are mounted.
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "MOUNTPOINT")]
+    pub mountpoints: Vec<PathBuf>,
 }
 
 /// Unmounts and waits.
@@ -49,9 +57,23 @@ pub struct Args {
 /// # Errors
 /// Nothing of ours is mounted there, or it is in use.
 pub fn run(args: &Args) -> Outcome {
-    let (mount, copy) = match live_mount::find(&args.mountpoint) {
+    let points = if args.all { all()? } else { args.mountpoints.clone() };
+    each(points, |point| one(args, &point))
+}
+
+/// All mounts of ours that this user may unmount, the latest first: what is mounted on another goes before it.
+fn all() -> Outcome<Vec<PathBuf>> {
+    let uid = rustix::process::geteuid();
+    let ours = |mount: &Mount| mount.kind.ends_with(".cairn") && (uid.is_root() || mount.owner == uid.as_raw());
+    let mut points: Vec<PathBuf> = table::all()?.into_iter().filter(ours).map(|mount| mount.point).collect();
+    points.reverse();
+    Ok(points)
+}
+
+fn one(args: &Args, point: &Path) -> Outcome {
+    let (mount, copy) = match live_mount::find(point) {
         Ok(mount) => (mount, None),
-        Err(failure) => elsewhere(args, failure)?,
+        Err(failure) => elsewhere(args, point, failure)?,
     };
     if args.lazy {
         detach(&mount, true)?;
@@ -60,8 +82,9 @@ pub fn run(args: &Args) -> Outcome {
     }
     // The daemon's own words about its end, where it has a control channel.
     let daemon = Daemon::of(&mount);
+    let is_dead = daemon.is_none() && live_mount::is_dead(&mount.point);
     if args.force {
-        end(&mount, &args.mountpoint)?;
+        end(&mount, point)?;
         // Its thread that waits for a request has to be woken, which it cannot do itself where it cannot end its connection.
         copy.map(|path| thread::spawn(move || rustix::fs::statvfs(&path)));
     } else {
@@ -71,7 +94,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut patience = Patience::new(&mount, args.timeout.map(Duration::from_secs));
     let Some(daemon) = daemon else {
         control::clear(&mount.device, mount.owner);
-        return wait_for_lock(&mount, &mut patience);
+        return if is_dead { died(&mount) } else { wait_for_lock(&mount, &mut patience) };
     };
     let seen_to_its_end = daemon.has_process();
     let last = daemon.wait(&mut patience)?;
@@ -85,19 +108,28 @@ pub fn run(args: &Args) -> Outcome {
         }
         None => {
             control::clear(&mount.device, mount.owner);
-            let message = format!(
-                "{}: unmounted, but its daemon ended without a word (it was killed, or has a fault): what was not fsynced may be \
-                 missing; check the volume",
-                mount.source
-            );
-            Err(Failure::new(Status::Io, message))
+            died(&mount)
         }
     }
 }
 
+/// Its daemon could not end as it should.
+fn died(mount: &Mount) -> Outcome {
+    if mount.read_only {
+        output::complain(format_args!("{}: unmounted; its daemon had died", mount.source));
+        return Ok(());
+    }
+    let message = format!(
+        "{}: unmounted, but its daemon had died (killed, out of memory, or a fault): what was fsynced is there, what was not may be \
+         missing; mount the volume again, which recovers it",
+        mount.source
+    );
+    Err(Failure::new(Status::Io, message))
+}
+
 /// Nothing is mounted here any more, but the daemon of what was may go on, because another mount namespace has a copy: `--force` ends it.
-fn elsewhere(args: &Args, failure: Failure) -> Outcome<(Mount, Option<PathBuf>)> {
-    let Some(Elsewhere { mount, user, path }) = users::elsewhere(&args.mountpoint) else { return Err(failure) };
+fn elsewhere(args: &Args, given: &Path, failure: Failure) -> Outcome<(Mount, Option<PathBuf>)> {
+    let Some(Elsewhere { mount, user, path }) = users::elsewhere(given) else { return Err(failure) };
     // One that nobody serves any more is nothing to wait for.
     if Client::connect(&mount.device, mount.owner).is_err() {
         return Err(failure);
@@ -105,7 +137,7 @@ fn elsewhere(args: &Args, failure: Failure) -> Outcome<(Mount, Option<PathBuf>)>
     if args.force {
         return Ok((mount, Some(path)));
     }
-    let point = args.mountpoint.display();
+    let point = given.display();
     let message = format!("{point}: unmounted here, but its daemon goes on for {user}: end it there, or with --force");
     Err(Failure::new(Status::Busy, message))
 }
@@ -222,12 +254,13 @@ fn lock(image: &ImageSpec, file: &File, shared: bool) -> Outcome<bool> {
     }
 }
 
-/// The daemon is gone, and with it whatever it had to say: the superblock tells whether its last writes succeeded.
+/// The daemon is gone, and with it whatever it had to say: the superblock tells whether it was closed properly.
 fn check_clean(image: &ImageSpec) -> Outcome {
     match cairn::inspect(image, &[]) {
         Ok(cairn::Info::Ext4(info)) if matches!(info.state, "needs recovery" | "not clean") => {
             let message = format!(
-                "{image}: unmounted, but the volume is not clean ({}): its last writes failed; mount it again to recover, or run e2fsck",
+                "{image}: unmounted, but the volume is not clean ({}): its daemon died, or its last writes failed; mount it again, which \
+                 recovers it, or run e2fsck",
                 info.state
             );
             Err(Failure::new(Status::Io, message))
