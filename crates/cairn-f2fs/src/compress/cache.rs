@@ -2,6 +2,17 @@
 //!
 //! Locking: the mutex (rank LEAF) is never held while something is read or unpacked.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 

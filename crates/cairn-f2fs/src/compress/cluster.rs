@@ -1,7 +1,19 @@
 //! The contents of one cluster, unpacked.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::sync::Arc;
 
+use cairn_base::units::{as_index, as_u64};
 use cairn_block::reserve::expect_room;
 use cairn_block::{Batch, BlockDevice, Durability, IoBuf, Request};
 
@@ -35,7 +47,7 @@ pub(super) fn contents(
     }
     let list = pointers(disk, inode, record, start)?;
     // As it is read, unpacked, and kept.
-    expect_room("a compressed cluster", 4 * (list.len() * BLOCK_SIZE) as u64)?;
+    expect_room("a compressed cluster", as_u64(list.len().strict_mul(BLOCK_SIZE)).strict_mul(4))?;
     let contents: Arc<[u8]> = if list.first() == Some(&BlockAddr::COMPRESS) {
         Arc::from(unpacked(disk, inode, record, start, &list)?)
     } else {
@@ -46,7 +58,7 @@ pub(super) fn contents(
 }
 
 fn plain(device: &dyn BlockDevice, list: &[BlockAddr]) -> Result<Vec<u8>> {
-    let mut contents = vec![0; list.len() * BLOCK_SIZE];
+    let mut contents = vec![0; list.len().strict_mul(BLOCK_SIZE)];
     let present: Vec<BlockAddr> = list.iter().copied().filter(|addr| addr.is_address()).collect();
     let read = read_blocks(device, &present)?;
     let places = contents.chunks_exact_mut(BLOCK_SIZE).zip(list).filter(|(_, addr)| addr.is_address());
@@ -67,11 +79,11 @@ fn unpacked(disk: &Disk, inode: &Inode, record: &Record, start: u64, list: &[Blo
     let bad = |what, value: u64| Corrupt::Cluster { ino: inode.nid, block: start, what, value };
     let packed: Vec<BlockAddr> = list.iter().copied().skip(1).take_while(|addr| addr.is_address()).collect();
     let bytes = read_blocks(&*disk.device, &packed)?;
-    let word = |at: usize| -> Option<u32> { Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?)) };
+    let word = |at: usize| -> Option<u32> { Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)) };
     let (Some(len), Some(stored)) = (word(0), word(4)) else {
         return Err(bad("the cluster has no block of data", 0).into());
     };
-    let data = bytes.get(HEADER..HEADER + len as usize);
+    let data = bytes.get(HEADER..HEADER.saturating_add(as_index(len)));
     let data = data.ok_or_else(|| bad("the packed data is longer than its blocks", len.into()))?;
     let extra = record.extra.unwrap_or_default();
     let computed = crc32(MAGIC, data);
@@ -79,7 +91,7 @@ fn unpacked(disk: &Disk, inode: &Inode, record: &Record, start: u64, list: &[Blo
         let place = inode.nid.get().into();
         return Err(Corrupt::Checksum { what: "compressed cluster of inode", place, stored, computed }.into());
     }
-    let size = list.len() * BLOCK_SIZE;
+    let size = list.len().strict_mul(BLOCK_SIZE);
     let mut contents = unpack::unpack(extra.compress_algorithm, data, size).map_err(|what| bad(what, len.into()))?;
     // The last cluster of a file may have been packed without what is behind its end.
     contents.resize(size, 0);

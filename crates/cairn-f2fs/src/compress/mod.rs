@@ -6,6 +6,17 @@
 //!
 //! Compressed files do not go through the page cache: whole clusters are unpacked and the last few of the volume are kept.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 mod cache;
 mod cluster;
 mod lzo;
@@ -13,6 +24,7 @@ mod pointers;
 mod unpack;
 
 use cairn_base::Pba;
+use cairn_base::units::as_u64;
 
 pub(crate) use cache::ClusterCache;
 
@@ -37,18 +49,19 @@ pub(crate) fn read(
 ) -> Result<usize> {
     let record = inode.record();
     let blocks = u64::from(record.cluster_blocks().unwrap_or(1));
-    let cluster_bytes = blocks * BLOCK_BYTES;
-    let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
+    let cluster_bytes = blocks.strict_mul(BLOCK_BYTES);
+    let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
     let buf_len = buf.len().min(left);
     let mut done = 0;
     while done < buf_len {
-        let at = offset + done as u64;
-        let contents = cluster::contents(disk, clusters, inode, &record, at / cluster_bytes * blocks)?;
-        let from = usize::try_from(at % cluster_bytes).unwrap_or(0);
-        let copied = inline::copy_from(&contents, from as u64, &mut buf[done..buf_len]);
+        let at = offset.saturating_add(as_u64(done));
+        let contents =
+            cluster::contents(disk, clusters, inode, &record, at.strict_div(cluster_bytes).saturating_mul(blocks))?;
+        let from = usize::try_from(at.strict_rem(cluster_bytes)).unwrap_or(0);
+        let copied = inline::copy_from(&contents, as_u64(from), buf.get_mut(done..buf_len).unwrap_or_default());
         // Clusters are never shorter than they must be.
         assert!(copied > 0, "a cluster of {} bytes has none at {from}", contents.len());
-        done += copied;
+        done = done.saturating_add(copied);
     }
     Ok(done)
 }

@@ -1,5 +1,18 @@
 //! Where the blocks of a cluster are.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+use cairn_base::units::{as_index, as_u64};
+
 use crate::corrupt::Corrupt;
 use crate::disk::Disk;
 use crate::error::Result;
@@ -12,16 +25,16 @@ use crate::node::tree::{self, Leaf};
 pub(super) fn pointers(disk: &Disk, inode: &Inode, record: &Record, start: u64) -> Result<Vec<BlockAddr>> {
     let blocks = record.cluster_blocks().unwrap_or(1);
     let pointers = match tree::find(&disk.nodes, inode.nid, record, start)? {
-        Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; blocks as usize]),
+        Leaf::Hole(_) => return Ok(vec![BlockAddr::NULL; as_index(blocks)]),
         Leaf::Node(pointers) => pointers,
     };
     // Clusters do not cross nodes.
     let list: Vec<BlockAddr> = (0..blocks.min(pointers.len())).map(|index| pointers.get(record, index)).collect();
     for (index, addr) in list.iter().enumerate() {
-        tree::check_pointer(*addr, inode.nid, start + index as u64, &disk.layout)?;
+        tree::check_pointer(*addr, inode.nid, start.saturating_add(as_u64(index)), &disk.layout)?;
         if index > 0 && *addr == BlockAddr::COMPRESS {
             let what = "the mark of a compressed cluster is not at its start";
-            let block = start + index as u64;
+            let block = start.saturating_add(as_u64(index));
             return Err(Corrupt::Mapping { ino: inode.nid, block, what, value: addr.get().into() }.into());
         }
     }

@@ -6,6 +6,17 @@
 //! Locking: the caller holds the directory's `namespace`, alone, and is inside an operation that
 //! reserved [`BLOCKS`].
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::sync::Arc;
 
 use cairn_vfs::{Error as VfsError, FileKind, Name};
@@ -18,7 +29,7 @@ use crate::format::dentry::{Dentries, DentriesMut, MAX_DEPTH, bucket_blocks, buc
 use crate::format::hash::name_hash;
 use crate::format::inode::InlineFlags;
 use crate::format::units::{BLOCK_BYTES, BLOCK_SIZE};
-use crate::format::{BlockAddr, Nid};
+use crate::format::{BlockAddr, Nid, block};
 use crate::inode::{Inode, tree};
 use crate::inodes::Inodes;
 use crate::op::Op;
@@ -137,7 +148,7 @@ fn with_inline<R>(disk: &Disk, directory: &Inode, look: impl FnOnce(Dentries<'_>
 fn change_inline<R>(op: &Op<'_>, directory: &Arc<Inode>, change: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
     let node = tree::own_node(op.store, directory)?;
     let range = directory.record().inline_data_range();
-    Ok(change(&mut node.modify()[range]))
+    Ok(change(block::part_mut(&mut node.modify(), range)))
 }
 
 /// Changes a block of entries; it is made if the directory has a hole there.
@@ -156,7 +167,7 @@ fn change_block<R>(
                 pointer.reserve(op, directory);
             }
             let mut state = directory.state.write();
-            state.record.size = state.record.size.max((block + 1) * BLOCK_BYTES);
+            state.record.size = state.record.size.max(block.saturating_add(1).saturating_mul(BLOCK_BYTES));
             directory.touch(op.inodes, &mut state);
             Arc::from(vec![0; BLOCK_SIZE])
         }
@@ -174,11 +185,11 @@ fn find_room(inodes: &Inodes, directory: &Arc<Inode>, name: &[u8], hash: u32) ->
     for level in 0..MAX_DEPTH {
         if level == depth {
             let mut state = directory.state.write();
-            state.record.current_depth = depth + 1;
+            state.record.current_depth = depth.saturating_add(1);
             directory.touch(inodes, &mut state);
         }
         let start = bucket_start(level, dir_level, hash);
-        for block in start..start + bucket_blocks(level) {
+        for block in start..start.saturating_add(bucket_blocks(level)) {
             let room = match blocks::read(&inodes.disk, directory, block)? {
                 Some(image) => Dentries::new(&image).find_room(wanted),
                 None => Some(0),
@@ -207,7 +218,7 @@ fn leave_inode(op: &mut Op<'_>, directory: &Arc<Inode>) -> Result<()> {
         let kind = entry.kind.unwrap_or(FileKind::Regular);
         entries.insert(entry.slot, entry.name, entry.hash, entry.ino, kind);
     }
-    node.modify()[range].fill(0);
+    block::part_mut(&mut node.modify(), range).fill(0);
     {
         let mut state = directory.state.write();
         let record = &mut state.record;

@@ -1,5 +1,7 @@
 //! A whole block, seen as the structure that fills it, and the tables in it.
 
+use std::ops::Range;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::units::BLOCK_SIZE;
@@ -53,4 +55,24 @@ pub(crate) fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
     let (_, rest) = block.split_at_mut(at);
     let (place, _) = rest.split_at_mut(bytes.len());
     place.copy_from_slice(bytes);
+}
+
+/// A part of a block.
+///
+/// # Panics
+/// The block ends before: the caller's bug.
+#[track_caller]
+pub(crate) fn part(block: &[u8], range: Range<usize>) -> &[u8] {
+    let len = block.len();
+    block.get(range).unwrap_or_else(|| panic!("a part behind the end of {len} bytes"))
+}
+
+/// A part of a block, for writing.
+///
+/// # Panics
+/// As [`part`].
+#[track_caller]
+pub(crate) fn part_mut(block: &mut [u8], range: Range<usize>) -> &mut [u8] {
+    let len = block.len();
+    block.get_mut(range).unwrap_or_else(|| panic!("a part behind the end of {len} bytes"))
 }

@@ -19,11 +19,23 @@
 //! [`crate::operation_lock::OperationLock::lock_data`] held and before the operation lock, held
 //! while nodes are read and made.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cairn_base::FileBlock;
 use cairn_base::ranked_lock::{Mutex, Rank};
+use cairn_base::units::as_u64;
 use cairn_cache::mapper::{Mapping, Place, Run};
 use cairn_cache::status::{Extent, ExtentStatus, State as Known};
 
@@ -104,20 +116,20 @@ impl FileMap {
     /// Blocks of the run have got these addresses.
     pub fn mapped(&self, run: Run, start: cairn_base::Pba) {
         let mut state = self.state.lock();
-        state.changes += 1;
+        state.changes = state.changes.strict_add(1);
         state.status.set_mapped(run, start);
     }
 
     /// Pointers of these blocks have changed, or will in a moment. Delayed blocks stay so.
     pub fn forget(&self, run: Run) {
         let mut state = self.state.lock();
-        state.changes += 1;
+        state.changes = state.changes.strict_add(1);
         state.status.forget(run);
     }
 
     /// As [`FileMap::forget`] for everything from a block on.
     pub fn forget_from(&self, block: u64) {
-        self.forget(Run { start: FileBlock(block), len: u64::MAX - block });
+        self.forget(Run { start: FileBlock(block), len: u64::MAX.saturating_sub(block) });
     }
 
     /// Blocks reserved and without slots.
@@ -140,10 +152,10 @@ impl FileMap {
         let mut state = self.state.lock();
         let mut len = len;
         loop {
-            let lacking = missing.iter().take_while(|(first, _)| *first < start + len);
+            let lacking = missing.iter().take_while(|(first, _)| *first < start.saturating_add(len));
             let nodes: BTreeSet<u32> =
                 lacking.flat_map(|(_, nodes)| nodes).filter(|node| !state.nodes.contains(node)).copied().collect();
-            match space.reserve(len + nodes.len() as u64) {
+            match space.reserve(len.saturating_add(as_u64(nodes.len()))) {
                 Ok(more) => {
                     state.reservation = Some(match state.reservation.take() {
                         Some(reservation) => reservation.join(more),
@@ -178,8 +190,11 @@ impl FileMap {
     /// there.
     pub(super) fn take(&self, run: Run, path: &[u32]) -> Option<Reservation> {
         let mut state = self.state.lock();
-        let nodes = path.iter().filter(|node| state.nodes.contains(node)).count() as u64;
-        state.reservation.as_mut().map(|reservation| reservation.split(reservation.left().min(run.len + nodes)))
+        let nodes = path.iter().filter(|node| state.nodes.contains(node)).count();
+        state
+            .reservation
+            .as_mut()
+            .map(|reservation| reservation.split(reservation.left().min(run.len.saturating_add(as_u64(nodes)))))
     }
 
     /// Gives back what was taken: the slots could not be made.
@@ -195,7 +210,7 @@ impl FileMap {
     /// The blocks of a run have slots, the nodes of the path to it are there.
     pub(super) fn slots_allocated(&self, run: Run, path: &[u32]) {
         let mut state = self.state.lock();
-        state.changes += 1;
+        state.changes = state.changes.strict_add(1);
         for node in path {
             state.nodes.remove(node);
         }
@@ -217,15 +232,21 @@ impl State {
         if !self.nodes.is_empty() {
             let mut needed = BTreeSet::new();
             for run in self.status.delayed_ranges() {
-                let (mut at, end) = (run.start.get(), run.start.get() + run.len);
+                let (mut at, end) = (run.start.get(), run.start.get().saturating_add(run.len));
                 while let Some(path) = shape.locate(at).filter(|_| at < end) {
-                    needed.extend(path.offsets[1..=path.depth].iter().filter(|node| self.nodes.contains(node)));
-                    at += u64::from(path.rest);
+                    needed.extend(
+                        path.offsets
+                            .get(1..=path.depth)
+                            .unwrap_or_default()
+                            .iter()
+                            .filter(|node| self.nodes.contains(node)),
+                    );
+                    at = at.saturating_add(path.rest.into());
                 }
             }
             self.nodes = needed;
         }
-        let wanted = self.status.delayed() + self.nodes.len() as u64;
+        let wanted = self.status.delayed().saturating_add(as_u64(self.nodes.len()));
         match self.reservation.take() {
             Some(mut reservation) if wanted > 0 => {
                 // After a failure half way nodes may be there that were reserved, and the other way

@@ -6,13 +6,27 @@
 //! Locking: the caller holds the operation lock and what guards the shape of the tree (see
 //! [`super`]).
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+use std::ops::Range;
 use std::sync::Arc;
+
+use cairn_base::units::as_index;
 
 use super::Inode;
 use crate::error::Result;
 use crate::format::node;
 use crate::format::path::NodePath;
-use crate::format::{BlockAddr, Nid};
+use crate::format::{BlockAddr, Nid, block};
 use crate::node::{Node, Owner};
 use crate::op::Op;
 use crate::segment;
@@ -37,12 +51,17 @@ pub(crate) struct Pointer {
 
 impl Pointer {
     fn new(inode: &Inode, node: Arc<Node>, path: &NodePath) -> Self {
-        let slot = path.slots[path.depth];
+        let slot = path.slot(path.depth);
         let first = match path.depth {
-            0 => INODE_WORDS_AT + 4 * inode.state.read().record.address_base() as usize,
+            0 => word(INODE_WORDS_AT, inode.state.read().record.address_base()),
             _ => 0,
         };
-        Self { node, slot, rest: path.rest, at: first + 4 * usize::from(slot) }
+        Self { node, slot, rest: path.rest, at: word(first, slot.into()) }
+    }
+
+    /// The bytes of it and the next pointers, `count` in all.
+    fn bytes(&self, count: u32) -> Range<usize> {
+        self.at..word(self.at, count)
     }
 
     /// The pointer `count` blocks further on, in the same node.
@@ -52,16 +71,16 @@ impl Pointer {
     #[must_use]
     pub(crate) fn after(&self, count: u32) -> Self {
         assert!(count < self.rest, "{count} pointers further on of {}", self.rest);
-        let slot = self.slot + count as u16;
-        Self { node: self.node.clone(), slot, rest: self.rest - count, at: self.at + 4 * count as usize }
+        let (node, slot) = (self.node.clone(), slot_after(self.slot, count));
+        Self { node, slot, rest: self.rest.strict_sub(count), at: word(self.at, count) }
     }
 
     /// What it says.
     #[must_use]
     pub(crate) fn get(&self) -> BlockAddr {
         let image = self.node.image();
-        let word = image.get(self.at..self.at + 4).and_then(|bytes| bytes.first_chunk::<4>());
-        BlockAddr(u32::from_le_bytes(*word.expect("a pointer within its node")))
+        let (words, _) = block::part(&image, self.bytes(1)).as_chunks::<4>();
+        BlockAddr(u32::from_le_bytes(*block::entry(words, 0)))
     }
 
     /// Makes it say something else. Counters are the caller's business.
@@ -72,16 +91,15 @@ impl Pointer {
     /// Makes it say something else, and returns what it said until then: cleaning may have changed it a moment ago.
     fn replace(&self, addr: BlockAddr) -> BlockAddr {
         let mut image = self.node.modify();
-        let word = image[self.at..self.at + 4].first_chunk_mut::<4>().expect("a pointer within its node");
-        BlockAddr(u32::from_le_bytes(std::mem::replace(word, addr.get().to_le_bytes())))
+        let (words, _) = block::part_mut(&mut image, self.bytes(1)).as_chunks_mut::<4>();
+        BlockAddr(u32::from_le_bytes(std::mem::replace(block::entry_mut(words, 0), addr.get().to_le_bytes())))
     }
 
     /// What it and the next pointers of its node say, `count` in all at most.
     #[must_use]
     pub(crate) fn get_run(&self, count: u32) -> Vec<BlockAddr> {
         let image = self.node.image();
-        let len = 4 * count.min(self.rest) as usize;
-        let (words, _) = image[self.at..self.at + len].as_chunks::<4>();
+        let (words, _) = block::part(&image, self.bytes(count.min(self.rest))).as_chunks::<4>();
         words.iter().map(|word| BlockAddr(u32::from_le_bytes(*word))).collect()
     }
 
@@ -93,9 +111,9 @@ impl Pointer {
     pub(crate) fn set_run(&self, first: BlockAddr, count: u32) -> Vec<BlockAddr> {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
         let mut image = self.node.modify();
-        let (words, _) = image[self.at..self.at + 4 * count as usize].as_chunks_mut::<4>();
+        let (words, _) = block::part_mut(&mut image, self.bytes(count)).as_chunks_mut::<4>();
         let swap = |(index, word): (u32, &mut [u8; 4])| {
-            let new = (first.get() + index).to_le_bytes();
+            let new = first.get().strict_add(index).to_le_bytes();
             BlockAddr(u32::from_le_bytes(std::mem::replace(word, new)))
         };
         (0..count).zip(words).map(swap).collect()
@@ -103,9 +121,8 @@ impl Pointer {
 
     /// Makes it and the next `count` pointers holes. Returns what they said.
     fn clear_run(&self, count: u32) -> Vec<BlockAddr> {
-        let len = 4 * count.min(self.rest) as usize;
         let mut image = self.node.modify();
-        let (words, _) = image[self.at..self.at + len].as_chunks_mut::<4>();
+        let (words, _) = block::part_mut(&mut image, self.bytes(count.min(self.rest))).as_chunks_mut::<4>();
         words.iter_mut().map(|word| BlockAddr(u32::from_le_bytes(std::mem::take(word)))).collect()
     }
 
@@ -117,9 +134,10 @@ impl Pointer {
             return 0;
         }
         let mut image = self.node.modify();
-        let (words, _) = image[self.at..self.at + 4 * count as usize].as_chunks_mut::<4>();
+        let (words, _) = block::part_mut(&mut image, self.bytes(count)).as_chunks_mut::<4>();
         let holes = words.iter_mut().filter(|word| **word == BlockAddr::NULL.get().to_le_bytes());
-        holes.map(|word| *word = BlockAddr::NEW.get().to_le_bytes()).count() as u32
+        let filled = holes.map(|word| *word = BlockAddr::NEW.get().to_le_bytes()).count();
+        u32::try_from(filled).unwrap_or(count)
     }
 
     /// Who owns the block that it will point to.
@@ -135,7 +153,7 @@ impl Pointer {
     pub(crate) fn owners(&self, count: u32) -> impl Iterator<Item = segment::Owner> + use<> {
         assert!(count <= self.rest, "{count} pointers of {}", self.rest);
         let first = self.owner();
-        (0..count).map(move |index| segment::Owner { ofs_in_node: first.ofs_in_node + index as u16, ..first })
+        (0..count).map(move |index| segment::Owner { ofs_in_node: slot_after(first.ofs_in_node, index), ..first })
     }
 
     /// A hole becomes a block without an address: it counts from now on. True if it was a hole.
@@ -180,6 +198,16 @@ impl Pointer {
     }
 }
 
+/// Where the pointer number `count` behind the one at this byte stands.
+const fn word(at: usize, count: u32) -> usize {
+    at.strict_add(as_index(count).strict_mul(4))
+}
+
+/// The number of the pointer `count` further on; a node has at most 1018.
+fn slot_after(slot: u16, count: u32) -> u16 {
+    slot.saturating_add(u16::try_from(count).unwrap_or(u16::MAX))
+}
+
 /// Gives back the blocks of the first `count` pointers from this one on.
 ///
 /// # Errors
@@ -189,15 +217,15 @@ pub(crate) fn free_run(op: &Op<'_>, inode: &Arc<Inode>, pointer: &Pointer, count
         return Ok(());
     }
     let old = pointer.clear_run(count);
-    let mut freed = 0;
+    let mut freed = 0_u64;
     for addr in old.into_iter().filter(|addr| *addr != BlockAddr::NULL) {
         if addr.is_address() {
             op.store.segments.invalidate(addr)?;
         }
-        freed += 1;
+        freed = freed.strict_add(1);
     }
     op.store.space.release(freed);
-    count_blocks(op, inode, -freed.cast_signed());
+    count_blocks(op, inode, freed.cast_signed().strict_neg());
     Ok(())
 }
 
@@ -214,15 +242,15 @@ pub(crate) fn count_blocks(op: &Op<'_>, inode: &Arc<Inode>, change: i64) {
 /// A node on the way is damaged, or the device failed.
 pub(crate) fn find(store: &Store, inode: &Inode, block: u64) -> Result<Result<Pointer, u64>> {
     let shape = inode.state.read().record.shape();
-    let Some(path) = shape.locate(block) else { return Ok(Err(u64::MAX - block)) };
+    let Some(path) = shape.locate(block) else { return Ok(Err(u64::MAX.saturating_sub(block))) };
     let mut node = own_node(store, inode)?;
     for depth in 1..=path.depth {
         let nid = child_at(inode, &node, &path, depth);
         if nid.is_none() {
             let (first, len) = shape.span(&path, depth, block);
-            return Ok(Err(len - (block - first)));
+            return Ok(Err(len.saturating_sub(block.saturating_sub(first))));
         }
-        node = store.nodes.child(nid, inode.nid, path.offsets[depth])?;
+        node = store.nodes.child(nid, inode.nid, path.offset(depth))?;
     }
     Ok(Ok(Pointer::new(inode, node, &path)))
 }
@@ -236,10 +264,10 @@ pub(crate) fn missing(store: &Store, inode: &Inode, path: &NodePath) -> Result<V
     for depth in 1..=path.depth {
         let nid = child_at(inode, &node, path, depth);
         if nid.is_none() {
-            return Ok(path.offsets[depth..=path.depth].to_vec());
+            return Ok(path.offsets.get(depth..=path.depth).unwrap_or_default().to_vec());
         }
         if depth < path.depth {
-            node = store.nodes.child(nid, inode.nid, path.offsets[depth])?;
+            node = store.nodes.child(nid, inode.nid, path.offset(depth))?;
         }
     }
     Ok(Vec::new())
@@ -259,7 +287,7 @@ pub(crate) fn make(op: &mut Op<'_>, inode: &Arc<Inode>, block: u64) -> Result<Po
         node = if nid.is_none() {
             make_node(op, inode, &node, &path, depth)?
         } else {
-            op.store.nodes.child(nid, inode.nid, path.offsets[depth])?
+            op.store.nodes.child(nid, inode.nid, path.offset(depth))?
         };
     }
     Ok(Pointer::new(inode, node, &path))
@@ -274,9 +302,9 @@ pub(crate) fn own_node(store: &Store, inode: &Inode) -> Result<Arc<Node>> {
 }
 
 fn child_at(inode: &Inode, parent: &Arc<Node>, path: &NodePath, depth: usize) -> Nid {
-    let slot = usize::from(path.slots[depth - 1]);
+    let slot = usize::from(path.slot(depth.strict_sub(1)));
     match depth {
-        1 => inode.state.read().record.nids[slot],
+        1 => inode.state.read().record.nids.get(slot).copied().unwrap_or(Nid::NONE),
         _ => node::child(&parent.image(), slot),
     }
 }
@@ -288,11 +316,11 @@ fn make_node(
     path: &NodePath,
     depth: usize,
 ) -> Result<Arc<Node>> {
-    let made = new_node(op, inode, path.offsets[depth])?;
-    let slot = usize::from(path.slots[depth - 1]);
+    let made = new_node(op, inode, path.offset(depth))?;
+    let slot = usize::from(path.slot(depth.strict_sub(1)));
     if depth == 1 {
         let mut state = inode.state.write();
-        state.record.nids[slot] = made.nid();
+        *block::entry_mut(&mut state.record.nids, slot) = made.nid();
         inode.touch(op.inodes, &mut state);
     } else {
         node::set_child(&mut parent.modify(), slot, made.nid());

@@ -7,10 +7,22 @@
 //!
 //! As in Linux, nodes get new numbers where they are missing: only an inode keeps the one that the chain names.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_base::Pba;
+use cairn_base::units::{as_index, as_u64};
 use cairn_cache::block::Image;
 use cairn_vfs::FileKind;
 
@@ -23,7 +35,7 @@ use crate::format::inode::{Advise, InlineFlags, Inode as Record, NIDS};
 use crate::format::node::{FOOTER_AT, XATTR_OFFSET, data_pointers};
 use crate::format::path::NodeKind;
 use crate::format::units::BLOCK_BYTES;
-use crate::format::{BlockAddr, CheckpointFlags, Log, Nid};
+use crate::format::{BlockAddr, CheckpointFlags, Log, Nid, block};
 use crate::gc::relocate;
 use crate::inode::tree::{self, Pointer};
 use crate::inode::{Inode, delete, truncate_blocks};
@@ -120,7 +132,7 @@ impl Replay<'_> {
                 let shape = inode.state.read().record.shape();
                 let first = shape.first_block(entry.footer.offset).filter(|_| !inode.is_inline());
                 let first = first.ok_or_else(|| bad(entry, "no direct node has this offset", entry.footer.offset))?;
-                let pointers: Vec<_> = data_pointers(&image).take(shape.node_slots as usize).collect();
+                let pointers: Vec<_> = data_pointers(&image).take(as_index(shape.node_slots)).collect();
                 self.apply_pointers(&inode, first, &pointers)
             }
             _ => Err(bad(entry, "no such node belongs to the chain", entry.footer.offset)),
@@ -154,13 +166,14 @@ impl Replay<'_> {
             let mut own = node.modify();
             if was_inline || is_inline {
                 let range = source.inline_data_range();
-                own[range.start - 4..range.end].fill(0);
+                // With the reserved word before the contents.
+                block::part_mut(&mut own, range.start.strict_sub(4)..range.end).fill(0);
                 if is_inline {
-                    own[range.clone()].copy_from_slice(&image[range]);
+                    block::put(&mut own, range.start, block::part(image, range));
                 }
             }
             let attributes = source.inline_xattr_range();
-            own[attributes.clone()].copy_from_slice(&image[attributes]);
+            block::put(&mut own, attributes.start, block::part(image, attributes));
             inode.touch(&self.ops.inodes, &mut state);
         }
         drop(op);
@@ -176,14 +189,14 @@ impl Replay<'_> {
         let found = tree::find(self.store, inode, first)?.ok();
         // No more than is needed: the volume may be full.
         let nodes = if found.is_some() { 0 } else { MAX_NODES };
-        let count = u32::try_from(wanted.len()).expect("pointers of a node");
+        let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
         let now = found.map_or_else(|| vec![BlockAddr::NULL; wanted.len()], |pointer| pointer.get_run(count));
         let new = now.iter().zip(wanted).filter(|(now, wanted)| **now == BlockAddr::NULL && now != wanted).count();
         if now == wanted {
             return self.grow(inode, first, wanted);
         }
         inode.drop_hint(&self.ops.inodes);
-        let mut op = self.op(new as u64 + nodes)?;
+        let mut op = self.op(as_u64(new).saturating_add(nodes))?;
         let pointer = tree::make(&mut op, inode, first)?;
         for (index, wanted) in (0..).zip(wanted) {
             self.apply_pointer(&mut op, inode, &pointer.after(index), *wanted)?;
@@ -232,11 +245,11 @@ impl Replay<'_> {
     /// Data behind the end of file makes the file longer, unless the inode says that it is meant to be there.
     fn grow(&self, inode: &Arc<Inode>, first: u64, pointers: &[BlockAddr]) -> Result<()> {
         let Some(last) = pointers.iter().rposition(|addr| *addr != BlockAddr::NULL) else { return Ok(()) };
-        let last = first + last as u64;
+        let last = first.saturating_add(as_u64(last));
         let _op = self.op(0)?;
         let mut state = inode.state.write();
-        if !state.record.advise.contains(Advise::KEEP_SIZE) && state.record.size <= last * BLOCK_BYTES {
-            state.record.size = (last + 1) * BLOCK_BYTES;
+        if !state.record.advise.contains(Advise::KEEP_SIZE) && state.record.size <= last.saturating_mul(BLOCK_BYTES) {
+            state.record.size = last.saturating_add(1).saturating_mul(BLOCK_BYTES);
             inode.touch(&self.ops.inodes, &mut state);
         }
         Ok(())
@@ -254,7 +267,7 @@ impl Replay<'_> {
         } else {
             self.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?
         };
-        node.modify()[..FOOTER_AT].copy_from_slice(&image[..FOOTER_AT]);
+        block::put(&mut node.modify(), 0, block::part(image, 0..FOOTER_AT));
         Ok(())
     }
 

@@ -4,6 +4,17 @@
 //!
 //! Locking: the inode's `data`, alone, so that readers find the two parts as they belong together.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 use std::sync::Arc;
 
 use cairn_vfs::acl::{self, Acl};
@@ -14,9 +25,9 @@ use cairn_vfs::{Error as VfsError, FileKind, XattrMode};
 use super::{INDEX_ADVISE, read_all, split};
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::format::Nid;
 use crate::format::node::XATTR_OFFSET;
 use crate::format::xattr::{self, INDEX_ACL_ACCESS, INDEX_ACL_DEFAULT, NODE_BYTES, Xattr};
+use crate::format::{Nid, block};
 use crate::inode::{Inode, tree};
 use crate::op::{Op, Operations};
 
@@ -61,7 +72,7 @@ pub(crate) fn set(ops: &Operations, inode: &Arc<Inode>, name: &[u8], value: &[u8
         true => take(list, index, rest).map(drop).or(Ok(())),
         false => put(list, index, rest, &acl.to_compact(), XattrMode::Set),
     };
-    let follow = |old: u16| after_access_list(old & !0o777 | (bits & 0o777) as u16, mode);
+    let follow = |old: u16| after_access_list(old & !0o777 | u16::try_from(bits & 0o777).unwrap_or_default(), mode);
     change(ops, inode, store, if access { Some(&follow) } else { None })
 }
 
@@ -135,7 +146,7 @@ fn change(
 }
 
 fn check_size(inode: &Inode, list: &[Xattr]) -> Result<()> {
-    let most = inode.record().inline_xattr_range().len() + NODE_BYTES;
+    let most = inode.record().inline_xattr_range().len().saturating_add(NODE_BYTES);
     if list.iter().any(|xattr| xattr.value.len() > most.saturating_sub(FRAME)) {
         return Err(VfsError::TooBig.into());
     }
@@ -149,7 +160,7 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
     let mut size = range.len();
     let mut node = None;
     if xattr::area_size(list) > size && !list.is_empty() {
-        size += NODE_BYTES;
+        size = size.saturating_add(NODE_BYTES);
         node = Some(match record.xattr_nid {
             Nid::NONE => tree::new_node(op, inode, XATTR_OFFSET)?,
             nid => op.store.nodes.child(nid, inode.nid, XATTR_OFFSET)?,
@@ -162,9 +173,9 @@ fn write(op: &mut Op<'_>, inode: &Arc<Inode>, list: &[Xattr]) -> Result<()> {
         false => xattr::encode(list, size).ok_or(VfsError::NoAttributeSpace)?,
     };
     let (inline, rest) = area.split_at(range.len());
-    tree::own_node(op.store, inode)?.modify()[range].copy_from_slice(inline);
+    block::put(&mut tree::own_node(op.store, inode)?.modify(), range.start, inline);
     if let Some(node) = &node {
-        node.modify()[..NODE_BYTES].copy_from_slice(rest);
+        block::put(&mut node.modify(), 0, rest);
     }
     let mut state = inode.state.write();
     state.record.xattr_nid = node.map_or(Nid::NONE, |node| node.nid());

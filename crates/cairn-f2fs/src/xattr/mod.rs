@@ -3,6 +3,17 @@
 //! The inline part and the attribute node are put together and decoded as one area. ACLs are stored in a compact form
 //! and shown in the one that programs use.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 pub(crate) mod edit;
 
 use cairn_vfs::Error as VfsError;
