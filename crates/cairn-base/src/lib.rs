@@ -8,6 +8,7 @@
 pub mod bitmap;
 pub mod checksum;
 pub mod memory;
+pub mod nearest;
 pub mod options;
 pub mod ranked_lock;
 pub mod runtime;

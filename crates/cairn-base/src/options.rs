@@ -1,5 +1,7 @@
 //! Lists of options as in mount(8), and the sizes in them.
 
+use crate::nearest::nearest;
+
 /// One option of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'a> {
@@ -106,6 +108,43 @@ pub fn notes(vocabulary: &Vocabulary, list: &str, is_known: impl Fn(Word<'_>) ->
     words(list).filter(|word| word.text != SLOPPY).filter_map(note).collect()
 }
 
+/// Options that the same list has for the mount, whatever the format.
+pub const OF_THE_MOUNT: [&str; 14] = [
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "sync",
+    "async",
+    "dirsync",
+    "allow_other",
+    "threads",
+    "spin",
+    "writeback_cache",
+    "nowriteback_cache",
+];
+
+/// What is said of a word that nobody knows: the setting that may have been meant, or all of them.
+#[must_use]
+pub fn unknown<T, E>(word: Word<'_>, format: &str, settings: &[Setting<T, E>], vocabulary: &Vocabulary) -> String {
+    let text = word.text;
+    let own = settings.iter().flat_map(|(names, _)| names.iter().copied());
+    let linux = vocabulary.iter().flat_map(|(names, _)| names.iter().copied());
+    let linux = linux.map(|name| name.split('=').next().unwrap_or(name));
+    let Some(name) = nearest(word.name, own.chain(linux).chain(OF_THE_MOUNT)) else {
+        return format!("unknown option `{text}`: {format} takes {}", usage(settings));
+    };
+    let written = settings.iter().find(|(names, _)| names.contains(&name));
+    let written = written.map_or_else(|| name.to_owned(), |(_, action)| written_as(name, action));
+    match name == word.name {
+        // It is known, but with a value, or without one.
+        true => format!("option `{text}` is not written like that: give `{written}`"),
+        false => format!("unknown option `{text}`: did you mean `{written}`?"),
+    }
+}
+
 /// Parses a number of bytes with an optional binary suffix (`K`, `M`, `G`, `T`; `1G` and `1GiB` are 2^30).
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
@@ -176,6 +215,23 @@ mod tests {
         }
         let told = notes(WORDS, "sloppy,barrier,stripe=2,own,frob", |word| word.text == "own");
         assert_eq!(told, ["option `stripe=2` has no effect: why", "option `frob` has no effect: nobody knows it"]);
+    }
+
+    #[test]
+    fn a_word_that_nobody_knows_is_answered_with_the_nearest() {
+        const SETTINGS: &[Setting<u32, String>] =
+            &[(&["commit"], Action::Value("SECONDS", |_, _, _| Ok(()))), (&["noatime"], Action::Flag(|_| ()))];
+        const WORDS: &Vocabulary = &[(&["data=ordered"], Meaning::Always)];
+        for (text, said) in [
+            ("comit=5", "unknown option `comit=5`: did you mean `commit=SECONDS`?"),
+            ("commit", "option `commit` is not written like that: give `commit=SECONDS`"),
+            ("noatime=1", "option `noatime=1` is not written like that: give `noatime`"),
+            ("dta=x", "unknown option `dta=x`: did you mean `data`?"),
+            ("nosiud", "unknown option `nosiud`: did you mean `nosuid`?"),
+            ("frobnicate", "unknown option `frobnicate`: ext4 takes commit=SECONDS, noatime"),
+        ] {
+            assert_eq!(unknown(words(text).next().unwrap(), "ext4", SETTINGS, WORDS), said);
+        }
     }
 
     #[test]

@@ -23,18 +23,20 @@ pub mod print;
 pub mod progress;
 pub mod session;
 pub mod tree;
+pub mod usage;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::Cli;
-use crate::failure::Status;
+use crate::failure::{Failure, Status};
 
 /// The program: parses the arguments, runs the command, reports.
 #[must_use]
@@ -51,13 +53,18 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         return if arguments.len() > 1 { Status::Success } else { Status::Usage }.into();
     }
     let arguments = commands::mount::helper::rewrite(arguments);
+    let words = arguments.clone();
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            let status = if error.use_stderr() { Status::Usage } else { Status::Success };
-            // Help that cannot be printed (a closed pipe) is nobody's error.
+        // Help that cannot be printed (a closed pipe) is nobody's error.
+        Err(error) if is_help(&error) => {
             let _ = error.print();
-            return status.into();
+            return if error.use_stderr() { Status::Usage } else { Status::Success }.into();
+        }
+        Err(error) => {
+            let failure = misused(&error, &words);
+            output::report(&failure);
+            return failure.status.into();
         }
     };
     start_log();
@@ -67,6 +74,19 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             output::report(&failure);
             failure.status.into()
         }
+    }
+}
+
+/// Help or the version, asked for or shown because there are no words.
+fn is_help(error: &clap::Error) -> bool {
+    !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+fn misused(error: &clap::Error, words: &[OsString]) -> Failure {
+    let command = words.get(1).and_then(|word| word.to_str());
+    match command.filter(|name| Cli::command().find_subcommand(name).is_some()) {
+        Some(name) => usage::explain(error, Some(name), &format!("see cairn {name} --help")),
+        None => usage::explain(error, None, "see cairn --help"),
     }
 }
 

@@ -165,10 +165,7 @@ impl MountOptions {
         match options::tolerate(linux::WORDS, word) {
             Some(taken) => taken.map_err(Error::Option),
             None if sloppy => Ok(()),
-            None => {
-                let usage = options::usage(SETTINGS);
-                Err(Error::Option(format!("unknown option `{}`; ext4 takes {usage}, data=ordered", word.text)))
-            }
+            None => Err(Error::Option(options::unknown(word, "ext4", SETTINGS, linux::WORDS))),
         }
     }
 }

@@ -7,6 +7,7 @@ use cairn_lab::{Context, Experiment, Scale, render};
 
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::with_stdout;
+use crate::usage::number;
 
 /// Arguments of `lab`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Size::Default)]
     scale: Size,
     /// Interleaved repetitions. [default: 5; 1 with --scale quick]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = number(1..=1000_u16, 5))]
     reps: Option<u16>,
     /// Print JSON.
     #[arg(long)]

@@ -10,6 +10,10 @@ use super::chown::Owner;
 use crate::confirm;
 use crate::failure::Outcome;
 use crate::session::source_date_epoch;
+use crate::usage::number;
+
+/// Segments of 2 MiB that F2FS has at most.
+const MOST_SEGMENTS: u32 = 8_388_608;
 
 /// Arguments of `mkfs`.
 #[derive(Debug, clap::Args)]
@@ -17,7 +21,7 @@ use crate::session::source_date_epoch;
 Example:
   cairn mkfs -t ext4 -L root --size 2G root.img
   cairn mkfs -t f2fs -O extra_attr,inode_checksum --size 2G data.img
-  cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 zones.img
+  cairn mkfs -t f2fs -m --size 1G --zone-size 8M --conventional-zones 8 z.img
   cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb
 
 What holds a volume, a partition table or anything else is not overwritten without --force: on a terminal mkfs asks, elsewhere it \
@@ -32,25 +36,25 @@ pub struct Args {
     #[arg(short = 'L', short_alias = 'l', long)]
     label: Option<String>,
     /// UUID of the volume; random if absent.
-    #[arg(short = 'U', long)]
+    #[arg(short = 'U', long, value_parser = parse_uuid)]
     uuid: Option<Uuid>,
     /// Features to add or, with ^, to leave out, in the words of mke2fs or mkfs.f2fs: -O ^has_journal,casefold.
     #[arg(short = 'O', long, value_delimiter = ',')]
     features: Vec<String>,
     /// Block size in bytes: a power of two from 1024 to 65536, of which Linux mounts those up to its page size; f2fs has 4096 alone.
-    #[arg(short = 'b', long, value_name = "BYTES")]
+    #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_block_size)]
     block_size: Option<u32>,
     /// Size of the image file: needed to create one, and enlarges one that is smaller; 512M, 2G…
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// f2fs: per cent of the main area kept for cleaning; by default what leaves most to users.
-    #[arg(short = 'o', long, value_name = "PERCENT")]
+    #[arg(short = 'o', long, value_name = "PERCENT", value_parser = number(0.01..=99.0, 5.0))]
     overprovision: Option<f64>,
     /// f2fs: segments (of 2 MiB) a section, the unit of cleaning.
-    #[arg(short = 's', long, value_name = "N")]
+    #[arg(short = 's', long, value_name = "N", value_parser = number(1..=MOST_SEGMENTS, 4))]
     segments_per_section: Option<u32>,
     /// f2fs: sections a zone.
-    #[arg(short = 'z', long, value_name = "N")]
+    #[arg(short = 'z', long, value_name = "N", value_parser = number(1..=MOST_SEGMENTS, 1))]
     sections_per_zone: Option<u32>,
     /// f2fs: a large NAT bitmap, for more files on a large volume.
     #[arg(short = 'i', long)]
@@ -62,22 +66,22 @@ pub struct Args {
     #[arg(short = 'c', long = "device", value_name = "DEVICE")]
     devices: Vec<PathBuf>,
     /// f2fs with -m: sections kept for cleaning, 8 at least.
-    #[arg(short = 'Z', long, value_name = "N")]
+    #[arg(short = 'Z', long, value_name = "N", value_parser = number(8..=MOST_SEGMENTS, 8))]
     reserved_sections: Option<u32>,
     /// Make the image one with zones of this size, all empty: the first --conventional-zones can be written anywhere.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "size")]
     zone_size: Option<u64>,
     /// With --zone-size: conventional zones.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 8))]
     conventional_zones: u32,
     /// With --zone-size: bytes of a zone that can be written; a whole zone if absent.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "zone_size")]
     zone_capacity: Option<u64>,
     /// With --zone-size: zones that can be open at once; 0: any number.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 6))]
     max_open_zones: u32,
     /// With --zone-size: zones that can be partly written at once; 0: any number.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "zone_size", value_parser = number(0..=u32::MAX, 8))]
     max_active_zones: u32,
     /// Replace what the image holds (and what the devices of -c hold).
     #[arg(short = 'F', short_alias = 'f', long)]
@@ -107,7 +111,18 @@ fn parse_format(name: &str) -> Result<Format, String> {
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
-    cairn_base::options::parse_size(text).ok_or_else(|| "give bytes, or a number with K, M, G or T".into())
+    let size = cairn_base::options::parse_size(text).filter(|size| *size > 0);
+    size.ok_or_else(|| "give bytes, or a whole number with K, M, G or T, as 512M".into())
+}
+
+fn parse_block_size(text: &str) -> Result<u32, String> {
+    let size = cairn_base::options::parse_size(text).and_then(|size| u32::try_from(size).ok());
+    let size = size.filter(|size| size.is_power_of_two() && (1024..=65536).contains(size));
+    size.ok_or_else(|| "give 1024, 2048, 4096, 8192, 16384, 32768 or 65536".into())
+}
+
+fn parse_uuid(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| "give 32 hexadecimal digits, as 123e4567-e89b-42d3-a456-426614174000".into())
 }
 
 /// Makes the filesystem.

@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::print;
 use crate::session::{Access, ImageArg, shown};
+use crate::usage::number;
 
 /// Arguments of `mknod`.
 #[derive(Debug, clap::Args)]
@@ -31,10 +32,10 @@ pub struct Args {
     #[arg(value_name = "TYPE", value_parser = ["b", "c", "u", "p", "s"])]
     pub kind: String,
     /// Major number of a device.
-    #[arg(value_parser = clap::value_parser!(u32).range(..4096))]
+    #[arg(value_parser = number(0..=4095_u32, 8))]
     pub major: Option<u32>,
     /// Minor number of a device.
-    #[arg(value_parser = clap::value_parser!(u32).range(..1 << 20))]
+    #[arg(value_parser = number(0..=1_048_575_u32, 1))]
     pub minor: Option<u32>,
 }
 

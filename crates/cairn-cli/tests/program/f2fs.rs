@@ -58,14 +58,14 @@ fn mkfs_says_what_is_wrong_and_leaves_the_image_alone() {
     works(&["mkfs", "-F", "-t", "f2fs", "--size", "64M", &image]);
     works(&["mkdir", &image, "/kept"]);
     let refusals: [(&[&str], &[&str]); 13] = [
-        (&["-O", "has_journal"], &["no feature has_journal", "extra_attr", "inode_checksum", "lost_found"]),
+        (&["-O", "has_journal"], &["feature `has_journal` is not known", "extra_attr", "inode_checksum", "lost_found"]),
         (&["-O", "encrypt"], &["feature encrypt", "does not encrypt"]),
         (&["-O", "casefold"], &["feature casefold"]),
         (&["-O", "compression,extra_attr"], &["feature compression"]),
         (&["-O", "quota"], &["quota"]),
         (&["-O", "ro"], &["feature ro"]),
         (&["-O", "inode_crtime"], &["-O extra_attr,inode_crtime"]),
-        (&["-o", "0"], &["between 0 and 100"]),
+        (&["-o", "0"], &["from 0.01 to 99"]),
         (&["-o", "0.5"], &["too few", "MiB"]),
         (&["-s", "0"], &["section"]),
         (&["-z", "0"], &["zone"]),

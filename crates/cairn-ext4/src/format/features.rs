@@ -317,6 +317,11 @@ impl Features {
         names
     }
 
+    /// The names of all features.
+    pub fn all_names() -> impl Iterator<Item = &'static str> {
+        [COMPAT_NAMES, INCOMPAT_NAMES, RO_COMPAT_NAMES].into_iter().flatten().map(|(_, name)| *name)
+    }
+
     /// Sets or clears a feature by its name or alias. False if the name is unknown.
     pub fn set_by_name(&mut self, name: &str, on: bool) -> bool {
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, real)| real);

@@ -1,5 +1,7 @@
 //! The features of a new volume: mke2fs's present defaults with the user's changes.
 
+use cairn_base::nearest::did_you_mean;
+
 use crate::error::{Error, Result};
 use crate::format::features::{Access, Compat, Features, Incompat, RoCompat};
 
@@ -24,6 +26,10 @@ const DEFAULTS: &[&str] = &[
 
 /// Features that only a mounted filesystem sets.
 const STATES: &[&str] = &["needs_recovery", "orphan_present", "journal_dev"];
+
+/// Names that no mke2fs makes a volume with.
+const OBSOLETE: &[&str] =
+    &["dir_prealloc", "imagic_inodes", "lazy_bg", "snapshot_inode", "snapshot", "btree_dir", "has_snapshot", "replica"];
 
 /// Pairs of a feature and one that it needs.
 const NEEDS: &[(&str, &str)] = &[
@@ -55,7 +61,7 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
         }
         let (name, on) = wish.strip_prefix('^').map_or((wish, true), |name| (name, false));
         if STATES.contains(&name) || !features.set_by_name(name, on) {
-            return Err(Error::Option(format!("unknown or unsuitable feature {name:?} for a new volume")));
+            return Err(unknown(name));
         }
         wanted.set_by_name(name, on);
     }
@@ -63,9 +69,29 @@ pub(super) fn choose(wishes: &[String]) -> Result<Features> {
     match features.access() {
         Access::ReadWrite => Ok(features),
         Access::ReadOnly(why) | Access::Refuse(why) => {
-            Err(Error::Option(format!("cannot make a volume that could not be written: {why}")))
+            Err(Error::Option(format!("a volume with this could not be written: {why}: leave it out of -O")))
         }
     }
+}
+
+/// What can be asked for.
+fn possible() -> Vec<&'static str> {
+    let alone = |name: &&str| {
+        let mut features = Features::default();
+        let is_choice = !STATES.contains(name) && !OBSOLETE.contains(name);
+        is_choice && features.set_by_name(name, true) && matches!(features.access(), Access::ReadWrite)
+    };
+    Features::all_names().filter(alone).collect()
+}
+
+fn unknown(name: &str) -> Error {
+    let what = if STATES.contains(&name) { "is a state, which only a mount sets" } else { "is not known" };
+    let possible = possible();
+    let meant = did_you_mean(name, possible.iter().copied());
+    Error::Option(format!(
+        "feature `{name}` {what}{meant}: there are {}; ^ before a name leaves it out",
+        possible.join(", ")
+    ))
 }
 
 fn resolve(features: &mut Features, wanted: &Features) -> Result<()> {
@@ -134,6 +160,12 @@ mod tests {
         assert!(names(&["meta_bg,resize_inode"]).is_err());
         assert!(names(&["casefold"]).is_err());
         assert!(names(&["needs_recovery"]).is_err());
-        assert!(names(&["nonsense"]).is_err());
+        let said = names(&["nonsense"]).unwrap_err().to_string();
+        assert!(said.contains("there are has_journal, ") && said.contains("metadata_csum"), "{said}");
+        for unmaintained in ["casefold", "journal_dev", "bigalloc"] {
+            assert!(!possible().contains(&unmaintained), "{unmaintained}");
+        }
+        let said = names(&["metadata_cksum"]).unwrap_err().to_string();
+        assert!(said.contains("did you mean `metadata_csum`?"), "{said}");
     }
 }

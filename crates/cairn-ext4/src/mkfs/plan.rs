@@ -65,17 +65,21 @@ impl Plan {
     pub(super) fn new(options: &MkfsOptions, device_bytes: u64, identity: &Identity) -> Result<Self> {
         let bytes = options.size.unwrap_or(device_bytes);
         if bytes > device_bytes {
-            return refuse(format!("the device has {device_bytes} bytes, not {bytes}"));
+            return refuse(format!("the device has {device_bytes} bytes, not {bytes}: give a smaller size"));
         }
         let mut features = features::choose(&options.features)?;
         let class = SIZE_CLASSES.iter().find(|class| bytes < class.0).map_or(HUGE, |class| (class.1, class.2));
         let block_size = options.block_size.unwrap_or(class.0);
         if !block_size.is_power_of_two() || !(1024..=65536).contains(&block_size) {
-            return refuse(format!("block size {block_size} is not a power of two from 1024 to 65536"));
+            return refuse(format!(
+                "blocks of {block_size} bytes cannot be: give a power of two from 1024 to 65536, as 4096"
+            ));
         }
         let inode_size = options.inode_size.unwrap_or(256);
         if !inode_size.is_power_of_two() || !(128..=block_size).contains(&inode_size) {
-            return refuse(format!("inode size {inode_size} is not a power of two from 128 to the block size"));
+            return refuse(format!(
+                "inodes of {inode_size} bytes cannot be: give a power of two from 128 to the block size ({block_size}), as 256"
+            ));
         }
         features::check_inode_size(&mut features, inode_size);
         let journal_blocks = journal_blocks(options, &mut features, bytes / u64::from(block_size), block_size)?;
@@ -85,8 +89,9 @@ impl Plan {
         set_reserved_descriptors(&mut superblock);
         drop_short_group(&mut superblock)?;
         finish_sizes(&mut superblock, options)?;
-        let layout = Layout::new(&superblock, bytes)
-            .map_err(|why| Error::Option(format!("these sizes do not fit together: {why}")))?;
+        let layout = Layout::new(&superblock, bytes).map_err(|why| {
+            Error::Option(format!("these sizes do not fit together: {why}: give another size or other features"))
+        })?;
         let used_inodes = inodes::FIRST - 1;
         Ok(Self { superblock, layout, used: Ranges::default(), descs: Vec::new(), journal_blocks, used_inodes })
     }
@@ -118,7 +123,7 @@ impl Plan {
         let to = layout.group_first_block(end - 1).get() + u64::from(layout.group_blocks(end - 1));
         let groups = end - first;
         let table = u64::from(layout.inode_table_blocks());
-        let full = || Error::Option("too many inodes: their tables do not fit in the groups".into());
+        let full = || Error::Option("the inode tables do not fit in the groups: ask for fewer inodes".into());
         let mut place = |count, groups| -> Result<Vec<Pba>> {
             (0..groups).map(|_| self.used.take_run(count, from, to).ok_or_else(full)).collect()
         };
@@ -155,7 +160,9 @@ impl Plan {
             return Ok(vec![(pba, count)]);
         }
         let runs = self.used.take_many(count, from, end).or_else(|| self.used.take_many(count, start, end));
-        runs.ok_or_else(|| Error::Option("the volume is too small for its journal and directories".into()))
+        runs.ok_or_else(|| {
+            Error::Option("the volume is too small for its journal and directories: give a larger size, as 64M".into())
+        })
     }
 }
 
@@ -168,7 +175,8 @@ fn journal_blocks(options: &MkfsOptions, features: &mut Features, blocks: u64, b
     let journal = wish.unwrap_or(default);
     if wish.is_some() && (journal < SMALLEST_JOURNAL || journal > blocks / 2) {
         return refuse(format!(
-            "a journal of {journal} blocks: from {SMALLEST_JOURNAL} to half the volume are possible"
+            "a journal of {journal} blocks cannot be: give {SMALLEST_JOURNAL} to {} blocks of {block_size} bytes",
+            blocks / 2
         ));
     }
     if journal == 0 {
@@ -210,7 +218,8 @@ fn skeleton(
     (raw.s_mkfs_time_hi, raw.s_wtime_hi, raw.s_lastcheck_hi) = (high, high, high);
     if let Some(label) = &options.label {
         let place = raw.s_volume_name.get_mut(..label.len());
-        let place = place.ok_or_else(|| Error::Option(format!("label {label:?} is longer than 16 bytes")))?;
+        let place = place
+            .ok_or_else(|| Error::Option(format!("label {label:?} has {} bytes: give at most 16", label.len())))?;
         place.copy_from_slice(label.as_bytes());
     }
     if features.incompat(Incompat::BITS_64) {
@@ -247,14 +256,19 @@ fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ra
     let block_size = block_size(superblock);
     let limit = if superblock.features().incompat(Incompat::BITS_64) { 1 << 48 } else { u64::from(u32::MAX) };
     if blocks < 64 || blocks > limit {
-        return refuse(format!("{blocks} blocks of {block_size} bytes: from 64 to {limit} are possible"));
+        let most = u128::from(limit) * u128::from(block_size);
+        return refuse(format!(
+            "a size of {} bytes cannot be: with blocks of {block_size} bytes give {} to {most} bytes, as 64M",
+            blocks * block_size,
+            64 * block_size
+        ));
     }
     superblock.set_blocks_count(blocks);
     let per_group = u32::try_from(block_size * 8).unwrap_or(u32::MAX).min(65528);
     superblock.raw.s_blocks_per_group = U32::new(per_group);
     superblock.raw.s_clusters_per_group = U32::new(per_group);
     if !(1024..=64 * MIB).contains(&ratio) {
-        return refuse(format!("inode ratio {ratio} is not from 1024 to {}", 64 * MIB));
+        return refuse(format!("an inode for each {ratio} bytes cannot be: give 1024 to {} bytes, as 16384", 64 * MIB));
     }
     let wanted = options.inodes.map_or(blocks * block_size / ratio, u64::from).max(u64::from(inodes::FIRST) + 1);
     let groups = groups(superblock);
@@ -268,7 +282,8 @@ fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ra
         inodes_per_group = inodes_per_group.min(most / step * step);
     }
     if inodes_per_group > most || inodes_per_group * groups > u64::from(u32::MAX) {
-        return refuse(format!("{wanted} inodes are too many for this volume"));
+        let most = (most / step * step * groups).min(u64::from(u32::MAX) / groups * groups);
+        return refuse(format!("{wanted} inodes cannot be in this volume: give {step} to {most}"));
     }
     superblock.raw.s_inodes_per_group = U32::new(u32::try_from(inodes_per_group).unwrap_or(u32::MAX));
     Ok(())
@@ -306,7 +321,7 @@ fn drop_short_group(superblock: &mut Superblock) -> Result<()> {
         return Ok(());
     }
     if last == 0 {
-        return refuse("the volume is too small: its metadata would take all of it");
+        return refuse("the volume is too small, its metadata would take all of it: give a larger size, as 64M");
     }
     superblock.set_blocks_count(superblock.blocks_count() - blocks);
     set_groups(superblock).map(drop)
@@ -325,13 +340,15 @@ fn set_groups(superblock: &mut Superblock) -> Result<u32> {
 }
 
 fn probe_layout(superblock: &Superblock) -> Result<Layout> {
-    Layout::new(superblock, u64::MAX).map_err(|why| Error::Option(format!("these sizes do not fit together: {why}")))
+    Layout::new(superblock, u64::MAX).map_err(|why| {
+        Error::Option(format!("these sizes do not fit together: {why}: give another size or other features"))
+    })
 }
 
 fn finish_sizes(superblock: &mut Superblock, options: &MkfsOptions) -> Result<()> {
     let percent = options.reserved_percent.unwrap_or(5.0);
     if !(0.0..=50.0).contains(&percent) {
-        return refuse(format!("{percent} per cent reserved: from 0 to 50 are possible"));
+        return refuse(format!("{percent} per cent cannot be reserved: give 0 to 50, as 5"));
     }
     // The precision suffices for a percentage.
     superblock.set_reserved_blocks((superblock.blocks_count() as f64 * percent / 100.0) as u64);

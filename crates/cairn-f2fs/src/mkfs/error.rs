@@ -8,7 +8,7 @@ pub enum Error {
     #[error("{0}")]
     Option(String),
     /// The device has too few bytes for these options.
-    #[error("{bytes} bytes are too few for F2FS with these options: it needs {smallest} ({} MiB)", smallest >> 20)]
+    #[error("{bytes} bytes are too few for F2FS with these options: give {smallest} ({} MiB) at least", smallest >> 20)]
     TooSmall {
         /// Bytes there are.
         bytes: u64,

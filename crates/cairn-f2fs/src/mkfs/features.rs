@@ -1,5 +1,7 @@
 //! From the words behind `-O` to feature bits.
 
+use cairn_base::nearest::did_you_mean;
+
 use super::error::Error;
 use crate::format::Features;
 
@@ -49,8 +51,9 @@ fn known(name: &str) -> Result<Features, Error> {
         return Err(Error::Option(format!("feature {name} cannot be made: {why}")));
     }
     if feature.is_empty() || !POSSIBLE.contains(feature) {
-        let names = POSSIBLE.names().join(", ");
-        return Err(Error::Option(format!("F2FS has no feature {name} to choose; there are {names}")));
+        let possible = POSSIBLE.names();
+        let meant = did_you_mean(name, possible.iter().map(String::as_str));
+        return Err(Error::Option(format!("feature `{name}` is not known{meant}: there are {}", possible.join(", "))));
     }
     Ok(feature)
 }

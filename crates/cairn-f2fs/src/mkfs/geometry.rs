@@ -76,7 +76,7 @@ impl Geometry {
             Err(Refusal::Never(error)) => Err(error),
             Err(Refusal::TooSmall) => Err(match (&medium.sizes[..], &medium.zones) {
                 ([bytes], None) => too_small(*bytes, options),
-                _ => Error::Option("the devices are too small for F2FS with these options".into()),
+                _ => Error::Option("the devices are too small for F2FS with these options: give larger ones, or leave out -o, -s and -z".into()),
             }),
         }
     }
@@ -96,7 +96,9 @@ fn too_small(bytes: u64, options: &MkfsOptions) -> Error {
     let mut sizes = std::iter::successors(Some(MIN_SEGMENTS), |last| Some(last + 1 + last / 64));
     match sizes.by_ref().take_while(|segments| *segments <= MAX_SEGMENTS).find(enough) {
         Some(segments) => Error::TooSmall { bytes, smallest: smallest(segments, enough) * SEGMENT_BYTES },
-        None => Error::Option("no size does for this overprovision, these sections and zones".into()),
+        None => Error::Option(
+            "no size does for this overprovision, these sections and zones: leave out -o, -s and -z".into(),
+        ),
     }
 }
 
@@ -135,7 +137,9 @@ fn divide(medium: &Medium, options: &MkfsOptions) -> Result<Geometry, Refusal> {
     let (segs_per_sec, secs_per_zone) = shape(medium, options)?;
     let zone = u64::from(segs_per_sec) * u64::from(secs_per_zone);
     if zone == 0 || zone > MAX_SEGMENTS {
-        return Err(never("segments per section and sections per zone must be 1 or more, and a zone fit the volume"));
+        return Err(never(
+            "segments per section times sections per zone cannot be that: give 1 to 8388608 together, as -s 1 -z 1",
+        ));
     }
     let zone_bytes = zone * SEGMENT_BYTES;
     let mut segment0 = (2 * BLOCK_BYTES).div_ceil(zone_bytes) * zone_bytes;

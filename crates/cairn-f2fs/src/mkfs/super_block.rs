@@ -25,7 +25,7 @@ pub(super) fn build(
 ) -> Result<Superblock, Error> {
     let mut superblock = Superblock::blank();
     if !superblock.set_label(label.unwrap_or_default()) {
-        return Err(Error::Option("the label is longer than 511 UTF-16 units".into()));
+        return Err(Error::Option("the label is longer than 511 UTF-16 units: give a shorter one".into()));
     }
     superblock.features = features;
     superblock.uuid = *identity.uuid.as_bytes();

@@ -201,10 +201,7 @@ impl MountOptions {
         match options::tolerate(linux::WORDS, word) {
             Some(taken) => taken.map_err(Error::Option),
             None if sloppy => Ok(()),
-            None => {
-                let usage = options::usage(SETTINGS);
-                Err(Error::Option(format!("unknown option `{}`; f2fs takes {usage}", word.text)))
-            }
+            None => Err(Error::Option(options::unknown(word, "f2fs", SETTINGS, linux::WORDS))),
         }
     }
 }

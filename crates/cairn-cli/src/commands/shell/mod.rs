@@ -11,12 +11,14 @@ use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::PathBuf;
 
 use cairn::Volume;
+use cairn_base::nearest::did_you_mean;
 use clap::{CommandFactory, Parser};
 
 use super::volume_command::VolumeCommand;
 use crate::failure::{Failure, Outcome, Status};
 use crate::output::{Output, complain, with_stdout};
 use crate::session::{Access, ImageArg, check_access, with_opened};
+use crate::usage;
 use words::Words;
 
 /// Arguments of `shell`.
@@ -122,7 +124,7 @@ impl Shell<'_> {
             Ok(line) => line,
             // --help.
             Err(error) if !error.use_stderr() => return help(Some(name), output).map(|()| true),
-            Err(error) => return Err(Failure::usage(first_line(&error.to_string()))),
+            Err(error) => return Err(misused(&error, name)),
         };
         let command = line.command.command();
         if self.args.read_only && command.access() == Access::Write {
@@ -133,10 +135,16 @@ impl Shell<'_> {
     }
 }
 
-/// Without `clap`'s hints on usage, which stand on lines of their own.
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    format!("{}: type help COMMAND", line.strip_prefix("error: ").unwrap_or(line))
+fn misused(error: &clap::Error, name: &OsStr) -> Failure {
+    let known = name.to_str().filter(|name| Line::command().find_subcommand(name).is_some());
+    let help = known.map_or("type help".to_owned(), |name| format!("type help {name}"));
+    usage::explain(error, known, &help)
+}
+
+fn unknown(name: &str) -> String {
+    let commands = Line::command();
+    let meant = did_you_mean(name, commands.get_subcommands().map(clap::Command::get_name));
+    format!("no command `{name}`{meant}: type help")
 }
 
 /// The help of a command, as it is typed here: without IMAGE, and without the program's name and an image in the examples.
@@ -163,7 +171,7 @@ fn help(of: Option<&OsStr>, output: &mut Output<'_>) -> Outcome {
     match of.and_then(OsStr::to_str) {
         Some(name) => {
             let found = commands.find_subcommand_mut(name);
-            let found = found.ok_or_else(|| Failure::usage(format!("{name}: no such command: type help")))?;
+            let found = found.ok_or_else(|| Failure::usage(unknown(name)))?;
             let text = found.render_long_help().to_string();
             output.bytes(without_image(&text, name).as_bytes())
         }

@@ -1,0 +1,126 @@
+//! What is wrong with a command line, in one line that says what to do.
+//!
+//! `clap` knows what it did not understand; the words are ours: what was given, what is possible, the nearest word that is known.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use cairn_base::nearest::did_you_mean;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::failure::Failure;
+
+/// The failure that an error of parsing is. `asked` is the command that the words began with; `help` says where help is.
+#[must_use]
+pub fn explain(error: &clap::Error, asked: Option<&str>, help: &str) -> Failure {
+    let subject = asked.map_or(String::new(), |command| format!("{command}: "));
+    Failure::usage(format!("{subject}{}", sentence(error, help)))
+}
+
+fn sentence(error: &clap::Error, help: &str) -> String {
+    let text = |kind| texts(error, kind).into_iter().next();
+    let argument = text(ContextKind::InvalidArg).unwrap_or_default();
+    let value = text(ContextKind::InvalidValue).unwrap_or_default();
+    let meant = text(ContextKind::SuggestedArg).or_else(|| text(ContextKind::SuggestedValue));
+    let meant = meant.map_or(String::new(), |word| format!(": did you mean `{word}`?"));
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let near = texts(error, ContextKind::SuggestedSubcommand);
+            let meant = did_you_mean(&word, near.iter().map(String::as_str));
+            format!("no command `{word}`{meant}: {help}")
+        }
+        ErrorKind::UnknownArgument if argument.starts_with('-') => {
+            let name = if meant.is_empty() { "; before a name that begins with a dash put --" } else { "" };
+            format!("no option `{argument}`{meant}: {help}{name}")
+        }
+        ErrorKind::UnknownArgument => format!("'{argument}' is one word too many: {help}"),
+        ErrorKind::InvalidValue if value.is_empty() => format!("{argument} needs a value: {help}"),
+        ErrorKind::InvalidValue => {
+            let possible = texts(error, ContextKind::ValidValue).join(", ");
+            format!("{argument}: '{value}' is not possible{meant}: give one of {possible}")
+        }
+        ErrorKind::ValueValidation => {
+            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            format!("{argument}: '{value}' is not possible: {why}")
+        }
+        ErrorKind::TooManyValues => format!("{argument} takes no value '{value}': leave it out"),
+        ErrorKind::ArgumentConflict => {
+            let others = texts(error, ContextKind::PriorArg).join(" and ");
+            match others.is_empty() || others == argument {
+                true => format!("{argument} is given twice: leave one out"),
+                false => format!("{argument} and {others} exclude each other: leave one out"),
+            }
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = texts(error, ContextKind::InvalidArg).join(" and ");
+            let verb = if texts(error, ContextKind::InvalidArg).len() > 1 { "are" } else { "is" };
+            let usage = text(ContextKind::Usage).unwrap_or_default();
+            let usage = usage.trim().strip_prefix("Usage: ").map(str::to_owned).unwrap_or_else(|| help.to_owned());
+            format!("{missing} {verb} missing: {usage}")
+        }
+        ErrorKind::InvalidUtf8 => format!("an argument is not UTF-8: {help}"),
+        _ => {
+            let whole = error.to_string();
+            let line = whole.lines().next().unwrap_or_default();
+            format!("{}: {help}", line.strip_prefix("error: ").unwrap_or(line))
+        }
+    }
+}
+
+/// What `clap` tells beside the kind of an error.
+fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        Some(ContextValue::StyledStr(text)) => vec![text.to_string()],
+        Some(ContextValue::Number(number)) => vec![number.to_string()],
+        _ => Vec::new(),
+    }
+}
+
+/// A parser of numbers in a range; what it says gives the range and an example.
+pub fn number<T>(range: RangeInclusive<T>, example: T) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("give a number from {} to {}, as {example}", range.start(), range.end()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn said(line: &str) -> String {
+        let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
+        explain(&error, line.split(' ').nth(1), "see HELP").to_string()
+    }
+
+    #[test]
+    fn each_mistake_is_one_line_with_a_way_out() {
+        for (line, expected) in [
+            ("cairn mkfd x", "mkfd: no command `mkfd`: did you mean `mkfs`?: see HELP"),
+            ("cairn ls --recursve x", "ls: no option `--recursve`: did you mean `--recursive`?: see HELP"),
+            ("cairn ls -Z x", "ls: no option `-Z`: see HELP; before a name that begins with a dash put --"),
+            ("cairn df x y", "df: 'y' is one word too many: see HELP"),
+            ("cairn mknod x /n q", "mknod: <TYPE>: 'q' is not possible: give one of b, c, u, p, s"),
+            ("cairn mknod x /n b 5000 1", "mknod: [MAJOR]: '5000' is not possible: give a number from 0 to 4095, as 8"),
+            ("cairn ls --all=yes x", "ls: --all takes no value 'yes': leave it out"),
+            ("cairn du -s -a x", "du: --summarize and --all exclude each other: leave one out"),
+            (
+                "cairn cp x",
+                "cp: <SOURCES>... and <DESTINATION> are missing: cairn cp <IMAGE> <SOURCES>... <DESTINATION>",
+            ),
+            ("cairn mkfs --size", "mkfs: --size <SIZE> needs a value: see HELP"),
+        ] {
+            assert_eq!(said(line), expected);
+        }
+    }
+}
