@@ -47,8 +47,8 @@ pub struct Failure {
     message: String,
     /// The program that checks the volume, where that is what to do.
     checker: Option<&'static str>,
-    /// The volume takes nothing more: it is full, or read-only.
-    full: bool,
+    /// Whatever comes next would fail, too: the volume or the host is full or read-only, or nothing can be printed.
+    ends_all: bool,
     /// Those of the same command that came later, each a line of its own.
     also: Vec<Failure>,
 }
@@ -59,7 +59,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure in these words: `subject: what happened: what to do`.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), checker: None, full: false, also: Vec::new() }
+        Self { status, message: message.into(), checker: None, ends_all: false, also: Vec::new() }
     }
 
     /// Wrong usage.
@@ -76,13 +76,14 @@ impl Failure {
             E::Io(_) => (Status::Io, None),
             E::Busy => (Status::Busy, None),
             E::IsDirectory => (Status::Failed, Some("name a file")),
+            E::NotEmpty => (Status::Failed, Some("remove what is in it first")),
             E::NoSpace => (Status::Failed, Some("remove something, or make a larger image")),
             _ => (Status::Failed, None),
         };
         let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
         let checker = matches!(error, E::Corrupt(_) | E::Stale).then_some("fsck");
-        let full = matches!(error, E::NoSpace | E::ReadOnly(_));
-        Self { checker, full, ..Self::new(status, format!("{path}: {error}{advice}")) }
+        let ends_all = matches!(error, E::NoSpace | E::ReadOnly(_));
+        Self { checker, ends_all, ..Self::new(status, format!("{path}: {error}{advice}")) }
     }
 
     /// `path` is a directory, and only an option of the command goes into these.
@@ -93,7 +94,14 @@ impl Failure {
     /// Is it about one file alone, so that those beside it can have their turn?
     #[must_use]
     pub fn is_of_one_file(&self) -> bool {
-        self.status == Status::Failed && !self.full
+        self.status == Status::Failed && !self.ends_all
+    }
+
+    /// Whatever comes next would fail, too.
+    #[must_use]
+    pub fn ending_all(mut self) -> Self {
+        self.ends_all = true;
+        self
     }
 
     /// Adds one that came later: the status stays that of the first.
@@ -130,9 +138,14 @@ impl Failure {
 
     /// A call on the host failed for `path`.
     pub fn host(path: impl AsRef<std::path::Path>, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as Kind;
         let remedy = system_error::remedy(error).map_or(String::new(), |remedy| format!(": {remedy}"));
         let path = print::escaped(path.as_ref().as_os_str().as_bytes());
-        Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error)))
+        let failure = Self::new(Status::Failed, format!("{path}: {}{remedy}", plain(error)));
+        match error.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::ReadOnlyFilesystem => failure.ending_all(),
+            _ => failure,
+        }
     }
 
     /// As [`Failure::host`], with what to do where the system's error does not tell.
@@ -194,6 +207,14 @@ pub fn each<T>(operands: impl IntoIterator<Item = T>, mut work: impl FnMut(T) ->
     failed.map_or(Ok(()), Err)
 }
 
+/// All failures of several steps together; the status is that of the first.
+///
+/// # Errors
+/// One of the steps failed.
+pub fn all(steps: impl IntoIterator<Item = Outcome>) -> Outcome {
+    each(steps, |step| step)
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One line, whatever the texts inside hold; those that came later have lines of their own.
@@ -225,7 +246,7 @@ fn status_of(cause: &Cause) -> Status {
         | Cause::OffsetBeyondEnd { .. } => Status::NoImage,
         Cause::PartitionTable { .. } | Cause::UnknownFormat { .. } => Status::Corrupt,
         Cause::Format { class, .. } => match class {
-            Class::Corrupt => Status::Corrupt,
+            Class::Corrupt | Class::TooShort => Status::Corrupt,
             Class::Unsupported => Status::Unsupported,
             Class::Io => Status::Io,
             Class::Usage => Status::Failed,

@@ -16,6 +16,14 @@ pub enum Corrupt {
         /// What is wrong with it: the words behind `FIELD is VALUE, `.
         expected: &'static str,
     },
+    /// The device ends before the volume.
+    #[error("the image is shorter than its filesystem: {} of {volume} bytes are missing", volume.saturating_sub(*device))]
+    TooShort {
+        /// Bytes of the volume.
+        volume: u64,
+        /// Bytes of the device.
+        device: u64,
+    },
     /// A checksum does not match.
     #[error("{what} {place}: checksum {stored:#x} stored, {computed:#x} computed")]
     Checksum {

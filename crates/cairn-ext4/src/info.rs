@@ -1,5 +1,6 @@
 //! [`Info`]: what `cairn info` shows of a volume's superblock.
 
+use crate::corrupt::Corrupt;
 use crate::format::features::{Access, Compat, Incompat};
 use crate::format::layout::Layout;
 use crate::format::superblock::{STATE_ERROR, STATE_VALID, Superblock};
@@ -83,6 +84,7 @@ impl Info {
             access: match (Layout::new(superblock, size), features.access()) {
                 (_, Access::Refuse(reason)) => format!("none: {reason}"),
                 _ if has_external_journal(superblock) => format!("none: {EXTERNAL_JOURNAL}"),
+                (Err(short @ Corrupt::TooShort { .. }), _) => format!("none: {short}: copy it again, whole"),
                 (Err(corrupt), _) => format!("none: {corrupt}"),
                 (Ok(_), Access::ReadWrite) => READ_WRITE.to_owned(),
                 (Ok(_), Access::ReadOnly(reason)) => format!("read-only: {reason}"),

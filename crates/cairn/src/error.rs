@@ -114,6 +114,8 @@ impl fmt::Display for Hint {
 pub enum Class {
     /// The bytes on disk are wrong.
     Corrupt,
+    /// The image ends before the volume.
+    TooShort,
     /// The volume uses something that we do not support.
     Unsupported,
     /// The device failed.
@@ -177,6 +179,7 @@ impl Cause {
             Self::WouldOverwrite { .. } => "add --force (-F) to replace it",
             Self::UnknownFormat { hint: Some(hint) } => hint.advice,
             Self::UnknownFormat { .. } => "check the name, or say where it begins: 'IMAGE?offset=BYTES'",
+            Self::Format { class: Class::TooShort, .. } => "copy it again, whole",
             Self::Format { class: Class::Corrupt, format: Format::Ext4, .. } => "run e2fsck on it",
             Self::Format { class: Class::Corrupt, format: Format::F2fs, .. } => "run fsck.f2fs on it",
             Self::Format { .. } => return None,

@@ -202,9 +202,9 @@ impl Layout {
             }
         }
         let main_end = end_of(self.main, self.main_segments);
-        if main_end.saturating_mul(BLOCK_BYTES) > device_bytes {
-            let expected = "the device is smaller than the volume";
-            return Err(Corrupt::Superblock { field: "block_count", value: self.block_count, expected });
+        let volume = main_end.saturating_mul(BLOCK_BYTES);
+        if volume > device_bytes {
+            return Err(Corrupt::TooShort { volume, device: device_bytes });
         }
         Ok(())
     }

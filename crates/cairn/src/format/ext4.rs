@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
-use cairn_ext4::{Error, Ext4, Info, MountOptions, Probe};
+use cairn_ext4::{Corrupt, Error, Ext4, Info, MountOptions, Probe};
 use cairn_vfs::FileSystem;
 
 use super::Format;
@@ -91,6 +91,7 @@ fn cause(error: Error) -> Cause {
         Error::NotExt4 { .. } => return Cause::UnknownFormat { hint: None },
         Error::Option(text) => return Cause::Option(text.clone()),
         Error::Feature(_) => Class::Unsupported,
+        Error::Corrupt(Corrupt::TooShort { .. }) => Class::TooShort,
         Error::Journal(error) => return journal_cause(error.clone()),
         Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,
         Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => Class::Unsupported,

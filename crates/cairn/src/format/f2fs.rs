@@ -7,7 +7,7 @@ use cairn_base::runtime::Runtime;
 use cairn_block::BlockDevice;
 use cairn_f2fs::devices::DeviceCheck;
 use cairn_f2fs::mkfs::NamedDevice;
-use cairn_f2fs::{Error, F2fs, Info, MountOptions, mkfs};
+use cairn_f2fs::{Corrupt, Error, F2fs, Info, MountOptions, mkfs};
 use cairn_vfs::FileSystem;
 
 use super::Format;
@@ -100,6 +100,7 @@ fn cause(error: Error) -> Cause {
         Error::NotF2fs { .. } => return Cause::UnknownFormat { hint: None },
         Error::Option(text) => return Cause::Option(text.clone()),
         Error::Feature(_) => Class::Unsupported,
+        Error::Corrupt(Corrupt::TooShort { .. }) => Class::TooShort,
         Error::Vfs(cairn_vfs::Error::Io(_)) => Class::Io,
         Error::Vfs(cairn_vfs::Error::ReadOnly(_) | cairn_vfs::Error::Unsupported(_)) => Class::Unsupported,
         Error::Vfs(cairn_vfs::Error::Invalid(_) | cairn_vfs::Error::NoSpace) => Class::Usage,

@@ -65,12 +65,9 @@ pub(super) fn volume_geometry(
         "not 1 with 1 KiB blocks or not 0 with larger",
     )?;
     check("s_blocks_count", blocks_count, blocks_count > first_data_block + 7, "too few blocks for a filesystem")?;
-    check(
-        "s_blocks_count",
-        blocks_count,
-        blocks_count <= device_bytes >> block_bits,
-        "more blocks than the device has (is the image truncated?)",
-    )?;
+    if blocks_count > device_bytes >> block_bits {
+        return Err(Corrupt::TooShort { volume: blocks_count.saturating_mul(1 << block_bits), device: device_bytes });
+    }
     let groups = (blocks_count - first_data_block).div_ceil(blocks_per_group.into());
     check("s_blocks_count", blocks_count, groups <= MAX_GROUPS, "more than 4194304 groups")?;
     let groups = u32::try_from(groups).unwrap_or(u32::MAX);
