@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::print;
 
 /// Collected before it goes to a pipe or a file.
@@ -64,6 +64,30 @@ impl<'a> Output<'a> {
         self.bytes(&shown)
     }
 
+    /// Prints what a command with `--verbose` has done: texts, each with a name in quotation marks behind it. A command that changes
+    /// something goes on without a reader.
+    ///
+    /// # Errors
+    /// The text cannot be written.
+    pub fn done(&mut self, parts: &[(&str, &[u8])]) -> Outcome {
+        let mut print = || {
+            for (text, name) in parts {
+                self.bytes(text.as_bytes())?;
+                self.bytes(b"'")?;
+                self.name(name)?;
+                self.bytes(b"'")?;
+            }
+            self.bytes(b"\n")
+        };
+        match print() {
+            Err(failure) if failure.status == Status::Success => {
+                self.discard();
+                Ok(())
+            }
+            printed => printed,
+        }
+    }
+
     /// From here on everything goes nowhere: the reader is gone, and the work goes on.
     pub fn discard(&mut self) {
         self.to = Box::new(io::sink());
@@ -81,7 +105,7 @@ impl<'a> Output<'a> {
 fn failed(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::nobody_listens(),
-        _ => Failure::host("standard output", error),
+        _ => Failure::host("standard output", error).ending_all(),
     }
 }
 
@@ -109,7 +133,6 @@ pub fn complain(text: impl fmt::Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Status;
 
     struct Broken(ErrorKind);
 

@@ -122,6 +122,27 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
+/// Mode, links, owner, group, size (or device numbers) and time, in the columns of `ls -l`.
+#[must_use]
+pub fn long(attributes: &Attributes, human_readable: bool) -> String {
+    let size = match attributes.kind {
+        FileKind::BlockDevice | FileKind::CharDevice => {
+            let (major, minor) = device(attributes.device);
+            format!("{major}, {minor}")
+        }
+        _ if human_readable => size_short(attributes.size),
+        _ => attributes.size.to_string(),
+    };
+    format!(
+        "{} {:>3} {:>5} {:>5} {size:>10} {}",
+        mode(attributes),
+        attributes.links,
+        attributes.uid,
+        attributes.gid,
+        time(attributes.mtime),
+    )
+}
+
 /// `1.5 GiB`.
 #[must_use]
 pub fn size(bytes: u64) -> String {

@@ -1,5 +1,7 @@
-//! Walks over a volume whose visitors may fail with a message of their own, and what commands do about damage: they warn, go on
-//! beside it, and end with its status.
+//! Walks over a volume whose visitors may fail with a message of their own.
+//!
+//! What fails for one file ends no walk. Damage is a warning at once; any other failure of one file is reported at the end. The
+//! command ends with the status of the first.
 
 use cairn_vfs::{Attributes, FileSystem, walk};
 
@@ -23,33 +25,40 @@ pub fn last_name(path: &[u8]) -> &[u8] {
 /// What is called for each file: with its whole path, its attributes, and how deep below the start it is.
 pub type Visitor<'a> = dyn FnMut(&[u8], &Attributes, usize) -> Outcome<walk::Next> + 'a;
 
-/// Damage that a command has passed by.
+/// What a command could not do, beside what it did.
 #[derive(Debug, Default)]
 pub struct Passed {
-    count: u64,
+    /// Damaged entries.
+    damaged: u64,
     /// Where the device fails, nothing more is worth writing.
     writes: bool,
+    /// Failures of single files.
+    left_out: Vec<Failure>,
 }
 
 impl Passed {
     /// Of a command that changes the volume: what the device fails at is not passed by.
     #[must_use]
     pub fn by_writer() -> Self {
-        Self { count: 0, writes: true }
+        Self { writes: true, ..Self::default() }
     }
 
-    /// Goes on past what is damaged or cannot be read, with a warning; any other failure stands.
+    /// Goes on past what is damaged or cannot be read, with a warning, and past what concerns one file alone.
     ///
     /// # Errors
-    /// That failure.
+    /// Any other failure.
     pub fn pass(&mut self, failure: Failure, say: impl FnOnce(&str)) -> Outcome {
         match failure.status {
             Status::Corrupt => {}
             Status::Io if !self.writes => {}
+            _ if failure.is_of_one_file() => {
+                self.left_out.push(failure);
+                return Ok(());
+            }
             _ => return Err(failure),
         }
         say(&format!("warning: {failure}"));
-        self.count += 1;
+        self.damaged += 1;
         Ok(())
     }
 
@@ -57,8 +66,8 @@ impl Passed {
     ///
     /// # Errors
     /// Something was passed by.
-    pub fn end(&self) -> Outcome {
-        match self.count {
+    pub fn end(self) -> Outcome {
+        let damaged = match self.damaged {
             0 => Ok(()),
             count => {
                 let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
@@ -66,7 +75,8 @@ impl Passed {
                     format!("{count} damaged {entries} {were} passed over: run e2fsck or fsck.f2fs on the image");
                 Err(Failure::new(Status::Corrupt, message))
             }
-        }
+        };
+        failure::all(self.left_out.into_iter().map(Err).chain([damaged]))
     }
 }
 
@@ -76,10 +86,10 @@ pub fn complain(warning: &str) {
 }
 
 /// Visits what is at `path` and everything below it, a directory before its entries; the visitor gets whole paths and depths.
-/// What is damaged is passed by.
+/// What fails for one entry is passed by, with everything below it.
 ///
 /// # Errors
-/// What the visitor reports, but for damage.
+/// What the visitor reports, if it concerns more than one file.
 pub fn visit(
     fs: &dyn FileSystem,
     path: &[u8],
@@ -111,17 +121,17 @@ pub struct Reach {
     pub follow: bool,
 }
 
-/// Changes what is at each path; what is damaged is passed by.
+/// Changes what is at each path. A directory that cannot be changed does not keep what is in it from its turn.
 ///
 /// # Errors
-/// What `one` fails with, but for damage.
+/// What `one` fails with, together.
 pub fn change(
     fs: &dyn FileSystem,
     paths: Vec<Vec<u8>>,
     reach: Reach,
     one: &mut dyn FnMut(&Attributes) -> cairn_vfs::Result<()>,
 ) -> Outcome {
-    let mut passed = Passed::by_writer();
+    let (mut passed, mut unchanged) = (Passed::by_writer(), Passed::by_writer());
     let done = failure::each(paths, |path| {
         let found = walk::resolve(fs, &path, reach.follow);
         let found = found.map_err(|error| Failure::volume(shown(&path), &error))?;
@@ -129,7 +139,10 @@ pub fn change(
         if !reach.recursive {
             return one(&path, &found);
         }
-        visit(fs, &path, &found, &mut passed, &mut |path, of, _| one(path, of).map(|()| walk::Next::Continue))
+        visit(fs, &path, &found, &mut passed, &mut |path, of, _| {
+            one(path, of).or_else(|failure| unchanged.pass(failure, complain))?;
+            Ok(walk::Next::Continue)
+        })
     });
-    done.and(passed.end())
+    failure::all([done, unchanged.end(), passed.end()])
 }

@@ -28,8 +28,12 @@ fn args<A: clap::Args>(line: &str) -> A {
     Line::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).args
 }
 
+fn nowhere() -> Output<'static> {
+    Output::to(std::io::sink())
+}
+
 fn mkdir(fs: &dyn FileSystem, line: &str) {
-    mkdir::make(fs, &args(line), &mut Output::to(Vec::new())).unwrap();
+    mkdir::make(fs, &args(line), &mut nowhere()).unwrap();
 }
 
 fn file(fs: &dyn FileSystem, path: &str, contents: &[u8]) {
@@ -58,14 +62,14 @@ fn list(fs: &dyn FileSystem, line: &str) -> String {
 #[test]
 fn mkdir_makes_parents_only_when_asked() {
     let fs = Model::new();
-    let failure = mkdir::make(&fs, &args("img /a/b/c"), &mut Output::to(Vec::new())).unwrap_err();
+    let failure = mkdir::make(&fs, &args("img /a/b/c"), &mut nowhere()).unwrap_err();
     assert_eq!(failure.status, Status::Failed);
     mkdir(&fs, "-p img /a/b/c");
     mkdir(&fs, "-p img /a/b/c");
     mkdir(&fs, "-m 700 img a/private");
     assert_eq!(at(&fs, "/a/private").unwrap().permissions, 0o700);
     assert_eq!(at(&fs, "/a/b").unwrap().permissions, 0o755);
-    assert!(mkdir::make(&fs, &args("img /a"), &mut Output::to(Vec::new())).is_err());
+    assert!(mkdir::make(&fs, &args("img /a"), &mut nowhere()).is_err());
 }
 
 #[test]
@@ -74,12 +78,12 @@ fn rm_takes_directories_only_with_r() {
     mkdir(&fs, "-p img /tree/deep/deeper");
     file(&fs, "/tree/deep/file", b"x");
     file(&fs, "/other", b"x");
-    let failure = rm::remove(&fs, &args("img /tree")).unwrap_err();
+    let failure = rm::remove(&fs, &args("img /tree"), &mut nowhere()).unwrap_err();
     assert!(failure.to_string().contains("-r"), "{failure}");
-    rm::remove(&fs, &args("-r img /tree /other")).unwrap();
+    rm::remove(&fs, &args("-r img /tree /other"), &mut nowhere()).unwrap();
     assert!(at(&fs, "/tree").is_err() && at(&fs, "/other").is_err());
-    assert!(rm::remove(&fs, &args("img /tree")).is_err());
-    rm::remove(&fs, &args("-f img /tree")).unwrap();
+    assert!(rm::remove(&fs, &args("img /tree"), &mut nowhere()).is_err());
+    rm::remove(&fs, &args("-f img /tree"), &mut nowhere()).unwrap();
     // Nothing is left behind but the root.
     assert_eq!(fs.inode_count(), 1);
 }
@@ -89,15 +93,15 @@ fn ln_makes_both_kinds() {
     let fs = Model::new();
     mkdir(&fs, "img /d");
     file(&fs, "/f", b"text");
-    ln::link(&fs, &args("img /f /hard")).unwrap();
-    ln::link(&fs, &args("-s img ../f /d")).unwrap();
+    ln::link(&fs, &args("img /f /hard"), &mut nowhere()).unwrap();
+    ln::link(&fs, &args("-s img ../f /d"), &mut nowhere()).unwrap();
     assert_eq!(at(&fs, "/hard").unwrap().links, 2);
     assert_eq!(fs.readlink(at(&fs, "/d/f").unwrap().ino).unwrap(), b"../f");
     assert_eq!(read(&fs, "/d/f"), b"text");
-    assert!(ln::link(&fs, &args("-s img x /hard")).is_err());
-    ln::link(&fs, &args("-sf img x /hard")).unwrap();
+    assert!(ln::link(&fs, &args("-s img x /hard"), &mut nowhere()).is_err());
+    ln::link(&fs, &args("-sf img x /hard"), &mut nowhere()).unwrap();
     assert_eq!(at(&fs, "/f").unwrap().links, 1);
-    assert!(ln::link(&fs, &args("img /d /dd")).is_err(), "a hard link to a directory");
+    assert!(ln::link(&fs, &args("img /d /dd"), &mut nowhere()).is_err(), "a hard link to a directory");
 }
 
 #[test]
@@ -106,13 +110,15 @@ fn mv_renames_moves_and_exchanges() {
     mkdir(&fs, "img /d");
     file(&fs, "/a", b"a");
     file(&fs, "/b", b"b");
-    mv::rename(&fs, &args("--exchange img /a /b")).unwrap();
+    mv::rename(&fs, &args("--exchange img /a /b"), &mut nowhere()).unwrap();
     assert_eq!(read(&fs, "/a"), b"b");
-    assert!(mv::rename(&fs, &args("-n img /a /b")).is_err());
-    mv::rename(&fs, &args("img /a /b")).unwrap();
-    mv::rename(&fs, &args("img /b /d")).unwrap();
+    // As coreutils: what exists stays, and that is no failure.
+    mv::rename(&fs, &args("-n img /a /b"), &mut nowhere()).unwrap();
+    assert_eq!((read(&fs, "/a"), read(&fs, "/b")), (b"b".to_vec(), b"a".to_vec()));
+    mv::rename(&fs, &args("img /a /b"), &mut nowhere()).unwrap();
+    mv::rename(&fs, &args("img /b /d"), &mut nowhere()).unwrap();
     assert_eq!(read(&fs, "/d/b"), b"b");
-    let failure = mv::rename(&fs, &args("img /none /x")).unwrap_err();
+    let failure = mv::rename(&fs, &args("img /none /x"), &mut nowhere()).unwrap_err();
     assert!(failure.to_string().starts_with("/none: no such file"), "{failure}");
 }
 
@@ -122,7 +128,7 @@ fn chmod_and_chown_go_into_trees_but_not_through_links() {
     mkdir(&fs, "-p img /t/d");
     file(&fs, "/t/d/f", b"");
     file(&fs, "/outside", b"");
-    ln::link(&fs, &args("-s img /outside /t/link")).unwrap();
+    ln::link(&fs, &args("-s img /outside /t/link"), &mut nowhere()).unwrap();
     let change = chmod::Change::parse("u=rwX,go=").unwrap();
     chmod::apply(&fs, &change, &["/t".into()], true).unwrap();
     assert_eq!((at(&fs, "/t/d").unwrap().permissions, at(&fs, "/t/d/f").unwrap().permissions), (0o700, 0o600));
@@ -140,7 +146,7 @@ fn ls_lists_long_hidden_and_deep() {
     mkdir(&fs, "-p img /etc/conf.d");
     file(&fs, "/etc/fstab", b"12345");
     file(&fs, "/etc/.hidden", b"");
-    ln::link(&fs, &args("-s img fstab /etc/tab")).unwrap();
+    ln::link(&fs, &args("-s img fstab /etc/tab"), &mut nowhere()).unwrap();
     assert_eq!(list(&fs, "img /etc"), "conf.d\nfstab\ntab\n");
     assert_eq!(list(&fs, "-a img /etc"), ".\n..\n.hidden\nconf.d\nfstab\ntab\n");
     let long = list(&fs, "-l img /etc");
@@ -148,7 +154,7 @@ fn ls_lists_long_hidden_and_deep() {
     assert!(long.contains(" tab -> fstab\n"), "{long}");
     assert_eq!(list(&fs, "-R img /"), "/:\netc\n\n/etc:\nconf.d\nfstab\ntab\n\n/etc/conf.d:\n");
     assert_eq!(list(&fs, "img etc/fstab"), "etc/fstab\n");
-    assert!(ls::list(&fs, &args("img /nope"), &mut Output::to(Vec::new())).is_err());
+    assert!(ls::list(&fs, &args("img /nope"), &mut nowhere()).is_err());
 }
 
 #[test]
@@ -172,7 +178,7 @@ fn cat_refuses_what_is_not_a_file() {
     let fs = Model::new();
     mkdir(&fs, "img /d");
     for path in ["/d", "/none"] {
-        assert!(cat::print(&fs, vec![path.into()], &mut Output::to(Vec::new())).is_err(), "{path}");
+        assert!(cat::print(&fs, vec![path.into()], &mut nowhere()).is_err(), "{path}");
     }
 }
 

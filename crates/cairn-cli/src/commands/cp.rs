@@ -39,12 +39,15 @@ pub struct Args {
     /// Copy symbolic links, not what they lead to.
     #[arg(short = 'P', short_alias = 'd', long)]
     pub no_dereference: bool,
-    /// Do not replace what exists.
+    /// Leave what exists as it is, and say nothing.
     #[arg(short = 'n', long, overrides_with = "force")]
     pub no_clobber: bool,
     /// Replace what exists: it is so without -n before it.
     #[arg(short = 'f', long, overrides_with = "no_clobber")]
     pub force: bool,
+    /// Say what is done.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// What to copy, and where.
     #[command(flatten)]
     pub transfer: Transfer,
@@ -59,8 +62,8 @@ impl OnVolume for Args {
         Access::Write
     }
 
-    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        copy(fs, self)
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        copy(fs, self, output)
     }
 }
 
@@ -68,25 +71,26 @@ impl OnVolume for Args {
 ///
 /// # Errors
 /// A source does not exist, is a directory without -r, or is to be copied into itself; the volume is full.
-pub fn copy(fs: &dyn FileSystem, args: &Args) -> Outcome {
+pub fn copy(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = pattern::expand(fs, &args.transfer.sources)?;
     let destination = Destination::find(fs, args.transfer.destination(), sources.len())?;
-    let mut copy = Copy { fs, args, links: HashMap::new(), directories: Vec::new() };
+    let mut copy = Copy { fs, args, links: HashMap::new(), directories: Vec::new(), output };
     let mut passed = Passed::by_writer();
     let copied = failure::each(sources, |source| copy.source(&source, &destination, &mut passed));
-    copied.and(copy.finish(&mut passed)).and(passed.end())
+    failure::all([copied, copy.finish(&mut passed), passed.end()])
 }
 
-struct Copy<'a> {
+struct Copy<'a, 'o> {
     fs: &'a dyn FileSystem,
     args: &'a Args,
     /// Copies of files with several names.
     links: HashMap<Ino, Ino>,
     /// Copies of directories, and what they are to look like.
     directories: Vec<(Place, Ino, Attributes)>,
+    output: &'a mut Output<'o>,
 }
 
-impl Copy<'_> {
+impl Copy<'_, '_> {
     fn keeps_all(&self) -> bool {
         self.args.archive || self.args.preserve
     }
@@ -145,7 +149,8 @@ impl Copy<'_> {
                 Some(_) => Err(in_the_way(&shown(&place.path))),
                 None => {
                     let made = self.create(place.parent, &place.name, NewInode::Directory);
-                    made.map(Some).map_err(|error| place.failed(&error))
+                    let made = made.map_err(|error| place.failed(&error))?;
+                    self.copied(path, place).map(|()| Some(made))
                 }
             };
         }
@@ -171,7 +176,11 @@ impl Copy<'_> {
         if self.args.archive && of.links > 1 {
             self.links.insert(of.ino, made);
         }
-        Ok(Some(made))
+        self.copied(path, place).map(|()| Some(made))
+    }
+
+    fn copied(&mut self, path: &[u8], place: &Place) -> Outcome {
+        if self.args.verbose { self.output.done(&[("", path), (" -> ", &place.path)]) } else { Ok(()) }
     }
 
     fn link(&self, to: Ino, parent: Ino, name: &[u8]) -> cairn_vfs::Result<Ino> {

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use cairn_base::stats::Value;
 use cairn_vfs::{FileSystem, VolumeStats};
 
 use super::on_volume::OnVolume;
@@ -31,6 +32,12 @@ pub struct Args {
     /// Sizes with units.
     #[arg(short = 'h', long)]
     pub human_readable: bool,
+    /// Sizes in KiB: it is so without -h.
+    #[arg(short = 'k', overrides_with = "human_readable")]
+    pub kibibytes: bool,
+    /// Show the type of the filesystem.
+    #[arg(short = 'T', long)]
+    pub print_type: bool,
     /// Inodes instead of space.
     #[arg(short = 'i', long)]
     pub inodes: bool,
@@ -56,7 +63,8 @@ impl OnVolume for Args {
         if self.json {
             return writeln!(output, "{:#}", serde_json::Value::Object(object(&self.image.image, &stats)));
         }
-        table(self, &stats, output)
+        let kind = if self.print_type { format_name(fs) } else { None };
+        table(self, &stats, kind.as_deref(), output)
     }
 }
 
@@ -79,7 +87,15 @@ fn object(image: &OsStr, stats: &VolumeStats) -> json::Object {
     object
 }
 
-fn table(args: &Args, stats: &VolumeStats, output: &mut Output<'_>) -> Outcome {
+/// `ext4` or `f2fs`.
+fn format_name(fs: &dyn FileSystem) -> Option<String> {
+    match fs.report().get("state")? {
+        Value::Section(state) => state.text("format").map(str::to_owned),
+        _ => None,
+    }
+}
+
+fn table(args: &Args, stats: &VolumeStats, kind: Option<&str>, output: &mut Output<'_>) -> Outcome {
     let (unit, counts) = if args.inodes {
         let used = stats.inodes.saturating_sub(stats.free_inodes);
         ("Inodes", [stats.inodes, used, stats.free_inodes])
@@ -91,7 +107,7 @@ fn table(args: &Args, stats: &VolumeStats, output: &mut Output<'_>) -> Outcome {
     };
     let [_, used, left] = counts;
     let shown = counts.map(|count| match (args.inodes, args.human_readable) {
-        (true, _) => count.to_string(),
+        (true, false) => count.to_string(),
         (_, true) => print::size_short(count),
         _ => count.div_ceil(1024).to_string(),
     });
@@ -101,8 +117,11 @@ fn table(args: &Args, stats: &VolumeStats, output: &mut Output<'_>) -> Outcome {
         all => format!("{}%", (u128::from(used) * 100).div_ceil(u128::from(all))),
     };
     let left = if args.inodes { "IFree" } else { "Available" };
-    writeln!(output, "{unit:>12} {:>12} {left:>12} Use% Image", if args.inodes { "IUsed" } else { "Used" })?;
-    write!(output, "{:>12} {:>12} {:>12} {share:>4} ", shown[0], shown[1], shown[2])?;
+    let used = if args.inodes { "IUsed" } else { "Used" };
+    let heading = if kind.is_some() { "Type " } else { "" };
+    let kind = kind.map_or(String::new(), |kind| format!("{kind:<4} "));
+    writeln!(output, "{heading}{unit:>12} {used:>12} {left:>12} Use% Image")?;
+    write!(output, "{kind}{:>12} {:>12} {:>12} {share:>4} ", shown[0], shown[1], shown[2])?;
     output.name(args.image.image.as_bytes())?;
     output.bytes(b"\n")
 }

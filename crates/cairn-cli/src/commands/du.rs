@@ -10,6 +10,7 @@ use crate::operands::{LongHelp, OperandsOrRoot};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::tree::{self, Passed};
+use crate::usage::number;
 use crate::{json, print};
 
 /// Arguments of `du`.
@@ -35,14 +36,29 @@ pub struct Args {
     #[arg(short = 'a', long)]
     pub all: bool,
     /// Lines only for what is at most so deep.
-    #[arg(short = 'd', long, value_name = "N")]
+    #[arg(short = 'd', long, value_name = "N", value_parser = number(0..=100_000_usize, 1))]
     pub max_depth: Option<usize>,
     /// Sizes with units.
     #[arg(short = 'h', long)]
     pub human_readable: bool,
-    /// The files' sizes in bytes instead of allocated space.
-    #[arg(short = 'b', long = "bytes", visible_alias = "apparent-size")]
+    /// Sizes in KiB: it is so without -h and -b.
+    #[arg(short = 'k', overrides_with = "human_readable")]
+    pub kibibytes: bool,
+    /// Sizes in MiB.
+    #[arg(short = 'm', conflicts_with_all = ["human_readable", "bytes"])]
+    pub mebibytes: bool,
+    /// The files' sizes instead of allocated space.
+    #[arg(long)]
+    pub apparent_size: bool,
+    /// The files' sizes, in bytes.
+    #[arg(short = 'b', long = "bytes")]
     pub bytes: bool,
+    /// A last line with the sum of all.
+    #[arg(short = 'c', long)]
+    pub total: bool,
+    /// Stay on one filesystem: an image is one.
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -83,8 +99,14 @@ struct Level {
 /// # Errors
 /// A path does not exist or cannot be read.
 pub fn count(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
-    let mut counting =
-        Counting { args, output, seen: HashSet::new(), levels: Vec::new(), array: json::Array::default() };
+    let mut counting = Counting {
+        args,
+        output,
+        seen: HashSet::new(),
+        levels: Vec::new(),
+        total: Sum::default(),
+        array: json::Array::default(),
+    };
     let mut passed = Passed::default();
     let counted = failure::each(args.operands.expand(fs)?, |path| {
         let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
@@ -94,8 +116,8 @@ pub fn count(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outco
         });
         visited.and(counting.close(0))
     });
-    let ended = if args.json { counting.array.end(counting.output) } else { Ok(()) };
-    counted.and(ended).and(passed.end())
+    let ended = counting.end();
+    failure::all([counted, ended, passed.end()])
 }
 
 struct Counting<'a, 'o> {
@@ -104,6 +126,7 @@ struct Counting<'a, 'o> {
     /// Files with several names that were counted.
     seen: HashSet<cairn_base::Ino>,
     levels: Vec<Level>,
+    total: Sum,
     array: json::Array,
 }
 
@@ -133,10 +156,16 @@ impl Counting<'_, '_> {
     }
 
     fn add(&mut self, sum: Sum) {
-        if let Some(above) = self.levels.last_mut() {
-            above.sum.allocated = above.sum.allocated.saturating_add(sum.allocated);
-            above.sum.apparent = above.sum.apparent.saturating_add(sum.apparent);
-        }
+        let above = self.levels.last_mut().map_or(&mut self.total, |level| &mut level.sum);
+        above.allocated = above.allocated.saturating_add(sum.allocated);
+        above.apparent = above.apparent.saturating_add(sum.apparent);
+    }
+
+    /// The total, and the end of the JSON.
+    fn end(mut self) -> Outcome {
+        let total = if self.args.total && !self.args.json { self.text(b"total", self.total) } else { Ok(()) };
+        let array = if self.args.json { self.array.end(self.output) } else { Ok(()) };
+        failure::all([total, array])
     }
 
     fn line(&mut self, level: &Level) -> Outcome {
@@ -151,14 +180,19 @@ impl Counting<'_, '_> {
             object.insert("apparent_bytes".into(), level.sum.apparent.into());
             return self.array.push(self.output, object);
         }
-        let bytes = if self.args.bytes { level.sum.apparent } else { level.sum.allocated };
-        let shown = match (self.args.human_readable, self.args.bytes) {
+        self.text(&level.path, level.sum)
+    }
+
+    fn text(&mut self, name: &[u8], sum: Sum) -> Outcome {
+        let args = self.args;
+        let bytes = if args.bytes || args.apparent_size { sum.apparent } else { sum.allocated };
+        let shown = match (args.human_readable, args.bytes) {
             (true, _) => print::size_short(bytes),
             (_, true) => bytes.to_string(),
-            _ => bytes.div_ceil(1024).to_string(),
+            _ => bytes.div_ceil(if args.mebibytes { 1 << 20 } else { 1 << 10 }).to_string(),
         };
         write!(self.output, "{shown}\t")?;
-        self.output.name(&level.path)?;
+        self.output.name(name)?;
         self.output.bytes(b"\n")
     }
 }

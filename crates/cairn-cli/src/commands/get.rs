@@ -86,7 +86,7 @@ pub fn copy_out(fs: &dyn FileSystem, sources: &[&OsStr], destination: &Path) -> 
         copy.progress.expect(sources.iter().map(|source| volume_bytes(fs, source.as_bytes())).sum());
     }
     let copied = failure::each(sources, |source| copy.source(source.as_bytes(), destination));
-    copied.and(copy.finish())
+    failure::all([copied, copy.finish()])
 }
 
 /// Bytes in the regular files of a tree, for the progress: what cannot be read is not counted.
@@ -168,8 +168,10 @@ impl Copy<'_> {
                 }),
                 walk::Reached::Damaged { path: below, error } => Err(failed_at(&join(path, below), &error)),
             };
-            Ok(match done.or_else(|failure| self.pass(failure)) {
-                Ok(()) => walk::Next::Continue,
+            let done = done.map(|()| walk::Next::Continue);
+            // What is in the place of a directory may lead elsewhere: nothing is made below it.
+            Ok(match done.or_else(|failure| self.pass(failure).map(|()| walk::Next::Skip)) {
+                Ok(next) => next,
                 Err(error) => {
                     failure = Some(error);
                     walk::Next::Stop
@@ -292,7 +294,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// What is damaged on the image does not keep the rest from being copied.
+    /// What fails for one file does not keep the rest from being copied.
     fn pass(&mut self, failure: Failure) -> Outcome {
         self.passed.pass(failure, |warning| self.progress.note(warning))
     }

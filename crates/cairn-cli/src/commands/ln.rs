@@ -27,6 +27,9 @@ pub struct Args {
     /// What a link to a directory leads to does not matter: it is a name as others (with -f it is replaced).
     #[arg(short = 'n', long)]
     pub no_dereference: bool,
+    /// Say what is done.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// What the links lead to, and the name of the new one, or a directory for them.
     #[command(flatten)]
     pub transfer: Transfer,
@@ -41,8 +44,8 @@ impl OnVolume for Args {
         Access::Write
     }
 
-    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        link(fs, self)
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        link(fs, self, output)
     }
 }
 
@@ -50,7 +53,7 @@ impl OnVolume for Args {
 ///
 /// # Errors
 /// The source does not exist or is a directory (hard links), or the name exists.
-pub fn link(fs: &dyn FileSystem, args: &Args) -> Outcome {
+pub fn link(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = &args.transfer.sources;
     let targets = match args.symbolic {
         true => sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
@@ -62,7 +65,12 @@ pub fn link(fs: &dyn FileSystem, args: &Args) -> Outcome {
         true => Destination::name(fs, path),
         false => Destination::find(fs, path, targets.len())?,
     };
-    failure::each(targets, |target| one(fs, args, &target, &destination.place(last_name(&target), false)?))
+    failure::each(targets, |target| {
+        let place = destination.place(last_name(&target), false)?;
+        one(fs, args, &target, &place)?;
+        let arrow = if args.symbolic { " -> " } else { " => " };
+        if args.verbose { output.done(&[("", &place.path), (arrow, &target)]) } else { Ok(()) }
+    })
 }
 
 fn one(fs: &dyn FileSystem, args: &Args, target: &[u8], place: &Place) -> Outcome {

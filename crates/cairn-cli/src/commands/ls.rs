@@ -1,5 +1,6 @@
 //! `cairn ls`.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use crate::{json, print};
     after_help = "\
 Examples:
   cairn ls -l disk.img /etc
-  cairn ls --json -R disk.img /home | jq -r '.[] | select(.size > 1000000) | .path'
+  cairn ls -lhtr disk.img /var/log
+  cairn ls --json -R disk.img /home
 
-Names are sorted by their bytes; times are UTC; owners are numbers. On a terminal control characters in names are shown as \\n or \
-\\033; in a pipe or file names are written as they are, so that a name with a newline looks like two: programs had better \
-read --json.
+Names are sorted by their bytes. Times are UTC, owners are numbers. A terminal gets control characters in names as \\n or \\033. A pipe \
+or a file gets names as they are; there a name with a newline looks like two, and --json is the form for programs.
 JSON: an array with one object a file, a line each: what cairn stat --json gives, without extended attributes. A name that is not UTF-8 \
 has its exact bytes under path_hex."
 )]
@@ -35,9 +36,21 @@ pub struct Args {
     /// Long format: mode, links, owner, group, size, time, name.
     #[arg(short = 'l', long)]
     pub long: bool,
+    /// As -l: owners are always numbers.
+    #[arg(short = 'n', long)]
+    pub numeric_uid_gid: bool,
     /// Go into directories.
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    /// Sort by time of modification, newest first.
+    #[arg(short = 't', overrides_with = "by_size")]
+    pub by_time: bool,
+    /// Sort by size, largest first.
+    #[arg(short = 'S', overrides_with = "by_time")]
+    pub by_size: bool,
+    /// Sort the other way round.
+    #[arg(short = 'r', long)]
+    pub reverse: bool,
     /// Show names that begin with a dot, too, and . and ...
     #[arg(short = 'a', long)]
     pub all: bool,
@@ -78,6 +91,16 @@ impl OnVolume for Args {
     }
 }
 
+impl Args {
+    fn is_long(&self) -> bool {
+        self.long || self.numeric_uid_gid
+    }
+
+    fn needs_attributes(&self) -> bool {
+        self.is_long() || self.json || self.recursive || self.inode || self.by_time || self.by_size
+    }
+}
+
 /// Lists.
 ///
 /// # Errors
@@ -96,9 +119,34 @@ pub fn list(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     if args.json {
         listing.array = Some(json::Array::default());
     }
-    let listed = failure::each(&paths, |path| listing.path(path));
+    let mut operands = Vec::new();
+    let found = failure::each(paths, |path| {
+        let attributes = Some(listing.operand(&path)?);
+        operands.push(Row { name: path, attributes });
+        Ok(())
+    });
+    listing.sort(&mut operands);
+    let operands = operands.into_iter().filter_map(|row| Some((row.name, row.attributes?)));
+    // As ls(1): what is no directory comes first.
+    let (directories, files): (Vec<_>, Vec<_>) =
+        operands.partition(|(_, of)| of.kind == FileKind::Directory && !args.directory);
+    let files = failure::each(files, |(path, of)| listing.file(&path, &of));
+    let directories = failure::each(directories, |(path, of)| listing.tree(path, of));
     let ended = listing.array.map_or(Ok(()), |array| array.end(listing.output));
-    listed.and(ended).and(listing.passed.end())
+    failure::all([found, files, directories, ended, listing.passed.end()])
+}
+
+/// An entry that is to be listed.
+struct Row {
+    name: Vec<u8>,
+    /// None if they are not needed, or cannot be read.
+    attributes: Option<Attributes>,
+}
+
+impl Row {
+    fn map<T>(&self, get: impl FnOnce(&Attributes) -> T) -> Option<T> {
+        self.attributes.as_ref().map(get)
+    }
 }
 
 struct Listing<'a, 'o> {
@@ -115,16 +163,32 @@ struct Listing<'a, 'o> {
 }
 
 impl Listing<'_, '_> {
-    fn path(&mut self, path: &[u8]) -> Outcome {
-        let failed = |error| Failure::volume(shown(path), &error);
-        let follow = !self.args.long && !self.args.directory;
-        let found = walk::resolve(self.fs, path, follow).map_err(failed)?;
-        if found.kind != FileKind::Directory || self.args.directory {
-            self.first = false;
-            return self.entry(path, path, &found);
-        }
+    fn operand(&self, path: &[u8]) -> Outcome<Attributes> {
+        let follow = !self.args.is_long() && !self.args.directory;
+        walk::resolve(self.fs, path, follow).map_err(|error| Failure::volume(shown(path), &error))
+    }
+
+    fn file(&mut self, path: &[u8], of: &Attributes) -> Outcome {
+        self.first = false;
+        self.entry(path, path, of)
+    }
+
+    /// In the order that is asked for. What cannot be read is the oldest and smallest.
+    fn sort(&self, rows: &mut [Row]) {
+        rows.sort_by(|a, b| {
+            let order = match (self.args.by_time, self.args.by_size) {
+                (true, _) => b.map(|of| of.mtime).cmp(&a.map(|of| of.mtime)),
+                (_, true) => b.map(|of| of.size).cmp(&a.map(|of| of.size)),
+                _ => Ordering::Equal,
+            };
+            let order = order.then_with(|| a.name.cmp(&b.name));
+            if self.args.reverse { order.reverse() } else { order }
+        });
+    }
+
+    fn tree(&mut self, path: Vec<u8>, found: Attributes) -> Outcome {
         let mut seen = HashSet::new();
-        let mut pending = vec![(path.to_vec(), found)];
+        let mut pending = vec![(path, found)];
         while let Some((path, directory)) = pending.pop() {
             if !seen.insert(directory.ino) {
                 let repeated = Error::Corrupt(Arc::new(walk::TreeError::Repeated(directory.ino)));
@@ -144,7 +208,6 @@ impl Listing<'_, '_> {
         }
         let hidden = self.args.all || self.args.almost_all;
         entries.retain(|entry| hidden || !entry.name.starts_with(b"."));
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
         if self.headings && !self.args.json {
             if !self.first {
                 self.output.bytes(b"\n")?;
@@ -153,47 +216,49 @@ impl Listing<'_, '_> {
             self.output.bytes(b":\n")?;
         }
         self.first = false;
-        self.dots(path, directory)?;
-        let mut below = Vec::new();
+        let mut rows = Vec::new();
         for entry in entries {
             let whole = join(path, &entry.name);
-            if !self.needs_attributes() {
-                self.output.name(&entry.name)?;
-                self.output.bytes(b"\n")?;
-                continue;
-            }
-            let attributes = match self.fs.getattr(entry.ino) {
-                Ok(attributes) => attributes,
-                Err(error) => {
-                    self.unreadable(&entry.name)?;
-                    self.pass(Failure::volume(shown(&whole), &error))?;
-                    continue;
+            rows.push(self.row(&whole, entry.name.into_bytes(), |fs| fs.getattr(entry.ino))?);
+        }
+        // Programs that read JSON have no use for these.
+        if self.args.all && !self.args.json {
+            rows.push(self.row(path, b".".to_vec(), |_| Ok(directory.clone()))?);
+            rows.push(self.row(path, b"..".to_vec(), |fs| walk::lookup(fs, directory.ino, b".."))?);
+        }
+        self.sort(&mut rows);
+        let mut below = Vec::new();
+        for Row { name, attributes } in rows {
+            let whole = join(path, &name);
+            match attributes {
+                None => self.name_only(&name)?,
+                Some(attributes) => {
+                    self.entry(&whole, &name, &attributes)?;
+                    let is_dots = matches!(&name[..], b"." | b"..");
+                    if self.args.recursive && attributes.kind == FileKind::Directory && !is_dots {
+                        below.push((whole, attributes));
+                    }
                 }
-            };
-            self.entry(&whole, &entry.name, &attributes)?;
-            if self.args.recursive && attributes.kind == FileKind::Directory {
-                below.push((whole, attributes));
             }
         }
         Ok(below)
     }
 
-    fn needs_attributes(&self) -> bool {
-        self.args.long || self.args.json || self.args.recursive || self.args.inode
-    }
-
-    /// `.` and `..`, where they are asked for. Programs that read JSON have no use for them.
-    fn dots(&mut self, path: &[u8], directory: &Attributes) -> Outcome {
-        if !self.args.all || self.args.json {
-            return Ok(());
+    /// What is to be shown of an entry. Attributes are read only where they are.
+    fn row(
+        &mut self,
+        path: &[u8],
+        name: Vec<u8>,
+        read: impl FnOnce(&dyn FileSystem) -> cairn_vfs::Result<Attributes>,
+    ) -> Outcome<Row> {
+        if !self.args.needs_attributes() {
+            return Ok(Row { name, attributes: None });
         }
-        self.entry(path, b".", directory)?;
-        let above = walk::lookup(self.fs, directory.ino, b"..");
-        match above.map_err(|error| Failure::volume(shown(path), &error)) {
-            Ok(above) => self.entry(path, b"..", &above),
-            Err(failure) => {
-                self.unreadable(b"..")?;
-                self.pass(failure)
+        match read(self.fs) {
+            Ok(attributes) => Ok(Row { name, attributes: Some(attributes) }),
+            Err(error) => {
+                self.pass(Failure::volume(shown(path), &error))?;
+                Ok(Row { name, attributes: None })
             }
         }
     }
@@ -203,15 +268,15 @@ impl Listing<'_, '_> {
         self.passed.pass(failure, tree::complain)
     }
 
-    /// A name whose attributes cannot be read.
-    fn unreadable(&mut self, name: &[u8]) -> Outcome {
+    /// A name whose attributes are not needed, or cannot be read.
+    fn name_only(&mut self, name: &[u8]) -> Outcome {
         if self.array.is_some() {
             return Ok(());
         }
         if self.args.inode {
             self.output.bytes(b"      ? ")?;
         }
-        if self.args.long {
+        if self.args.is_long() {
             self.output.bytes(b"??????????   ?     ?     ?          ? ")?;
         }
         self.output.name(name)?;
@@ -219,7 +284,7 @@ impl Listing<'_, '_> {
     }
 
     fn entry(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Outcome {
-        let target = if attributes.kind == FileKind::Symlink && (self.args.long || self.args.json) {
+        let target = if attributes.kind == FileKind::Symlink && (self.args.is_long() || self.args.json) {
             Some(self.fs.readlink(attributes.ino).map_err(|error| Failure::volume(shown(path), &error))?)
         } else {
             None
@@ -234,8 +299,8 @@ impl Listing<'_, '_> {
         if self.args.inode {
             write!(self.output, "{:>7} ", attributes.ino)?;
         }
-        if self.args.long {
-            write!(self.output, "{} ", long(attributes, self.args.human_readable))?;
+        if self.args.is_long() {
+            write!(self.output, "{} ", print::long(attributes, self.args.human_readable))?;
         }
         self.output.name(name)?;
         if let Some(target) = target {
@@ -244,23 +309,4 @@ impl Listing<'_, '_> {
         }
         self.output.bytes(b"\n")
     }
-}
-
-fn long(attributes: &Attributes, human_readable: bool) -> String {
-    let size = match attributes.kind {
-        FileKind::BlockDevice | FileKind::CharDevice => {
-            let (major, minor) = print::device(attributes.device);
-            format!("{major}, {minor}")
-        }
-        _ if human_readable => print::size_short(attributes.size),
-        _ => attributes.size.to_string(),
-    };
-    format!(
-        "{} {:>3} {:>5} {:>5} {size:>10} {}",
-        print::mode(attributes),
-        attributes.links,
-        attributes.uid,
-        attributes.gid,
-        print::time(attributes.mtime),
-    )
 }

@@ -57,9 +57,7 @@ pub fn make(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
         let mut made = Vec::new();
         let done = if args.parents { make_all(fs, path, mode, &mut made) } else { make_one(fs, path, mode, &mut made) };
         for path in made.iter().filter(|_| args.verbose) {
-            output.bytes(b"created directory '")?;
-            output.name(path)?;
-            output.bytes(b"'\n")?;
+            output.done(&[("created directory ", path)])?;
         }
         done.map_err(|error| Failure::volume(shown(path), &error))
     })

@@ -26,6 +26,7 @@ pub mod on_volume;
 pub mod put;
 pub mod remount;
 pub mod rm;
+pub mod rmdir;
 pub mod serve_nothing;
 pub mod setfattr;
 pub mod shell;

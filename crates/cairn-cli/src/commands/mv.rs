@@ -1,6 +1,6 @@
 //! `cairn mv`.
 
-use cairn_vfs::{FileKind, FileSystem, RenameMode, walk};
+use cairn_vfs::{Error, FileKind, FileSystem, RenameMode, walk};
 
 use super::destination::{Destination, Transfer};
 use super::on_volume::OnVolume;
@@ -16,7 +16,7 @@ Examples:
   cairn mv disk.img /etc/hosts.new /etc/hosts
   cairn mv disk.img '/var/log/*.gz' /old /srv/archive")]
 pub struct Args {
-    /// Do not replace what exists.
+    /// Leave what exists as it is, and say nothing.
     #[arg(short = 'n', long, overrides_with = "force")]
     pub no_clobber: bool,
     /// Replace what exists: it is so without -n before it.
@@ -25,6 +25,9 @@ pub struct Args {
     /// Exchange the two.
     #[arg(long, conflicts_with = "no_clobber")]
     pub exchange: bool,
+    /// Say what is done.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// The old names, and the new one.
     #[command(flatten)]
     pub transfer: Transfer,
@@ -39,8 +42,8 @@ impl OnVolume for Args {
         Access::Write
     }
 
-    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        rename(fs, self)
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        rename(fs, self, output)
     }
 }
 
@@ -48,7 +51,7 @@ impl OnVolume for Args {
 ///
 /// # Errors
 /// A source does not exist, or a target cannot be replaced.
-pub fn rename(fs: &dyn FileSystem, args: &Args) -> Outcome {
+pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let sources = pattern::expand(fs, &args.transfer.sources)?;
     let path = args.transfer.destination();
     let destination = if args.exchange && sources.len() == 1 {
@@ -66,6 +69,11 @@ pub fn rename(fs: &dyn FileSystem, args: &Args) -> Outcome {
         let (parent, name) = walk::resolve_parent(fs, &from).map_err(failed)?;
         let found = walk::lookup(fs, parent.ino, name).map_err(failed)?;
         let to = destination.place(name, found.kind == FileKind::Directory)?;
-        fs.rename(parent.ino, name, to.parent, &to.name, mode).map_err(|error| to.failed(&error))
+        match fs.rename(parent.ino, name, to.parent, &to.name, mode) {
+            Err(Error::Exists) if args.no_clobber => return Ok(()),
+            renamed => renamed.map_err(|error| to.failed(&error))?,
+        }
+        let what = if args.exchange { "exchanged " } else { "renamed " };
+        if args.verbose { output.done(&[(what, &from), (" -> ", &to.path)]) } else { Ok(()) }
     })
 }

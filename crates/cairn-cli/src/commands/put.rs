@@ -91,14 +91,13 @@ pub fn copy_in(
         directories: Vec::new(),
         progress: Progress::start("copied"),
         passed: Passed::by_writer(),
-        left_out: Vec::new(),
         buffer: vec![0; CHUNK],
     };
     if copy.progress.is_shown() {
         copy.progress.expect(sources.iter().map(|source| host_bytes(source)).sum());
     }
     let copied = failure::each(sources, |source| copy.source(source, &destination));
-    failure::each([copied, copy.finish()], |done| done)
+    failure::all([copied, copy.finish()])
 }
 
 struct Copy<'a> {
@@ -114,8 +113,6 @@ struct Copy<'a> {
     directories: Vec<(PathBuf, Place, Ino, Metadata)>,
     progress: Progress,
     passed: Passed,
-    /// Why an entry is not there, of each that is not.
-    left_out: Vec<Failure>,
     buffer: Vec<u8>,
 }
 
@@ -165,10 +162,6 @@ impl Copy<'_> {
     fn pass<T>(&mut self, done: Outcome<T>) -> Outcome<Option<T>> {
         match done {
             Ok(done) => Ok(Some(done)),
-            Err(failure) if failure.is_of_one_file() => {
-                self.left_out.push(failure);
-                Ok(None)
-            }
             Err(failure) => self.passed.pass(failure, |warning| self.progress.note(warning)).map(|()| None),
         }
     }
@@ -379,8 +372,7 @@ impl Copy<'_> {
             self.pass(done)?;
             self.progress.entry();
         }
-        let left_out = self.left_out.into_iter().map(Err);
-        failure::each(left_out.chain([self.passed.end()]), |done| done)
+        self.passed.end()
     }
 }
 

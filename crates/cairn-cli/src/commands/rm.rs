@@ -6,7 +6,7 @@ use cairn_base::Ino;
 use cairn_vfs::{Error, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome, Status};
+use crate::failure::{self, Failure, Outcome, Status};
 use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
@@ -24,6 +24,12 @@ pub struct Args {
     /// Say nothing about names that do not exist.
     #[arg(short = 'f', long)]
     pub force: bool,
+    /// Remove empty directories, too.
+    #[arg(short = 'd', long)]
+    pub dir: bool,
+    /// Say what is done.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
     /// What to remove.
     #[command(flatten)]
     pub operands: Operands,
@@ -38,8 +44,8 @@ impl OnVolume for Args {
         Access::Write
     }
 
-    fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        remove(fs, self)
+    fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
+        remove(fs, self, output)
     }
 }
 
@@ -47,15 +53,17 @@ impl OnVolume for Args {
 ///
 /// # Errors
 /// A name does not exist, is a directory and -r was not given, or is damaged.
-pub fn remove(fs: &dyn FileSystem, args: &Args) -> Outcome {
-    let mut removal = Removal { fs, passed: Passed::by_writer() };
-    let done = args.operands.each(fs, |path| removal.operand(path, args));
-    done.and(removal.passed.end())
+pub fn remove(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
+    let mut removal = Removal { fs, args, passed: Passed::by_writer(), output };
+    let done = args.operands.each(fs, |path| removal.operand(path));
+    failure::all([done, removal.passed.end()])
 }
 
-struct Removal<'a> {
+struct Removal<'a, 'o> {
     fs: &'a dyn FileSystem,
+    args: &'a Args,
     passed: Passed,
+    output: &'a mut Output<'o>,
 }
 
 /// A directory on the way down: how to remove it, and what is still in it.
@@ -68,8 +76,9 @@ struct Level {
     stays: bool,
 }
 
-impl Removal<'_> {
-    fn operand(&mut self, path: &[u8], args: &Args) -> Outcome {
+impl Removal<'_, '_> {
+    fn operand(&mut self, path: &[u8]) -> Outcome {
+        let args = self.args;
         let failed = |error: Error| Failure::volume(shown(path), &error);
         let names_itself = matches!(last_name(path), b"." | b"..");
         let (parent, name) = match walk::resolve_parent(self.fs, path) {
@@ -88,9 +97,20 @@ impl Removal<'_> {
         };
         match found.kind {
             FileKind::Directory if args.recursive => self.tree(parent.ino, path, found.ino),
+            FileKind::Directory if args.dir => {
+                self.fs.rmdir(parent.ino, name).map_err(failed)?;
+                self.removed("removed directory ", path)
+            }
             FileKind::Directory => Err(Failure::needs_recursive(shown(path))),
-            _ => self.fs.unlink(parent.ino, name).map_err(failed),
+            _ => {
+                self.fs.unlink(parent.ino, name).map_err(failed)?;
+                self.removed("removed ", path)
+            }
         }
+    }
+
+    fn removed(&mut self, what: &str, path: &[u8]) -> Outcome {
+        if self.args.verbose { self.output.done(&[(what, path)]) } else { Ok(()) }
     }
 
     /// Deepest first, with a stack of our own: depth is the volume's choice.
@@ -98,8 +118,11 @@ impl Removal<'_> {
         let mut levels = vec![self.level(parent, path.to_vec(), ino)?];
         while let Some(mut level) = levels.pop() {
             let Some((name, ino)) = level.entries.pop() else {
-                let gone =
-                    !level.stays && self.pass(&level.path, self.fs.rmdir(level.parent, last_name(&level.path)))?;
+                let removed = || self.fs.rmdir(level.parent, last_name(&level.path));
+                let gone = !level.stays && self.pass(&level.path, removed())?;
+                if gone {
+                    self.removed("removed directory ", &level.path)?;
+                }
                 if let Some(above) = levels.last_mut().filter(|_| !gone) {
                     above.stays = true;
                 }
@@ -117,8 +140,9 @@ impl Removal<'_> {
             match next {
                 Ok(below) => {
                     levels.push(level);
-                    if let Some((parent, path, ino)) = below {
-                        levels.push(self.level(parent, path, ino)?);
+                    match below {
+                        Some((parent, path, ino)) => levels.push(self.level(parent, path, ino)?),
+                        None => self.removed("removed ", &path)?,
                     }
                 }
                 Err(error) => {
@@ -138,7 +162,7 @@ impl Removal<'_> {
         Ok(Level { parent, path, ino, entries, stays })
     }
 
-    /// False if it failed because of damage, which is passed by.
+    /// False if it failed for this file alone, which is passed by.
     fn pass(&mut self, path: &[u8], done: cairn_vfs::Result<()>) -> Outcome<bool> {
         match done {
             Ok(()) => Ok(true),

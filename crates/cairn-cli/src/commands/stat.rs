@@ -1,5 +1,7 @@
 //! `cairn stat`.
 
+mod format;
+
 use std::fmt::Write as _;
 
 use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
@@ -11,12 +13,18 @@ use crate::operands::Operands;
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::{json, print};
+use format::{Format, Subject};
 
 /// Arguments of `stat`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   cairn stat --json disk.img /etc/passwd
+  cairn stat -c '%a %u:%g %s %n' disk.img '/etc/*.conf'
+
+FORMAT has the directives of stat(1): %a %A mode, %b blocks of %B bytes, %f raw mode, %F kind, %g %u owner, %h links, %i inode, %n name, \
+%N name with target, %o block size, %s size, %t %T device; %w %x %y %z times of birth, access, modification and change, %W %X %Y %Z the \
+same in seconds. A width may stand behind the %, as in %-10s.
 
 JSON: an array with one object a path: path, inode, generation, kind, mode (octal string), links, uid, gid, size, \
 sectors, device [major, minor], atime, mtime, ctime, crtime ({seconds, nanoseconds}), flags, target, xattrs \
@@ -26,6 +34,12 @@ pub struct Args {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Print this for each file, with a newline behind it.
+    #[arg(short = 'c', long, value_name = "FORMAT", value_parser = Format::parse, conflicts_with = "json")]
+    pub format: Option<Format>,
+    /// As -c, without the newline; \\n, \\t, \\0 and \\\\ are understood.
+    #[arg(long, value_name = "FORMAT", value_parser = Format::parse_printf, conflicts_with_all = ["json", "format"])]
+    pub printf: Option<Format>,
     /// Follow a symbolic link at the end of the path.
     #[arg(short = 'L', long)]
     pub dereference: bool,
@@ -57,6 +71,11 @@ pub fn describe(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Ou
     let done = args.operands.each(fs, |path| {
         let failed = |error| Failure::volume(shown(path), &error);
         let found = walk::resolve(fs, path, args.dereference).map_err(failed)?;
+        if let Some(format) = args.format.as_ref().or(args.printf.as_ref()) {
+            let target = target(fs, &found).map_err(failed)?;
+            let subject = Subject { path, attributes: &found, target: target.as_deref() };
+            return output.bytes(&format.of(&subject));
+        }
         let extra = Extra::read(fs, &found).map_err(failed)?;
         if args.json {
             objects.push(object(path, &found, &extra));
@@ -77,11 +96,15 @@ struct Extra {
 
 impl Extra {
     fn read(fs: &dyn FileSystem, of: &Attributes) -> cairn_vfs::Result<Self> {
-        let target = (of.kind == FileKind::Symlink).then(|| fs.readlink(of.ino)).transpose()?;
+        let target = target(fs, of)?;
         let names = fs.listxattr(of.ino)?;
         let pair = |name: Vec<u8>| fs.getxattr(of.ino, &name).map(|value| (name, value));
         Ok(Self { target, xattrs: names.into_iter().map(pair).collect::<cairn_vfs::Result<_>>()? })
     }
+}
+
+fn target(fs: &dyn FileSystem, of: &Attributes) -> cairn_vfs::Result<Option<Vec<u8>>> {
+    (of.kind == FileKind::Symlink).then(|| fs.readlink(of.ino)).transpose()
 }
 
 fn object(path: &[u8], of: &Attributes, extra: &Extra) -> Value {

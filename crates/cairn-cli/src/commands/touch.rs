@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use cairn_vfs::{Caller, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk};
+use cairn_vfs::{Attributes, Caller, Error, FileSystem, NewInode, SetAttributes, SetTime, Timestamp, walk};
 
 use super::on_volume::OnVolume;
-use crate::date;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, now, shown};
+use crate::{date, print};
 
 /// Arguments of `touch`.
 #[derive(Debug, clap::Args)]
@@ -93,7 +93,35 @@ pub fn touch(fs: &dyn FileSystem, args: &Args) -> Outcome {
     if args.modification_only && !args.access_only {
         set.atime = None;
     }
-    args.operands.each(fs, |path| one(fs, args, path, &set).map_err(|error| Failure::volume(shown(path), &error)))
+    args.operands.each(fs, |path| {
+        let failed = |error| Failure::volume(shown(path), &error);
+        let Some((target, is_new)) = target(fs, args, path).map_err(failed)? else { return Ok(()) };
+        let result = fs.setattr(target.ino, &set).map_err(failed)?;
+        let Some((asked, limit)) = clamped(&set, &result) else { return Ok(()) };
+        // Linux stores the nearest time and says nothing.
+        undo(fs, path, &target, is_new).map_err(failed)?;
+        let (asked, limit) = (print::time(asked), print::time(limit));
+        let message = format!("{}: this volume stores no {asked} UTC, the nearest is {limit} UTC", shown(path));
+        Err(Failure::new(Status::Failed, format!("{message}: give another date")))
+    })
+}
+
+/// The time that was asked for and the one that was stored, if it is another second.
+fn clamped(set: &SetAttributes, result: &Attributes) -> Option<(Timestamp, Timestamp)> {
+    let other = |asked: Option<SetTime>, stored: Timestamp| match asked {
+        Some(SetTime::To(time)) if time.seconds != stored.seconds => Some((time, stored)),
+        _ => None,
+    };
+    other(set.mtime, result.mtime).or_else(|| other(set.atime, result.atime))
+}
+
+/// As if nothing had been touched.
+fn undo(fs: &dyn FileSystem, path: &[u8], before: &Attributes, is_new: bool) -> cairn_vfs::Result<()> {
+    if is_new {
+        let (parent, name) = walk::resolve_parent(fs, path)?;
+        return fs.unlink(parent.ino, name);
+    }
+    fs.setattr(before.ino, &times(SetTime::To(before.atime), SetTime::To(before.mtime))).map(drop)
 }
 
 fn parse_stamp(text: &str) -> Result<Timestamp, String> {
@@ -104,17 +132,17 @@ fn times(atime: SetTime, mtime: SetTime) -> SetAttributes {
     SetAttributes { atime: Some(atime), mtime: Some(mtime), ..Default::default() }
 }
 
-fn one(fs: &dyn FileSystem, args: &Args, path: &[u8], set: &SetAttributes) -> cairn_vfs::Result<()> {
-    let ino = match walk::resolve(fs, path, !args.no_dereference) {
-        Ok(found) => found.ino,
-        Err(Error::NotFound) if args.no_create || args.no_dereference => return Ok(()),
+/// The file to touch, and whether it was made for that.
+fn target(fs: &dyn FileSystem, args: &Args, path: &[u8]) -> cairn_vfs::Result<Option<(Attributes, bool)>> {
+    match walk::resolve(fs, path, !args.no_dereference) {
+        Ok(found) => Ok(Some((found, false))),
+        Err(Error::NotFound) if args.no_create || args.no_dereference => Ok(None),
         Err(Error::NotFound) => {
             let (parent, name) = walk::resolve_parent(fs, path)?;
             let made = fs.create(parent.ino, name, NewInode::Regular, 0o644, &Caller::ROOT)?;
             fs.forget(made.ino, 1);
-            made.ino
+            Ok(Some((made, true)))
         }
-        Err(error) => return Err(error),
-    };
-    fs.setattr(ino, set).map(drop)
+        Err(error) => Err(error),
+    }
 }

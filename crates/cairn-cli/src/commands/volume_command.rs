@@ -4,8 +4,8 @@ use clap::Subcommand;
 
 use super::on_volume::OnVolume;
 use super::{
-    cat, chmod, chown, cp, df, du, find, get, getfattr, ln, ls, mkdir, mknod, mv, put, rm, setfattr, stat, touch,
-    truncate,
+    cat, chmod, chown, cp, df, du, find, get, getfattr, ln, ls, mkdir, mknod, mv, put, rm, rmdir, setfattr, stat,
+    touch, truncate,
 };
 use crate::failure::Outcome;
 use crate::output::with_stdout;
@@ -28,6 +28,8 @@ pub enum VolumeCommand {
     Mkdir(mkdir::Args),
     /// Remove files and trees from an image.
     Rm(rm::Args),
+    /// Remove empty directories from an image.
+    Rmdir(rmdir::Args),
     /// Make links on an image.
     Ln(ln::Args),
     /// Rename or move on an image.
@@ -68,6 +70,7 @@ impl VolumeCommand {
             Self::Put(args) => args,
             Self::Mkdir(args) => args,
             Self::Rm(args) => args,
+            Self::Rmdir(args) => args,
             Self::Ln(args) => args,
             Self::Mv(args) => args,
             Self::Chmod(args) => args,

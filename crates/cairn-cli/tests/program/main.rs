@@ -2,9 +2,11 @@
 
 mod backups;
 mod coreutils;
+mod daily;
 mod damage;
 mod devices;
 mod every_command;
+mod examples;
 mod f2fs;
 mod mkfs_safety;
 mod names;

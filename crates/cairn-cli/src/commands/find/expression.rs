@@ -1,8 +1,10 @@
-//! What `cairn find` looks for: parsed once, then asked of every file. Nesting is bounded, so that no command line ends the stack.
+//! What `cairn find` looks for and does: parsed once, then asked of every file. Nesting is bounded, so that no command line ends the
+//! stack.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use cairn_base::nearest::did_you_mean;
 use cairn_vfs::{Attributes, FileKind, Timestamp};
 
 use crate::commands::chmod::parse_octal;
@@ -30,15 +32,73 @@ pub(super) struct Expression {
     pub least_depth: usize,
     /// Directories this deep are not entered.
     pub most_depth: usize,
-    /// Paths end with a zero byte.
-    pub zero: bool,
+    /// A directory comes after what is in it.
+    pub depth_first: bool,
+    /// No action is named: what matches is printed.
+    pub prints: bool,
 }
+
+/// What is done where the expression comes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Prints the path and a newline.
+    Print,
+    /// Prints the path and a zero byte.
+    PrintZero,
+    /// Prints a line as of `ls -li`.
+    List,
+    /// Removes it.
+    Delete,
+    /// Does not go into the directory.
+    Prune,
+    /// Ends.
+    Quit,
+}
+
+/// Does an action; says whether it counts as a match.
+pub(super) type Act<'a> = dyn FnMut(Action, &Subject<'_>) -> Outcome<bool> + 'a;
+
+/// All words that can stand in an expression.
+const WORDS: &[&str] = &[
+    "-name",
+    "-iname",
+    "-path",
+    "-type",
+    "-size",
+    "-newer",
+    "-newermt",
+    "-mtime",
+    "-mmin",
+    "-uid",
+    "-gid",
+    "-user",
+    "-group",
+    "-links",
+    "-inum",
+    "-perm",
+    "-mindepth",
+    "-maxdepth",
+    "-empty",
+    "-print",
+    "-print0",
+    "-ls",
+    "-delete",
+    "-prune",
+    "-quit",
+    "-depth",
+    "-not",
+    "-and",
+    "-or",
+    "-true",
+    "-false",
+];
 
 enum Node {
     All(Vec<Node>),
     Any(Vec<Node>),
     Not(Box<Node>),
     Test(Test),
+    Action(Action),
 }
 
 enum Test {
@@ -57,6 +117,7 @@ enum Test {
     Permissions(Bits, u32),
     Empty,
     Always,
+    Never,
 }
 
 /// `N`, `+N` or `-N`.
@@ -85,7 +146,14 @@ struct Parser<'a> {
 impl Expression {
     /// Parses the words; ages count back from `now`, and `mtime_of` gives the time of a file on the volume.
     pub(super) fn parse(words: &[OsString], now: Timestamp, mtime_of: MtimeOf<'_>) -> Outcome<Self> {
-        let expression = Self { root: Node::All(Vec::new()), now, least_depth: 0, most_depth: usize::MAX, zero: false };
+        let expression = Self {
+            root: Node::All(Vec::new()),
+            now,
+            least_depth: 0,
+            most_depth: usize::MAX,
+            depth_first: false,
+            prints: true,
+        };
         let mut parser = Parser { words: words.iter().peekable(), mtime_of, expression };
         let root = parser.any(0)?;
         if let Some(word) = parser.words.next() {
@@ -94,8 +162,12 @@ impl Expression {
         Ok(Self { root, ..parser.expression })
     }
 
-    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.root.matches(subject, self.now)
+    /// Does it match? Does what the expression says on the way.
+    ///
+    /// # Errors
+    /// Those of `act`.
+    pub(super) fn matches(&self, subject: &Subject<'_>, act: &mut Act<'_>) -> Outcome<bool> {
+        self.root.matches(subject, self.now, act)
     }
 }
 
@@ -138,22 +210,37 @@ impl Parser<'_> {
                     _ => Err(wrong(word, "the parenthesis is not closed")),
                 }
             }
-            _ => self.test(word).map(Node::Test),
+            _ => match action(word) {
+                Some(action) => {
+                    // As find(1): these two go with the printing that nobody named.
+                    self.expression.prints &= matches!(action, Action::Prune | Action::Quit);
+                    self.expression.depth_first |= action == Action::Delete;
+                    Ok(Node::Action(action))
+                }
+                None => self.test(word).map(Node::Test),
+            },
         }
     }
 
     fn test(&mut self, word: &[u8]) -> Outcome<Test> {
         match word {
-            b"-print" => return Ok(Test::Always),
-            b"-print0" => {
-                self.expression.zero = true;
+            b"-empty" => return Ok(Test::Empty),
+            b"-true" => return Ok(Test::Always),
+            b"-false" => return Ok(Test::Never),
+            b"-depth" => {
+                self.expression.depth_first = true;
                 return Ok(Test::Always);
             }
-            b"-empty" => return Ok(Test::Empty),
-            b"-name" | b"-iname" | b"-path" | b"-type" | b"-size" | b"-newer" | b"-newermt" | b"-mtime" | b"-mmin"
-            | b"-uid" | b"-gid" | b"-user" | b"-group" | b"-links" | b"-inum" | b"-perm" | b"-mindepth"
-            | b"-maxdepth" => {}
-            _ => return Err(wrong(word, "not known here: cairn find --help lists what can be asked")),
+            b"-exec" | b"-execdir" | b"-ok" | b"-okdir" => {
+                let why = "programs of this host see no files of an image: use -delete, or pipe -print0 to \
+                           xargs -0 cairn COMMAND IMAGE, or use cairn mount";
+                return Err(wrong(word, why));
+            }
+            word if !WORDS.iter().any(|known| known.as_bytes() == word) => {
+                let meant = did_you_mean(&String::from_utf8_lossy(word), WORDS.iter().copied());
+                return Err(wrong(word, &format!("not known here{meant}: cairn find --help lists what can be asked")));
+            }
+            _ => {}
         }
         let value = self.words.next().ok_or_else(|| wrong(word, "a value must follow"))?.as_bytes();
         let text = String::from_utf8_lossy(value);
@@ -195,6 +282,18 @@ impl Parser<'_> {
             }
         })
     }
+}
+
+fn action(word: &[u8]) -> Option<Action> {
+    Some(match word {
+        b"-print" => Action::Print,
+        b"-print0" => Action::PrintZero,
+        b"-ls" => Action::List,
+        b"-delete" => Action::Delete,
+        b"-prune" => Action::Prune,
+        b"-quit" => Action::Quit,
+        _ => return None,
+    })
 }
 
 fn parse_number(text: &str) -> Option<Number> {
@@ -269,13 +368,20 @@ impl Number {
 }
 
 impl Node {
-    fn matches(&self, subject: &Subject<'_>, now: Timestamp) -> bool {
-        match self {
-            Self::All(nodes) => nodes.iter().all(|node| node.matches(subject, now)),
-            Self::Any(nodes) => nodes.iter().any(|node| node.matches(subject, now)),
-            Self::Not(node) => !node.matches(subject, now),
-            Self::Test(test) => test.matches(subject, now),
+    fn matches(&self, subject: &Subject<'_>, now: Timestamp, act: &mut Act<'_>) -> Outcome<bool> {
+        let (nodes, decides) = match self {
+            Self::Not(node) => return Ok(!node.matches(subject, now, act)?),
+            Self::Test(test) => return Ok(test.matches(subject, now)),
+            Self::Action(action) => return act(*action, subject),
+            Self::All(nodes) => (nodes, false),
+            Self::Any(nodes) => (nodes, true),
+        };
+        for node in nodes {
+            if node.matches(subject, now, act)? == decides {
+                return Ok(decides);
+            }
         }
+        Ok(!decides)
     }
 }
 
@@ -300,6 +406,7 @@ impl Test {
             Self::Permissions(Bits::AnyOf, mode) => *mode == 0 || of.permissions & mode != 0,
             Self::Empty => (subject.is_empty)(),
             Self::Always => true,
+            Self::Never => false,
         }
     }
 }

@@ -5,37 +5,43 @@ mod expression;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use cairn_vfs::{FileKind, FileSystem, walk};
+use cairn_vfs::{Attributes, FileKind, FileSystem, walk};
 
 use super::on_volume::OnVolume;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, now, shown};
-use crate::tree::{self, Passed};
-use crate::{failure, json, pattern};
-use expression::{Expression, Subject};
+use crate::tree::{self, Passed, last_name};
+use crate::{failure, json, pattern, print};
+use expression::{Action, Expression, Subject};
 
 /// Arguments of `find`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   cairn find disk.img /etc -name '*.conf' -type f
-  cairn find disk.img / -type f -size +1M -newer /etc/stamp -print0 | xargs -0 -n1 cairn cat disk.img
+  cairn find disk.img / -type f -size +1M -newer /etc/stamp
+  cairn find disk.img /var -name '*.gz' -delete
+  cairn find disk.img /etc -perm -2 -print0 | xargs -0r cairn chmod disk.img o-w
   cairn find --json disk.img / -perm -4000
 
 PATHS come first (the root if there is none), then the expression, as with find(1):
-  -name, -iname, -path PATTERN   the name (the whole path) matches
-  -type f,d,l,b,c,p,s            it is of one of these kinds
-  -size [+-]N[cwbkMG]            it is larger (+), smaller (-) or as large in these units, rounded up (b: 512 bytes)
-  -newer PATH, -newermt DATE     its contents were changed later than those of PATH on the image, or than this date (UTC)
-  -mtime, -mmin [+-]N            its contents were changed N days (a part of a day does not count) or minutes ago; more, less
+  -name, -iname, -path PATTERN  the name (the whole path) matches
+  -type f,d,l,b,c,p,s           the kind is one of these
+  -size [+-]N[cwbkMG]           the size in these units, rounded up, is N; more; less
+  -newer PATH, -newermt DATE    it changed after PATH on the image did; after a date
+  -mtime, -mmin [+-]N           it changed N days (minutes) ago; earlier; later
   -uid, -gid, -links, -inum [+-]N
-  -user UID, -group GID          by number: names on this host need not be those of the image
-  -perm [-/]MODE                 permissions are this octal mode; have all (-) or any (/) of its bits
-  -empty                         a file without bytes, a directory without entries
-  -mindepth, -maxdepth N         how deep below the paths
-  ! EXPR, EXPR -o EXPR, ( EXPR )
-  -print (default), -print0      how paths are printed: with a newline or a zero byte behind each
+  -user UID, -group GID         by number: the image has names of its own
+  -perm [-/]MODE                the octal mode is this; has all; has any of its bits
+  -empty                        a file without bytes, a directory without entries
+  -mindepth, -maxdepth N        how deep below the paths
+  ! EXPR, EXPR -o EXPR, ( EXPR ), -true, -false
+  -print, -print0               print the path and a newline (so without any action);
+                                print the path and a zero byte
+  -ls                           print a line as ls -li does
+  -delete                       remove it, after what is in it
+  -prune, -depth, -quit         do not enter it; enter it first; end the search
 JSON: an array with one object a file, a line each, as of cairn ls --json.")]
 pub struct Args {
     /// Print JSON.
@@ -54,8 +60,9 @@ impl OnVolume for Args {
         &self.image
     }
 
+    /// The words are not parsed yet: a name that is called -delete counts, too.
     fn access(&self) -> Access {
-        Access::Read
+        if self.words.iter().any(|word| word == "-delete") { Access::Write } else { Access::Read }
     }
 
     fn run(&self, fs: &dyn FileSystem, output: &mut Output<'_>) -> Outcome {
@@ -63,10 +70,10 @@ impl OnVolume for Args {
     }
 }
 
-/// Prints what matches, in the directories' order.
+/// Looks, and does what the expression says, in the directories' order.
 ///
 /// # Errors
-/// The expression is not understood; a path does not exist or cannot be read.
+/// The expression is not understood; a path does not exist, cannot be read or cannot be removed.
 pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcome {
     let is_expression = |word: &OsString| word.as_bytes().starts_with(b"-") || matches!(word.as_bytes(), b"!" | b"(");
     let split = args.words.iter().position(is_expression).unwrap_or(args.words.len());
@@ -77,29 +84,140 @@ pub fn find(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outcom
     };
     let expression = Expression::parse(words, now()?, &mtime_of)?;
     let root = [OsString::from("/")];
-    let (mut array, mut passed) = (json::Array::default(), Passed::default());
-    let found = failure::each(pattern::expand(fs, if paths.is_empty() { &root } else { paths })?, |path| {
-        let start = walk::resolve(fs, &path, false).map_err(|error| Failure::volume(shown(&path), &error))?;
-        tree::visit(fs, &path, &start, &mut passed, &mut |path, attributes, depth| {
-            let is_empty = || match attributes.kind {
-                FileKind::Directory => walk::list(fs, attributes.ino).is_ok_and(|entries| entries.is_empty()),
-                kind => kind == FileKind::Regular && attributes.size == 0,
+    let paths = pattern::expand(fs, if paths.is_empty() { &root } else { paths })?;
+    let mut search = Search {
+        fs,
+        expression: &expression,
+        json: args.json.then(json::Array::default),
+        output,
+        unfinished: Vec::new(),
+        kept: Passed::by_writer(),
+        ended: false,
+    };
+    let mut passed = if args.access() == Access::Write { Passed::by_writer() } else { Passed::default() };
+    let found = failure::each(paths, |path| search.below(&path, &mut passed));
+    let ended = search.json.map_or(Ok(()), |array| array.end(search.output));
+    failure::all([found, ended, search.kept.end(), passed.end()])
+}
+
+/// A directory that comes after what is in it.
+struct Unfinished {
+    path: Vec<u8>,
+    attributes: Attributes,
+    depth: usize,
+}
+
+struct Search<'a, 'o> {
+    fs: &'a dyn FileSystem,
+    expression: &'a Expression,
+    json: Option<json::Array>,
+    output: &'a mut Output<'o>,
+    unfinished: Vec<Unfinished>,
+    /// What could not be removed.
+    kept: Passed,
+    /// By `-quit`.
+    ended: bool,
+}
+
+impl Search<'_, '_> {
+    fn below(&mut self, path: &[u8], passed: &mut Passed) -> Outcome {
+        if self.ended {
+            return Ok(());
+        }
+        let fs = self.fs;
+        let start = walk::resolve(fs, path, false).map_err(|error| Failure::volume(shown(path), &error))?;
+        let visited = tree::visit(fs, path, &start, passed, &mut |path, attributes, depth| {
+            self.finish(depth)?;
+            let goes_on = if self.ended {
+                false
+            } else if self.expression.depth_first && attributes.kind == FileKind::Directory {
+                self.unfinished.push(Unfinished { path: path.to_vec(), attributes: attributes.clone(), depth });
+                true
+            } else {
+                self.one(path, attributes, depth)?
             };
-            let subject = Subject { path, attributes, is_empty: &is_empty };
-            if depth >= expression.least_depth && expression.matches(&subject) {
-                if args.json {
-                    array.push(output, json::attributes(path, attributes))?;
-                } else if expression.zero {
-                    output.bytes(path)?;
-                    output.bytes(b"\0")?;
-                } else {
-                    output.name(path)?;
-                    output.bytes(b"\n")?;
-                }
+            Ok(match (self.ended, goes_on && depth < self.expression.most_depth) {
+                (true, _) => walk::Next::Stop,
+                (_, true) => walk::Next::Continue,
+                _ => walk::Next::Skip,
+            })
+        });
+        visited.and(self.finish(0))
+    }
+
+    /// The directories that are as deep as this or deeper have their turn.
+    fn finish(&mut self, depth: usize) -> Outcome {
+        while let Some(last) = self.unfinished.pop_if(|last| last.depth >= depth) {
+            if !self.ended {
+                self.one(&last.path, &last.attributes, last.depth)?;
             }
-            Ok(if depth < expression.most_depth { walk::Next::Continue } else { walk::Next::Skip })
-        })
-    });
-    let ended = if args.json { array.end(output) } else { Ok(()) };
-    found.and(ended).and(passed.end())
+        }
+        Ok(())
+    }
+
+    /// Asks the expression; false if the walk is not to go into it.
+    fn one(&mut self, path: &[u8], attributes: &Attributes, depth: usize) -> Outcome<bool> {
+        if depth < self.expression.least_depth {
+            return Ok(true);
+        }
+        let fs = self.fs;
+        let is_empty = || match attributes.kind {
+            FileKind::Directory => walk::list(fs, attributes.ino).is_ok_and(|entries| entries.is_empty()),
+            kind => kind == FileKind::Regular && attributes.size == 0,
+        };
+        let subject = Subject { path, attributes, is_empty: &is_empty };
+        let mut goes_on = true;
+        let expression = self.expression;
+        let matches = expression.matches(&subject, &mut |action, subject| {
+            match action {
+                Action::Prune => goes_on = expression.depth_first,
+                Action::Quit => self.ended = true,
+                Action::Delete => return self.delete(subject),
+                Action::Print | Action::PrintZero | Action::List => self.print(action, subject)?,
+            }
+            Ok(true)
+        })?;
+        if matches && expression.prints {
+            self.print(Action::Print, &subject)?;
+        }
+        Ok(goes_on)
+    }
+
+    fn print(&mut self, how: Action, subject: &Subject<'_>) -> Outcome {
+        if let Some(array) = &mut self.json {
+            return array.push(self.output, json::attributes(subject.path, subject.attributes));
+        }
+        let of = subject.attributes;
+        if how == Action::List {
+            let kib = of.sectors.div_ceil(2);
+            write!(self.output, "{:>9} {kib:>6} {} ", of.ino, print::long(of, false))?;
+        }
+        self.output.name(subject.path)?;
+        if how == Action::List && of.kind == FileKind::Symlink {
+            let target = self.fs.readlink(of.ino);
+            let target = target.map_err(|error| Failure::volume(shown(subject.path), &error))?;
+            self.output.bytes(b" -> ")?;
+            self.output.name(&target)?;
+        }
+        self.output.bytes(if how == Action::PrintZero { b"\0" } else { b"\n" })
+    }
+
+    /// False if it cannot be removed. As find(1): where the search starts at the root, `.` or `..`, that stays and is no failure.
+    fn delete(&mut self, subject: &Subject<'_>) -> Outcome<bool> {
+        if matches!(last_name(subject.path), b"" | b"." | b"..") {
+            return Ok(true);
+        }
+        let removed =
+            walk::resolve_parent(self.fs, subject.path).and_then(|(parent, name)| match subject.attributes.kind {
+                FileKind::Directory => self.fs.rmdir(parent.ino, name),
+                _ => self.fs.unlink(parent.ino, name),
+            });
+        match removed {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                let failure = Failure::volume(shown(subject.path), &error);
+                self.kept.pass(failure, tree::complain).map(|()| false)
+            }
+        }
+    }
 }
