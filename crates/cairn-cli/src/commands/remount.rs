@@ -19,13 +19,16 @@ Examples:
   cairn remount -o ro /mnt
 
 Options that can change (the others are refused by name; a list is taken whole or not at all):
-  ro rw                                  as root; ro needs that no file is open for writing
+  ro rw                    as root; ro only if no file is open for writing
   commit=SECONDS relatime noatime grpid nogrpid cache=SIZE
-  async_checkpoint[=PERCENT] noasync_checkpoint checkpoint_clean=counted|bail_out|scan
+  async_checkpoint[=PERCENT] noasync_checkpoint
+  checkpoint_clean=counted|bail_out|scan
   buffered_iomap nobuffered_iomap max_folio=SIZE
-  F2FS: checkpoint_interval=SECONDS checkpoint_merge nocheckpoint_merge checkpoint=disable[:N|:N%]|enable
-        gc_victim=data_first|greedy|adaptive background_gc=on|off|sync gc_merge nogc_merge atgc noatgc
   suid nosuid dev nodev exec noexec sync async dirsync     as root
+  F2FS: checkpoint_interval=SECONDS checkpoint_merge nocheckpoint_merge
+  F2FS: checkpoint=disable[:N|:N%]|enable
+  F2FS: gc_victim=data_first|greedy|adaptive background_gc=on|off|sync
+  F2FS: gc_merge nogc_merge atgc noatgc
 cairn stats shows the options in force.")]
 pub struct Args {
     /// Options to change; what is not named stays. May be repeated.

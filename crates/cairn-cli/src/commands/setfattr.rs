@@ -17,9 +17,9 @@ use crate::session::{Access, ImageArg, shown};
     disable_help_flag = true,
     after_help = "\
 Examples:
-  cairn setfattr -n user.origin -v 'build 7' disk.img /etc/os-release
-  cairn setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 disk.img /bin/ping
-  cairn setfattr -x user.origin disk.img /etc/os-release
+  cairn setfattr -n user.origin -v 'build 7' disk.img /etc/fstab
+  cairn setfattr -n user.bytes -v 0x00ff disk.img /bin/ping
+  cairn setfattr -x user.origin disk.img /etc/fstab
 
 A value that begins with 0x is in hexadecimal digits; one in double quotes is what stands between them."
 )]

@@ -1,0 +1,179 @@
+//! Every example of the help, of README.md and of docs/ runs as it is written, in a directory that holds what it names.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use cairn_cli::args::Cli;
+use clap::CommandFactory;
+
+use crate::support::works;
+
+/// Examples that take minutes, need a device of this host, or change it.
+const NOT_RUN: &[&str] = &[
+    "cairn lab buffered-io",
+    "cairn lab async-checkpoint",
+    "cairn lab checkpoint-merge",
+    "cairn generate /usr/local/share",
+    "cairn mkfs -t f2fs -m -Z 8 -c /dev/nullb0 /dev/sdb",
+];
+/// Those that run until something ends them.
+const ENDLESS: &[&str] = &["cairn serve-nothing", "cairn stats --json --watch"];
+/// Commands that need a live mount at /mnt.
+const LIVE: &[&str] = &["stats", "remount", "freeze", "thaw", "umount"];
+
+/// Contents of the images that examples name.
+const CONTENTS: &str = "
+mkdir -p /etc/ssh /etc/conf.d /boot /var/log /var/cache/apt /home/pi /srv/www/html /srv/archive /usr/lib /bin /run /dev /opt/app/data
+touch /etc/passwd /etc/fstab /etc/hosts.new /etc/a.conf /etc/stamp /etc/ssh/host_key /boot/config.txt /bin/ping /old
+setfattr -n user.origin -v x /etc/fstab
+touch /var/log/a.gz /var/log/b.gz /var/cache/apt/x /home/pi/file
+truncate -s 2M /var/log/syslog
+setfattr -n user.origin -v x /etc/passwd
+setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 /bin/ping
+";
+
+/// A directory with everything that examples name.
+fn surroundings() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for name in ["rootfs/etc", "rootfs/usr", "src", "files"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+        std::fs::write(Path::new(&at(name)).join("file"), "x").unwrap();
+    }
+    std::fs::write(at("interfaces"), "").unwrap();
+    std::fs::write(at("hostname"), "name\n").unwrap();
+    std::fs::write(at("script"), "ls /etc\n").unwrap();
+    std::fs::create_dir(at("backup")).unwrap();
+    let contents = at("contents");
+    std::fs::write(&contents, CONTENTS).unwrap();
+    works(&["mkfs", "--size", "24M", &at("disk.img")]);
+    works(&["shell", "-f", &contents, &at("disk.img")]);
+    // It is found in a pipe as well: grep fails where there is none.
+    std::fs::write(at("log"), "an error\n").unwrap();
+    works(&["put", &at("disk.img"), &at("log"), "/var/log/syslog"]);
+    std::fs::write(at("parts.img"), crate::mkfs_safety::disk("gpt")).unwrap();
+    works(&["mkfs", &format!("{}#2", at("parts.img"))]);
+    works(&["shell", "-f", &contents, &format!("{}#2", at("parts.img"))]);
+    let whole = std::fs::read(at("disk.img")).unwrap();
+    std::fs::write(at("offset.img"), [vec![0; 1 << 20], whole].concat()).unwrap();
+    std::fs::remove_file(contents).unwrap();
+    dir
+}
+
+/// The examples of a text that is indented as help is: a line, with what follows it up to the end of its here-document.
+fn of_help(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| !line.starts_with("Example")).skip(1);
+    scripts(lines.take_while(|line| line.starts_with("  ")).map(|line| &line[2..]))
+}
+
+/// Those of a page: lines that begin with `cairn` in blocks of code.
+fn of_page(text: &str) -> Vec<String> {
+    let mut inside = false;
+    let lines = text.lines().filter(|line| {
+        inside ^= line.starts_with("```");
+        inside && line.starts_with("cairn ")
+    });
+    scripts(lines)
+}
+
+fn scripts<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut open = false;
+    for line in lines {
+        match found.last_mut().filter(|_| open) {
+            Some(script) => *script += &format!("\n{line}"),
+            None => found.push(line.to_owned()),
+        }
+        open = if open { line != "EOF" } else { line.contains("<<EOF") };
+    }
+    found
+}
+
+fn all_examples() -> Vec<String> {
+    let mut found = Vec::new();
+    for command in Cli::command().get_subcommands() {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples = of_help(&help);
+        assert!(!examples.is_empty(), "{}", command.get_name());
+        found.extend(examples);
+    }
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = std::fs::read_dir(top.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages: Vec<PathBuf> = docs.chain([top.join("README.md")]).collect();
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|kind| kind == "md")) {
+        found.extend(of_page(&std::fs::read_to_string(page).unwrap()));
+    }
+    found
+}
+
+fn begins_with(example: &str, some: &[&str]) -> bool {
+    some.iter().any(|start| example.starts_with(start))
+}
+
+/// The images that the example means by their names.
+fn images(example: &str) -> String {
+    let mut script = String::from("cp --sparse=auto \"$HERE\"/disk.img disk.img\n");
+    if example.contains("disk.img#2") || example.contains("sdcard.img") {
+        script += "cp --sparse=auto \"$HERE\"/parts.img disk.img; ln disk.img sdcard.img\n";
+    }
+    if example.contains("?offset=1M") {
+        script += "cp --sparse=auto \"$HERE\"/offset.img disk.img\n";
+    }
+    if example.contains("root.img") && !example.contains("mkfs") {
+        script += "mv disk.img root.img\n";
+    }
+    script + "cp -r \"$HERE\"/[!dop]* .\n"
+}
+
+#[test]
+fn every_example_runs_as_it_is_written() {
+    let here = surroundings();
+    let program = Path::new(env!("CARGO_BIN_EXE_cairn"));
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let examples = all_examples();
+    let mut failed = Vec::new();
+    assert!(examples.len() > 50, "{}", examples.len());
+    for example in examples.iter().filter(|example| !begins_with(example, NOT_RUN)) {
+        let work = tempfile::tempdir().unwrap();
+        let command = example.split(' ').nth(1).unwrap_or_default();
+        let mut script = format!("set -e\nmkdir -p /mnt\numount -l /mnt 2>/dev/null || true\n{}", images(example));
+        if LIVE.contains(&command) {
+            script += "cairn mount disk.img /mnt\n";
+        }
+        if command == "thaw" {
+            script += "cairn freeze /mnt\n";
+        }
+        // What the example mounts over does not matter: the namespace ends with the script.
+        match begins_with(example, ENDLESS) {
+            true => script += &format!("timeout 1 {example} || [ $? = 124 ] || [ $? = 0 ]\n"),
+            false => script += &format!("{example}\n"),
+        }
+        script += "if grep -q ' /mnt fuse' /proc/mounts; then cairn umount /mnt; fi\n";
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        shell.current_dir(work.path()).env("PATH", &path).env("HERE", here.path()).env_remove("CAIRN_LOG");
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let complained = said.lines().any(|line| line.starts_with("cairn: ") && !line.contains("warning: not root"));
+        if !output.status.success() || complained {
+            failed.push(format!("{example}\n{}: {said}", output.status));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// On a terminal of 80 columns `clap` breaks longer lines, and an example that is broken cannot be copied.
+#[test]
+fn examples_fit_a_terminal_of_80_columns() {
+    for command in Cli::command().get_subcommands() {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in help.lines().filter(|line| line.starts_with("  ")) {
+            assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+        }
+    }
+    for example in all_examples() {
+        for line in example.lines() {
+            assert!(line.chars().count() <= 98, "{line}");
+        }
+    }
+}
