@@ -27,21 +27,22 @@ Examples:
 
 PATHS come first (the root if there is none), then the expression, as with find(1):
   -name, -iname, -path PATTERN  the name (the whole path) matches
-  -type f,d,l,b,c,p,s           the kind is one of these
-  -size [+-]N[cwbkMG]           the size in these units, rounded up, is N; more; less
-  -newer PATH, -newermt DATE    it changed after PATH on the image did; after a date
-  -mtime, -mmin [+-]N           it changed N days (minutes) ago; earlier; later
+  -type f,d,l,b,c,p,s        the kind is one of these
+  -size [+-]N[cwbkMG]        the size in these units, rounded up: N, more, less
+  -newer PATH                it changed after PATH on the image did
+  -newermt DATE              it changed after this date
+  -mtime, -mmin [+-]N        it changed N days (minutes) ago, earlier, later
   -uid, -gid, -links, -inum [+-]N
-  -user UID, -group GID         by number: the image has names of its own
-  -perm [-/]MODE                the octal mode is this; has all; has any of its bits
-  -empty                        a file without bytes, a directory without entries
-  -mindepth, -maxdepth N        how deep below the paths
+  -user UID, -group GID      by number: the image has names of its own
+  -perm [-/]MODE             the octal mode; all of its bits; any of its bits
+  -empty                     a file without bytes, a directory without entries
+  -mindepth, -maxdepth N     how deep below the paths
   ! EXPR, EXPR -o EXPR, ( EXPR ), -true, -false
-  -print, -print0               print the path and a newline (so without any action);
-                                print the path and a zero byte
-  -ls                           print a line as ls -li does
-  -delete                       remove it, after what is in it
-  -prune, -depth, -quit         do not enter it; enter it first; end the search
+  -print (also without any action), -print0, -ls
+                             print the path and a newline; the path and a zero
+                             byte; a line as of ls -li
+  -delete                    remove it, after what is in it
+  -prune, -depth, -quit      do not enter it; enter it first; end the search
 JSON: an array with one object a file, a line each, as of cairn ls --json.")]
 pub struct Args {
     /// Print JSON.
