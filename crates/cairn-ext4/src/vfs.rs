@@ -8,9 +8,10 @@ use std::time::Duration;
 use cairn_base::Ino;
 use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
+use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, IoFlags, NewInode, OpenMode, RenameMode,
-    ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, InodeFlags, IoFlags, NewInode, OpenMode,
+    RenameMode, ReservedFor, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use crate::Ext4;
@@ -43,6 +44,20 @@ impl Ext4 {
     /// Every result passes here, because some errors stop the volume; see [`crate::stop`].
     fn done<T>(&self, result: crate::Result<T>) -> Result<T> {
         Ok(self.volume.observe(result)?)
+    }
+
+    /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for that.
+    fn names_changed(&self, directories: &[&Arc<Inode>]) -> Result<()> {
+        let mut synchronous = directories.iter().filter(|directory| directory.flags().has_synchronous_names());
+        synchronous.try_for_each(|directory| self.done(fsync::fsync(&self.volume, directory, false)))
+    }
+
+    /// An inode has changed: on the disk, where `chattr +S` asks for that.
+    fn changed(&self, inode: &Arc<Inode>) -> Result<()> {
+        if inode.flags().contains(InodeFlags::SYNC) {
+            self.done(fsync::fsync(&self.volume, inode, false))?;
+        }
+        Ok(())
     }
 
     /// Writes waiting access times if there are many, unless the volume cannot be written now.
@@ -94,6 +109,7 @@ impl FileSystem for Ext4 {
         let inode = self.done(
             self.volume.with_space(|| namespace::create(&self.volume, &parent, name, &new, permissions, caller)),
         )?;
+        self.names_changed(&[&parent]).inspect_err(|_| self.drop_references(inode.ino, 1))?;
         Ok(self.attributes(&inode))
     }
 
@@ -109,7 +125,8 @@ impl FileSystem for Ext4 {
         let _open = self.enter();
         let inode = self.done(self.volume.acquire(ino))?;
         let linked = self.inode(parent).and_then(|parent| {
-            self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)))
+            self.done(self.volume.with_space(|| namespace::link(&self.volume, &inode, &parent, name)))?;
+            self.names_changed(&[&parent])
         });
         if let Err(error) = linked {
             self.drop_references(ino, 1);
@@ -121,13 +138,15 @@ impl FileSystem for Ext4 {
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(namespace::unlink(&self.volume, &parent, name))
+        self.done(namespace::unlink(&self.volume, &parent, name))?;
+        self.names_changed(&[&parent])
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(namespace::rmdir(&self.volume, &parent, name))
+        self.done(namespace::rmdir(&self.volume, &parent, name))?;
+        self.names_changed(&[&parent])
     }
 
     fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
@@ -135,7 +154,8 @@ impl FileSystem for Ext4 {
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
         self.done(
             self.volume.with_space(|| namespace::rename(&self.volume, &parent, name, &new_parent, new_name, mode)),
-        )
+        )?;
+        self.names_changed(&[&parent, &new_parent])
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
@@ -160,6 +180,9 @@ impl FileSystem for Ext4 {
         let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(setattr::setattr(&self.volume, &inode, set))?;
+        if !set.sets_times_only() {
+            self.changed(&inode)?;
+        }
         Ok(self.attributes(&inode))
     }
 
@@ -230,7 +253,8 @@ impl FileSystem for Ext4 {
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(preallocate::allocate(&self.volume, &inode, mode, offset, len))
+        self.done(preallocate::allocate(&self.volume, &inode, mode, offset, len))?;
+        self.changed(&inode)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
@@ -255,7 +279,9 @@ impl FileSystem for Ext4 {
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        self.done(data::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))
+        let copied = self.done(data::copy_range(&self.volume, &from, from_offset, &to, to_offset, len))?;
+        self.changed(&to)?;
+        Ok(copied)
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -271,13 +297,15 @@ impl FileSystem for Ext4 {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(self.volume.with_space(|| xattr_ops::set(&self.volume, &inode, name, value, mode)))
+        self.done(self.volume.with_space(|| xattr_ops::set(&self.volume, &inode, name, value, mode)))?;
+        self.changed(&inode)
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(xattr_ops::remove(&self.volume, &inode, name))
+        self.done(xattr_ops::remove(&self.volume, &inode, name))?;
+        self.changed(&inode)
     }
 
     fn statfs(&self) -> Result<VolumeStats> {

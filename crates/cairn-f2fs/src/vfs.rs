@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use cairn_base::Ino;
 use cairn_base::ranked_lock::RwLockReadGuard;
 use cairn_base::stats::Report;
+use cairn_vfs::namespace::NamedInode;
 use cairn_vfs::{
-    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, IoFlags, NewInode, OpenMode,
-    RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
+    AllocateMode, Attributes, Caller, DirEntry, Error, FileExtent, FileSystem, GoingDown, InodeFlags, IoFlags,
+    NewInode, OpenMode, RenameMode, Result, Seek, SetAttributes, VolumeStats, XattrMode,
 };
 
 use crate::dir::readdir;
@@ -51,6 +52,20 @@ impl F2fs {
         }
     }
 
+    /// Names in these directories have changed: on the disk, where `chattr +S` or `+D` asks for that.
+    fn names_changed(&self, directories: &[&Arc<Inode>]) -> Result<()> {
+        let mut synchronous = directories.iter().filter(|directory| directory.flags().has_synchronous_names());
+        synchronous.try_for_each(|directory| self.done(fsync::fsync(&self.operations, directory, false)))
+    }
+
+    /// An inode has changed: on the disk, where `chattr +S` asks for that.
+    fn changed(&self, inode: &Arc<Inode>) -> Result<()> {
+        if inode.flags().contains(InodeFlags::SYNC) {
+            self.done(fsync::fsync(&self.operations, inode, false))?;
+        }
+        Ok(())
+    }
+
     fn drop_references(&self, ino: Ino, count: u64) {
         if let Err(error) = self.done(lifetime::forget(&self.operations, ino, count)) {
             tracing::warn!(%ino, %error, "an unlinked inode could not be deleted; the next mount will");
@@ -86,6 +101,7 @@ impl FileSystem for F2fs {
         let (ops, parent) = (&self.operations, self.inode(parent)?);
         let create = || namespace::create(ops, &parent, name, &new, permissions, caller);
         let inode = self.done(ops.with_space(create))?;
+        self.names_changed(&[&parent]).inspect_err(|_| self.drop_references(inode.ino(), 1))?;
         Ok(self.attributes(&inode))
     }
 
@@ -101,7 +117,8 @@ impl FileSystem for F2fs {
         let _open = self.enter();
         let inode = self.done(self.inodes.acquire(ino))?;
         let linked = self.inode(parent).and_then(|parent| {
-            self.done(self.operations.with_space(|| namespace::link(&self.operations, &inode, &parent, name)))
+            self.done(self.operations.with_space(|| namespace::link(&self.operations, &inode, &parent, name)))?;
+            self.names_changed(&[&parent])
         });
         if let Err(error) = linked {
             self.drop_references(ino, 1);
@@ -113,20 +130,23 @@ impl FileSystem for F2fs {
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(self.operations.with_space(|| namespace::unlink(&self.operations, &parent, name)))
+        self.done(self.operations.with_space(|| namespace::unlink(&self.operations, &parent, name)))?;
+        self.names_changed(&[&parent])
     }
 
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let parent = self.inode(parent)?;
-        self.done(self.operations.with_space(|| namespace::rmdir(&self.operations, &parent, name)))
+        self.done(self.operations.with_space(|| namespace::rmdir(&self.operations, &parent, name)))?;
+        self.names_changed(&[&parent])
     }
 
     fn rename(&self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8], mode: RenameMode) -> Result<()> {
         let _open = self.enter();
         let (parent, new_parent) = (self.inode(parent)?, self.inode(new_parent)?);
         let rename = || namespace::rename(&self.operations, &parent, name, &new_parent, new_name, mode);
-        self.done(self.operations.with_space(rename))
+        self.done(self.operations.with_space(rename))?;
+        self.names_changed(&[&parent, &new_parent])
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
@@ -154,6 +174,9 @@ impl FileSystem for F2fs {
         let _open = self.enter();
         let inode = self.inode(ino)?;
         self.done(setattr::setattr(&self.operations, &inode, set))?;
+        if !set.sets_times_only() {
+            self.changed(&inode)?;
+        }
         Ok(self.attributes(&inode))
     }
 
@@ -217,7 +240,9 @@ impl FileSystem for F2fs {
 
     fn allocate(&self, ino: Ino, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
         let _open = self.enter();
-        self.done(preallocate::allocate(&self.operations, &self.inode(ino)?, mode, offset, len))
+        let inode = self.inode(ino)?;
+        self.done(preallocate::allocate(&self.operations, &inode, mode, offset, len))?;
+        self.changed(&inode)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
@@ -238,7 +263,9 @@ impl FileSystem for F2fs {
     fn copy_range(&self, from: Ino, from_offset: u64, to: Ino, to_offset: u64, len: u64) -> Result<u64> {
         let _open = self.enter();
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        self.done(data::copy_range(&self.operations, &from, from_offset, &to, to_offset, len))
+        let copied = self.done(data::copy_range(&self.operations, &from, from_offset, &to, to_offset, len))?;
+        self.changed(&to)?;
+        Ok(copied)
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -252,13 +279,15 @@ impl FileSystem for F2fs {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(self.operations.with_space(|| xattr::edit::set(&self.operations, &inode, name, value, mode)))
+        self.done(self.operations.with_space(|| xattr::edit::set(&self.operations, &inode, name, value, mode)))?;
+        self.changed(&inode)
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let _open = self.enter();
         let inode = self.inode(ino)?;
-        self.done(xattr::edit::remove(&self.operations, &inode, name))
+        self.done(xattr::edit::remove(&self.operations, &inode, name))?;
+        self.changed(&inode)
     }
 
     fn statfs(&self) -> Result<VolumeStats> {

@@ -36,6 +36,14 @@ bitflags::bitflags! {
     }
 }
 
+impl InodeFlags {
+    /// True if names that change in this directory are durable when the call returns.
+    #[must_use]
+    pub const fn has_synchronous_names(self) -> bool {
+        self.intersects(Self::SYNC.union(Self::DIRSYNC))
+    }
+}
+
 /// Kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {

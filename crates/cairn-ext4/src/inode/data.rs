@@ -6,7 +6,8 @@ use cairn_base::FileBlock;
 use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode as Mode;
 use cairn_vfs::copy::CopyRange;
-use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
+use cairn_vfs::namespace::NamedInode;
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek};
 
 use crate::error::Result;
 use crate::inode::Inode;
@@ -99,7 +100,7 @@ pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8],
             Err(_) => break,
         }
     }
-    if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) {
+    if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) || inode.flags().contains(InodeFlags::SYNC) {
         crate::fsync::fsync(volume, inode, !flags.contains(IoFlags::SYNC))?;
     }
     Ok(done)

@@ -9,7 +9,8 @@ use cairn_block::Bytes;
 use cairn_cache::mapper::{FileMapper, Place, Run};
 use cairn_cache::writeback::WritebackMode;
 use cairn_vfs::copy::CopyRange;
-use cairn_vfs::{Error as VfsError, FileExtent, FileKind, IoFlags, Seek};
+use cairn_vfs::namespace::NamedInode;
+use cairn_vfs::{Error as VfsError, FileExtent, FileKind, InodeFlags, IoFlags, Seek};
 
 use super::mapper::InodeMapper;
 use super::write_mapper::Writer;
@@ -245,7 +246,8 @@ pub(crate) fn write(
             Err(_) => break,
         }
     }
-    if flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) && done > 0 {
+    let synchronous = flags.intersects(IoFlags::DSYNC | IoFlags::SYNC) || inode.flags().contains(InodeFlags::SYNC);
+    if synchronous && done > 0 {
         crate::fsync::fsync(ops, inode, !flags.contains(IoFlags::SYNC))?;
     }
     Ok(done)
