@@ -9,7 +9,7 @@ use cairn_base::runtime::threads::Threads;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::{CrashLog, Cut, Recording, Volatile, write_image};
-use cairn_testkit::durability::{Opened, Subject, both_hear_of_a_failed_flush, search};
+use cairn_testkit::durability::{DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search};
 use cairn_testkit::judge::{KernelMount, e2fsck_preen};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode, SetAttributes, SetTime};
 
@@ -42,14 +42,26 @@ fn cut(device: &MemoryDevice) -> Result<(), String> {
     if (0..=1).contains(&verdict.status) { Ok(()) } else { Err(verdict.output) }
 }
 
+/// A volume with a file whose record is damaged, which only its checksum tells.
+fn with_damage(fresh: &MemoryDevice) -> Damage {
+    let device = Arc::new(fresh.fork());
+    let fs = open(device.clone(), Simulated::new(1), "").expect("it opens");
+    let ino = fs.create(fs.root(), DAMAGED, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    let at = crate::policy::record_of(&fs, ino).checked;
+    fs.unmount().unwrap();
+    Damage::new(device.fork(), at)
+}
+
 fn search_on(args: &'static [&'static str], megabytes: u64) {
     let fresh = format(shm().path(), args, megabytes);
     let open = |device| opened(device, Simulated::new(1));
-    let subject = Subject { fresh, cuts: 6, open: &open, judge: &closed, judge_cut: Some(&cut) };
+    let damage = (args == K4).then(|| with_damage(&fresh));
+    let subject = Subject { fresh, damage, cuts: 6, open: &open, judge: &closed, judge_cut: Some(&cut) };
     let rare = if cairn_testkit::deep() { 3 } else { 150 };
     let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}: {error}"));
     println!("{args:?}: {seen:?}");
     assert!(seen.histories > 1500 && seen.promises > 3 * seen.histories, "{seen:?}");
+    assert_eq!(seen.damaged > 50, args == K4, "{seen:?}");
 }
 
 #[test]
@@ -68,7 +80,8 @@ fn every_history_of_two_steps_with_other_formats() {
 fn two_who_ask_at_once_are_told_the_same() {
     let fresh = format(shm().path(), K4, 16);
     let open = |device| opened(device, Arc::new(Threads::new()));
-    both_hear_of_a_failed_flush(&Subject { fresh, cuts: 6, open: &open, judge: &closed, judge_cut: None });
+    let subject = Subject { fresh, damage: None, cuts: 6, open: &open, judge: &closed, judge_cut: None };
+    both_hear_of_a_failed_flush(&subject);
 }
 
 /// What `file` holds if the power fails now and nothing survives that was not flushed.

@@ -7,7 +7,7 @@ use cairn_base::runtime::simulated::Simulated;
 use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
 use cairn_f2fs::{F2fs, MountOptions};
-use cairn_testkit::durability::{Opened, Subject, both_hear_of_a_failed_flush, search};
+use cairn_testkit::durability::{DAMAGED, Damage, Opened, Subject, both_hear_of_a_failed_flush, search};
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::crash::{BEFORE, clean};
@@ -27,17 +27,30 @@ fn cut(device: &MemoryDevice) -> Result<(), String> {
     clean(device, BEFORE)
 }
 
+/// A volume with a file whose record is damaged, which only its checksum tells.
+fn with_damage(fresh: &MemoryDevice) -> Damage {
+    let device = Arc::new(fresh.fork());
+    let fs = open(device.clone(), "");
+    let ino = fs.create(fs.root(), DAMAGED, NewInode::Regular, 0o644, &Caller::ROOT).unwrap().ino;
+    fs.sync().unwrap();
+    let at = crate::policy::record_of(&fs, ino).checked;
+    fs.unmount().unwrap();
+    Damage::new(device.fork(), at)
+}
+
 #[test]
 fn every_history_of_two_steps_is_as_durable_as_was_said() {
     let cuts = if cairn_testkit::deep() { 6 } else { 2 };
     for (args, options) in [(&[][..], ""), (FEATURES, "mode=lfs,nocheckpoint_merge")] {
         let open = |device| opened(device, options);
         let fresh = volume(64 << 20, args).fork();
-        let subject = Subject { fresh, cuts, open: &open, judge: &closed, judge_cut: Some(&cut) };
+        let damage = (args == FEATURES).then(|| with_damage(&fresh));
+        let subject = Subject { fresh, damage, cuts, open: &open, judge: &closed, judge_cut: Some(&cut) };
         let rare = if cairn_testkit::deep() { 3 } else { 150 };
         let seen = search(&subject, rare).unwrap_or_else(|error| panic!("{args:?}, {options:?}: {error}"));
         println!("{args:?}, {options:?}: {seen:?}");
         assert!(seen.histories > 1500 && seen.promises > 3 * seen.histories, "{seen:?}");
+        assert_eq!(seen.damaged > 50, args == FEATURES, "{seen:?}");
     }
 }
 
@@ -45,7 +58,8 @@ fn every_history_of_two_steps_is_as_durable_as_was_said() {
 fn two_who_ask_at_once_are_told_the_same() {
     let open = |device| opened(device, "");
     let fresh = volume(64 << 20, &[]).fork();
-    both_hear_of_a_failed_flush(&Subject { fresh, cuts: 0, open: &open, judge: &closed, judge_cut: None });
+    let subject = Subject { fresh, damage: None, cuts: 0, open: &open, judge: &closed, judge_cut: None };
+    both_hear_of_a_failed_flush(&subject);
 }
 
 /// The first byte of `file`, as a volume shows it that is opened on these bytes now.

@@ -1,0 +1,223 @@
+//! All histories of one and two steps, each with every way to make them durable, and then every power cut.
+
+use std::sync::Arc;
+
+use cairn_block::memory::MemoryDevice;
+use cairn_vfs::{Error, FileSystem};
+
+use super::found::check;
+use super::grammar::{Meanwhile, Persist, Step};
+use super::world::{Promised, World};
+use super::{DAMAGED, Subject};
+use crate::crash::{CrashLog, Cut, Recording, Volatile};
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Histories.
+    pub histories: usize,
+    /// Those with damage that somebody meets.
+    pub damaged: usize,
+    /// Power cuts.
+    pub states: usize,
+    /// Names that had to be, or had to be gone.
+    pub promises: usize,
+}
+
+/// A history.
+#[derive(Debug)]
+struct History {
+    steps: Vec<Step>,
+    persist: Persist,
+    meanwhile: Meanwhile,
+}
+
+/// A history that was recorded.
+struct Run {
+    log: CrashLog,
+    /// When the last call returned that promised something.
+    from: u64,
+    promised: Promised,
+}
+
+type Told<T> = Result<T, String>;
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+/// None if a step has nothing to work on.
+fn run(subject: &Subject<'_>, history: &History) -> Told<Option<Run>> {
+    let History { steps, persist, meanwhile } = history;
+    let recording = Recording::start(subject.start(*meanwhile).fork());
+    let opened = (subject.open)(recording.device());
+    let fs = &*opened.fs;
+    let mut world = World::new(fs, *persist).map_err(text)?;
+    let (last, before) = steps.split_last().expect("a history has steps");
+    for step in before {
+        if !world.step(*step).map_err(text)? {
+            return Ok(None);
+        }
+    }
+    if meanwhile.stops() {
+        world.persist(*persist).map_err(text)?;
+        let (from, promised) = (recording.moment(), world.promised(*persist));
+        stop(fs, &mut world, *meanwhile, *last)?;
+        if *meanwhile == Meanwhile::DamagePanic && recording.moment() != from {
+            return Err("something was written after a power cut".into());
+        }
+        let _ = fs.shutdown(false);
+        drop(opened);
+        return Ok(Some(Run { log: recording.finish(), from, promised }));
+    }
+    happen(fs, &world, *meanwhile)?;
+    if !world.step(*last).map_err(text)? {
+        return Ok(None);
+    }
+    if *meanwhile == Meanwhile::Evicted {
+        fs.extents(world.target, 0, u64::MAX >> 1, true, &mut |_| true).map_err(text)?;
+        if !world.target_names.is_empty() {
+            fs.forget(world.target, 1);
+        }
+        fs.forget(world.directory, 1);
+        (opened.evict)();
+    }
+    world.persist(*persist).map_err(text)?;
+    let (from, promised) = (recording.moment(), world.promised(*persist));
+    fs.shutdown(false).map_err(text)?;
+    drop(opened);
+    Ok(Some(Run { log: recording.finish(), from, promised }))
+}
+
+/// What comes before the last step, of the kind after which everything goes on.
+fn happen(fs: &dyn FileSystem, world: &World<'_>, meanwhile: Meanwhile) -> Told<()> {
+    match meanwhile {
+        Meanwhile::Fsynced => (0..2).try_for_each(|_| world.persist(Persist::File)).map_err(text),
+        Meanwhile::TurnedOver => ["ro", "rw"].into_iter().try_for_each(|word| fs.remount(word)).map_err(text),
+        Meanwhile::DamageContinue => meet_damage(fs, "errors=continue"),
+        _ => Ok(()),
+    }
+}
+
+fn meet_damage(fs: &dyn FileSystem, policy: &str) -> Told<()> {
+    fs.remount(policy).map_err(text)?;
+    match fs.lookup(fs.root(), DAMAGED) {
+        Err(Error::Corrupt(_)) => Ok(()),
+        other => Err(format!("the damaged file is {other:?}")),
+    }
+}
+
+/// Damage stops the volume: what comes then is refused.
+fn stop(fs: &dyn FileSystem, world: &mut World<'_>, meanwhile: Meanwhile, last: Step) -> Told<()> {
+    let panics = meanwhile == Meanwhile::DamagePanic;
+    meet_damage(fs, if panics { "errors=panic" } else { "errors=remount-ro" })?;
+    match world.step(last) {
+        Err(Error::ReadOnly(_) | Error::Io(_)) => {}
+        Ok(false) => return Ok(()),
+        other => return Err(format!("a step on a volume that damage has stopped: {other:?}")),
+    }
+    match world.persist(Persist::All) {
+        Err(Error::Io(_)) => Ok(()),
+        other => Err(format!("sync of a volume that damage has stopped: {other:?}")),
+    }
+}
+
+fn judge(subject: &Subject<'_>, run: &Run, cut: Cut, foreign: bool, damaged: bool) -> Told<usize> {
+    if foreign
+        && !damaged
+        && let Some(judge) = subject.judge_cut
+    {
+        judge(&run.log.device(cut))?;
+    }
+    let device = Arc::new(run.log.device(cut));
+    let opened = (subject.open)(device.clone());
+    let kept = if cut.moment >= run.from {
+        check(&run.promised, &*opened.fs)?;
+        run.promised.names.len()
+    } else {
+        0
+    };
+    opened.fs.unmount().map_err(|error| format!("closing after recovery: {error}"))?;
+    drop(opened);
+    if foreign {
+        let device: &MemoryDevice = &device;
+        if let (true, Some(damage)) = (damaged, &subject.damage) {
+            damage.undo(device);
+        }
+        (subject.judge)(device)?;
+    }
+    Ok(kept)
+}
+
+/// Of the newest words each pair of steps gets one at most.
+const TURNS: usize = 7;
+
+/// The histories of these steps. Without `deep` the newest words take turns where the older ones are all tried.
+fn histories(subject: &Subject<'_>, steps: &[Step], number: usize) -> Vec<History> {
+    use Meanwhile::{DamageContinue, DamagePanic, DamageRemountReadOnly, Evicted, Fsynced, Nothing, TurnedOver};
+    let deep = crate::deep();
+    let history = |persist, meanwhile| History { steps: steps.to_vec(), persist, meanwhile };
+    let is_new = |step: &Step| matches!(step, Step::RenameLeavingWhiteout | Step::Own);
+    let all = deep || steps.len() == 1;
+    let mut histories = Vec::new();
+    if all || !steps.iter().any(is_new) {
+        let every = |persist| [Nothing, Evicted, Fsynced].map(|meanwhile| history(persist, meanwhile));
+        histories.extend(Persist::CALLS.into_iter().flat_map(every));
+    } else {
+        histories.push(history(turn(&Persist::CALLS, number), turn(&[Nothing, Evicted, Fsynced], number / 5)));
+    }
+    let words = [
+        history(Persist::ReadOnly, Nothing),
+        history(Persist::SynchronousFlag, Nothing),
+        history(Persist::DirsyncFlag, Nothing),
+        history(turn(&Persist::CALLS, number), TurnedOver),
+    ];
+    let damage = [DamageContinue, DamageRemountReadOnly, DamagePanic];
+    let damage = damage.map(|meanwhile| history(turn(&Persist::CALLS, number), meanwhile));
+    let damage = damage.into_iter().filter(|_| subject.damage.is_some());
+    let (first, step) = if all { (0, 1) } else { (number % TURNS, TURNS) };
+    histories.extend(words.into_iter().chain(damage).skip(first).step_by(step));
+    histories
+}
+
+fn turn<T: Copy>(words: &[T], number: usize) -> T {
+    words[number % words.len()]
+}
+
+/// Looks at all histories of one and two steps; the foreign judge sees every `rare`-th state. The first broken promise is the
+/// error.
+///
+/// # Errors
+/// What was promised is not there, or a judge complains.
+pub fn search(subject: &Subject<'_>, rare: usize) -> Told<Seen> {
+    let mut seen = Seen::default();
+    let second = std::iter::once(None).chain(Step::ALL.into_iter().map(Some));
+    let pairs = Step::ALL.into_iter().flat_map(|first| second.clone().map(move |second| (first, second)));
+    for (number, (first, second)) in pairs.enumerate() {
+        let steps: Vec<Step> = std::iter::once(first).chain(second).collect();
+        for history in histories(subject, &steps, number) {
+            look_at(subject, &history, rare, &mut seen).map_err(|error| format!("{history:?}: {error}"))?;
+        }
+    }
+    Ok(seen)
+}
+
+fn look_at(subject: &Subject<'_>, history: &History, rare: usize, seen: &mut Seen) -> Told<()> {
+    let Some(run) = run(subject, history)? else { return Ok(()) };
+    let damaged = history.meanwhile.has_damage();
+    seen.histories += 1;
+    seen.damaged += usize::from(damaged);
+    let mut cuts: Vec<Cut> = run.log.barrier_cuts();
+    cuts.retain(|cut| cut.moment >= run.from || cut.volatile == Volatile::Lost);
+    // What comes before the steps is the same for all.
+    let late = cuts.len().saturating_sub(subject.cuts);
+    let random = Volatile::Random(seen.histories as u64);
+    let end = Cut { moment: run.log.log().end, volatile: random };
+    for cut in cuts.split_off(late).into_iter().chain([end]) {
+        let foreign = seen.states.is_multiple_of(rare);
+        seen.states += 1;
+        let error = |error| format!("{cut} (the call returned at {}): {error}", run.from);
+        seen.promises += judge(subject, &run, cut, foreign, damaged).map_err(error)?;
+    }
+    Ok(())
+}
