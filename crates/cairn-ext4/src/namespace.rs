@@ -103,6 +103,7 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
     volume.orphans.add(volume, &handle, inode.ino)?;
     inode.write_inode(volume, &handle, &mut state)?;
     drop(state);
+    handle.finish();
     Ok(inode)
 }
 
@@ -122,7 +123,9 @@ pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name:
         }
         state.record.links += 1;
         state.record.ctime = attributes::now(volume);
-        inode.write_inode(volume, &handle, &mut state)
+        inode.write_inode(volume, &handle, &mut state)?;
+        handle.finish();
+        Ok(())
     })
 }
 

@@ -31,7 +31,7 @@ use crate::orphan::{FoundSlots, Orphans};
 use crate::space::BlockSource;
 use crate::stop_cause::Stopped;
 use crate::store::Store;
-use crate::txn::{Handle, Txn};
+use crate::txn::{Handle, PartialChange, Txn};
 
 /// Inodes without references that are kept in memory.
 const INODES_IN_MEMORY: usize = 32_768;
@@ -272,7 +272,11 @@ impl Volume {
     /// The error of `work`, or the journal was aborted.
     pub fn with_space<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         match work() {
-            Err(Error::Vfs(VfsError::NoSpace)) if self.reclaim_freed()? => work(),
+            Err(Error::Vfs(VfsError::NoSpace)) if self.reclaim_freed()? => {
+                // What the first attempt began has been undone.
+                PartialChange::take();
+                work()
+            }
             other => other,
         }
     }
@@ -375,6 +379,7 @@ impl Volume {
         self.check_writable()?;
         let handle = self.begin(self.credits.attributes)?;
         self.superblock.set_label(self, &handle, label)?;
+        handle.finish();
         drop(handle);
         // Programs that read the image (blkid, udev) then see the label.
         if let Some(journal) = self.journal() {

@@ -262,7 +262,9 @@ fn change_with(
 
 fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
     state.record.ctime = attributes::now(volume);
-    inode.write_inode(volume, handle, state)
+    inode.write_inode(volume, handle, state)?;
+    handle.finish();
+    Ok(())
 }
 
 /// The default ACL of a directory.

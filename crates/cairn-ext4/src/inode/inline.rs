@@ -82,6 +82,7 @@ pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> 
     state.set_size_and_disksize(size);
     super::attributes::note_modified(volume, state, IoFlags::empty());
     inode.write_inode(volume, &handle, state)?;
+    handle.finish();
     Ok(true)
 }
 
@@ -154,7 +155,9 @@ pub fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<(
         let handle = volume.begin(volume.credits.attributes)?;
         let mut state = inode.state.write();
         destroy_inline_data(volume, inode, &mut state)?;
-        return inode.write_inode(volume, &handle, &mut state);
+        inode.write_inode(volume, &handle, &mut state)?;
+        handle.finish();
+        return Ok(());
     }
     let allocation = volume.space.allocate_for(volume.group_goal(inode.ino), blocks, Class::of_call())?;
     let start = allocation.start;
@@ -177,6 +180,7 @@ pub fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<(
     state.status.set_mapped(Run { start: FileBlock(0), len: u64::from(blocks) }, start);
     inode.write_inode(volume, &handle, state)?;
     inode.ledger.wrote();
+    handle.finish();
     Ok(())
 }
 

@@ -34,9 +34,12 @@ pub fn setattr(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) ->
     }
     apply(&mut state, inode, set, now);
     if set.sets_times_only() {
-        return inode.write_inode_times(volume, &handle, &mut state);
+        inode.write_inode_times(volume, &handle, &mut state)?;
+    } else {
+        inode.write_inode(volume, &handle, &mut state)?;
     }
-    inode.write_inode(volume, &handle, &mut state)
+    handle.finish();
+    Ok(())
 }
 
 fn apply(state: &mut State, inode: &Inode, set: &SetAttributes, now: Timestamp) {

@@ -59,7 +59,9 @@ pub(super) fn reshape(volume: &Arc<Volume>, inode: &Arc<Inode>, size: Option<u64
         state.grow(size);
     }
     super::attributes::note_modified(volume, state, IoFlags::empty());
-    inode.write_inode(volume, &handle, state)
+    inode.write_inode(volume, &handle, state)?;
+    handle.finish();
+    Ok(())
 }
 
 fn shrink(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {

@@ -7,6 +7,7 @@ mod durability;
 mod expect;
 mod fault;
 
+mod partial;
 mod pattern;
 mod policy;
 mod run;
