@@ -3,6 +3,7 @@
 //!
 //! `CAIRN_DEEP=1` looks at many times as many states.
 
+mod commits;
 mod durability;
 mod expect;
 mod fault;

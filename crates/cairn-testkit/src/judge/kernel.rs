@@ -49,7 +49,7 @@ impl Drop for LoopDevice {
 pub struct KernelMount {
     // Fields drop in this order: the directory goes first (after `drop` unmounted it), the device last.
     directory: Option<PathBuf>,
-    _device: LoopDevice,
+    device: LoopDevice,
 }
 
 impl KernelMount {
@@ -69,7 +69,13 @@ impl KernelMount {
         }
         args.extend([device.path(), directory.as_path()]);
         run("mount", args);
-        Self { directory: Some(directory), _device: device }
+        Self { directory: Some(directory), device }
+    }
+
+    /// `/dev/loopN` under it.
+    #[must_use]
+    pub fn device(&self) -> &Path {
+        self.device.path()
     }
 
     /// Where it is mounted.
