@@ -17,7 +17,7 @@ mod merged_crash;
 mod merging;
 mod options;
 mod policy;
-mod promises;
+mod reserving_ahead;
 mod shift;
 mod support;
 mod trimmed;

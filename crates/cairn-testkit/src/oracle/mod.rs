@@ -7,7 +7,7 @@ mod data;
 pub mod fsx;
 mod listing;
 mod names;
-pub mod promises;
+pub mod reserving_ahead;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;

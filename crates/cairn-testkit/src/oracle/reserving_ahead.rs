@@ -1,4 +1,4 @@
-//! What sequential writers are promised ahead: how seldom the mapping is asked, and that nobody loses space over it.
+//! Space that sequential writers reserve ahead: how seldom the mapping is asked, and that nobody loses space over it.
 //!
 //! The questions are the same for every format; each has its own volumes ([`Subject`]), and some count the blocks of files'
 //! maps as the files' (`maps`: how many those may be).
@@ -108,7 +108,7 @@ pub fn sequential_calls_of_any_size_ask_less_than_once_a_mib(subject: &dyn Subje
 ///
 /// # Panics
 /// That is not so.
-pub fn only_who_writes_in_a_row_is_promised_ahead(subject: &dyn Subject) {
+pub fn only_who_writes_in_a_row_reserves_ahead(subject: &dyn Subject) {
     let device = subject.make();
     let volume = subject.open(&device);
     let before = calls(&*volume);
@@ -171,7 +171,7 @@ pub fn what_is_not_used_takes_no_space(subject: &dyn Subject, maps: u64) {
 ///
 /// # Panics
 /// That is not so.
-pub fn nobody_fails_for_what_another_was_promised(subject: &dyn Subject, maps: u64) {
+pub fn nobody_fails_for_what_another_has_reserved(subject: &dyn Subject, maps: u64) {
     let device = subject.make();
     let volume = subject.open(&device);
     let (first, second) = (create(&*volume, "first"), create(&*volume, "second"));

@@ -1,4 +1,4 @@
-//! What sequential writers are promised ahead: see the questions themselves.
+//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this format.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use cairn_block::memory::MemoryDevice;
 use cairn_ext4::{Ext4, MountOptions};
 use cairn_testkit::crash::{read_image, write_image};
 use cairn_testkit::judge::{assert_clean, mke2fs};
-use cairn_testkit::oracle::{Subject, promises};
+use cairn_testkit::oracle::{Subject, reserving_ahead};
 use cairn_vfs::FileSystem;
 
 struct Kind {
@@ -40,25 +40,28 @@ impl Subject for Kind {
 
 #[test]
 fn sequential_calls_of_any_size_ask_less_than_once_a_mib() {
-    promises::sequential_calls_of_any_size_ask_less_than_once_a_mib(&Kind { megabytes: 256, options: "cache=256M" });
+    reserving_ahead::sequential_calls_of_any_size_ask_less_than_once_a_mib(&Kind {
+        megabytes: 256,
+        options: "cache=256M",
+    });
 }
 
 #[test]
-fn only_who_writes_in_a_row_is_promised_ahead() {
-    promises::only_who_writes_in_a_row_is_promised_ahead(&Kind { megabytes: 64, options: "nobuffered_iomap" });
+fn only_who_writes_in_a_row_reserves_ahead() {
+    reserving_ahead::only_who_writes_in_a_row_reserves_ahead(&Kind { megabytes: 64, options: "nobuffered_iomap" });
 }
 
 #[test]
 fn what_is_not_used_takes_no_space() {
-    promises::what_is_not_used_takes_no_space(&Kind { megabytes: 64, options: "" }, 0);
+    reserving_ahead::what_is_not_used_takes_no_space(&Kind { megabytes: 64, options: "" }, 0);
 }
 
 #[test]
-fn nobody_fails_for_what_another_was_promised() {
-    promises::nobody_fails_for_what_another_was_promised(&Kind { megabytes: 40, options: "" }, 0);
+fn nobody_fails_for_what_another_has_reserved() {
+    reserving_ahead::nobody_fails_for_what_another_has_reserved(&Kind { megabytes: 40, options: "" }, 0);
 }
 
 #[test]
 fn contending_writers_fill_the_volume_to_the_last_block() {
-    promises::contending_writers_fill_the_volume_to_the_last_block(&Kind { megabytes: 40, options: "" }, 0);
+    reserving_ahead::contending_writers_fill_the_volume_to_the_last_block(&Kind { megabytes: 40, options: "" }, 0);
 }

@@ -1,9 +1,9 @@
-//! What sequential writers are promised ahead: see the questions themselves.
+//! Space that sequential writers reserve ahead: the questions of [`reserving_ahead`] to this format.
 
 use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
-use cairn_testkit::oracle::{Subject, promises};
+use cairn_testkit::oracle::{Subject, reserving_ahead};
 use cairn_vfs::FileSystem;
 
 use crate::support::{judge, open, volume};
@@ -37,26 +37,26 @@ impl Subject for Kind {
 #[test]
 fn sequential_calls_of_any_size_ask_less_than_once_a_mib() {
     for options in ["cache=256M", "cache=256M,mode=lfs"] {
-        promises::sequential_calls_of_any_size_ask_less_than_once_a_mib(&Kind { megabytes: 256, options });
+        reserving_ahead::sequential_calls_of_any_size_ask_less_than_once_a_mib(&Kind { megabytes: 256, options });
     }
 }
 
 #[test]
-fn only_who_writes_in_a_row_is_promised_ahead() {
-    promises::only_who_writes_in_a_row_is_promised_ahead(&Kind { megabytes: 64, options: "nobuffered_iomap" });
+fn only_who_writes_in_a_row_reserves_ahead() {
+    reserving_ahead::only_who_writes_in_a_row_reserves_ahead(&Kind { megabytes: 64, options: "nobuffered_iomap" });
 }
 
 #[test]
 fn what_is_not_used_takes_no_space() {
-    promises::what_is_not_used_takes_no_space(&Kind { megabytes: 96, options: "" }, NODES);
+    reserving_ahead::what_is_not_used_takes_no_space(&Kind { megabytes: 96, options: "" }, NODES);
 }
 
 #[test]
-fn nobody_fails_for_what_another_was_promised() {
-    promises::nobody_fails_for_what_another_was_promised(&Kind { megabytes: 64, options: "" }, NODES);
+fn nobody_fails_for_what_another_has_reserved() {
+    reserving_ahead::nobody_fails_for_what_another_has_reserved(&Kind { megabytes: 64, options: "" }, NODES);
 }
 
 #[test]
 fn contending_writers_fill_the_volume_to_the_last_block() {
-    promises::contending_writers_fill_the_volume_to_the_last_block(&Kind { megabytes: 64, options: "" }, NODES);
+    reserving_ahead::contending_writers_fill_the_volume_to_the_last_block(&Kind { megabytes: 64, options: "" }, NODES);
 }
