@@ -9,18 +9,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use cairn::OpenOptions;
-use cairn_base::runtime::Runtime;
 use cairn_base::runtime::simulated::Simulated;
-use cairn_base::runtime::threads::Threads;
-use cairn_block::BlockDevice;
 use cairn_block::memory::MemoryDevice;
-use cairn_testkit::crash::{Cut, Recording, Volatile, read_image, write_image};
+use cairn_testkit::crash::{Cut, Volatile, read_image, write_image};
 use cairn_testkit::{deep, judge};
 use cairn_vfs::FileSystem;
 use cairn_vfs::walk::resolve;
 
 use crate::fixture::require_mounting;
+use crate::recorded::{Recorded, open};
 
 const EXT4: &str = "ext4";
 
@@ -81,11 +78,6 @@ fn python(program: &str) -> Command {
     command
 }
 
-fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn FileSystem>, String> {
-    let volume = cairn::open_on(device, runtime, &OpenOptions::default()).map_err(|error| format!("{error:?}"))?;
-    Ok(volume.filesystem().clone())
-}
-
 /// A run of SQLite, with the moments at which it acknowledged transactions.
 struct Run {
     log: cairn_testkit::crash::CrashLog,
@@ -93,32 +85,24 @@ struct Run {
 }
 
 fn run(dir: &Path, fresh: MemoryDevice, journal: &str, synchronous: &str, transactions: u32) -> Run {
-    let recording = Recording::start(fresh);
-    let fs = open(recording.device(), Threads::new()).unwrap();
-    let point = dir.join("mnt");
-    fs::create_dir_all(&point).unwrap();
-    let session = cairn_fuse::mount(fs.clone(), &point, &cairn_fuse::MountOptions::new("sqlite")).unwrap();
-    let unmounter = session.unmounter();
-    let server = std::thread::spawn(move || session.run());
+    let volume = Recorded::mount(dir, fresh, &cairn_fuse::MountOptions::new("sqlite"));
+    let database = volume.point.join("db");
     let mut acknowledged = BTreeMap::new();
     let mut work = python(WORK)
-        .args([point.join("db").as_os_str(), journal.as_ref(), synchronous.as_ref(), transactions.to_string().as_ref()])
+        .args([database.as_os_str(), journal.as_ref(), synchronous.as_ref(), transactions.to_string().as_ref()])
         .stdin(Stdio::piped())
         .spawn()
         .expect("python3 is there");
     let mut heard = work.stdin.take().unwrap();
     for line in BufReader::new(work.stdout.take().unwrap()).lines() {
-        acknowledged.insert(recording.moment(), line.unwrap().parse().unwrap());
+        acknowledged.insert(volume.moment(), line.unwrap().parse().unwrap());
         // It goes on once that is noted.
         heard.write_all(b"\n").unwrap();
     }
     let ended = work.wait().unwrap();
-    unmounter.unmount().unwrap();
-    server.join().unwrap().unwrap();
+    let log = volume.finish();
     assert!(ended.success() && acknowledged.len() as u32 == transactions + 1, "{ended}: {acknowledged:?}");
-    fs.unmount().unwrap();
-    drop(fs);
-    Run { log: recording.finish(), acknowledged }
+    Run { log, acknowledged }
 }
 
 /// Takes the database out of a volume.

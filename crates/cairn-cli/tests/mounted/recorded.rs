@@ -1,0 +1,56 @@
+//! A volume that is mounted in this process on a device that records what is written and flushed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use cairn::OpenOptions;
+use cairn_base::runtime::Runtime;
+use cairn_base::runtime::threads::Threads;
+use cairn_block::BlockDevice;
+use cairn_block::memory::MemoryDevice;
+use cairn_fuse::Unmounter;
+use cairn_testkit::crash::{CrashLog, Recording};
+use cairn_vfs::FileSystem;
+
+/// Opens a volume; recovers it if need be.
+pub fn open(device: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Result<Arc<dyn FileSystem>, String> {
+    let volume = cairn::open_on(device, runtime, &OpenOptions::default()).map_err(|error| format!("{error:?}"))?;
+    Ok(volume.filesystem().clone())
+}
+
+pub struct Recorded {
+    pub point: PathBuf,
+    recording: Recording,
+    fs: Arc<dyn FileSystem>,
+    unmounter: Unmounter,
+    server: JoinHandle<cairn_fuse::Result<()>>,
+}
+
+impl Recorded {
+    /// Mounts it in a directory below `dir`.
+    pub fn mount(dir: &Path, fresh: MemoryDevice, options: &cairn_fuse::MountOptions) -> Self {
+        let recording = Recording::start(fresh);
+        let fs = open(recording.device(), Threads::new()).unwrap();
+        let point = dir.join("mnt");
+        std::fs::create_dir_all(&point).unwrap();
+        let session = cairn_fuse::mount(fs.clone(), &point, options).unwrap();
+        let unmounter = session.unmounter();
+        let server = std::thread::spawn(move || session.run());
+        Self { point, recording, fs, unmounter, server }
+    }
+
+    /// The present moment of the recording.
+    pub fn moment(&self) -> u64 {
+        self.recording.moment()
+    }
+
+    /// Unmounts, and closes the volume.
+    pub fn finish(self) -> CrashLog {
+        self.unmounter.unmount().unwrap();
+        self.server.join().unwrap().unwrap();
+        self.fs.unmount().unwrap();
+        drop(self.fs);
+        self.recording.finish()
+    }
+}
