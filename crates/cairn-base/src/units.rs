@@ -16,6 +16,15 @@ pub const fn as_u64(number: usize) -> u64 {
     number as u64
 }
 
+/// A number that Cairn made, in the type that the disk has for it.
+///
+/// # Panics
+/// It does not fit: the caller's bug. Numbers from the disk never come here.
+#[track_caller]
+pub fn stored<N: Copy + fmt::Display, T: TryFrom<N>>(number: N) -> T {
+    T::try_from(number).unwrap_or_else(|_| panic!("{number} does not fit its field"))
+}
+
 /// A number's own type, with the number public: `unit!(/// Documentation. Name(u32))`.
 #[macro_export]
 macro_rules! unit {

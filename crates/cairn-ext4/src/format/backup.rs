@@ -5,6 +5,7 @@
 //! So a backup is valid only if it names its own group ([`BackupLocation`]), and describes a volume
 //! that has a backup there and fits the device.
 
+use cairn_base::units::{as_index, as_u64};
 use std::collections::BTreeSet;
 
 use cairn_base::Pba;
@@ -29,7 +30,7 @@ impl BackupLocation {
     /// Byte offset on the volume.
     #[must_use]
     pub const fn offset(&self) -> u64 {
-        self.block.get().saturating_mul(self.block_size as u64)
+        self.block.get().saturating_mul(as_u64(as_index(self.block_size)))
     }
 
     /// Decodes the backup.
@@ -66,7 +67,7 @@ impl BackupLocation {
             .filter(|_| offset.is_multiple_of(geometry.block_size.into()))?;
         let (first, per_group) = (geometry.first_block(), u64::from(geometry.blocks_per_group));
         let in_groups = block.checked_sub(first).filter(|blocks| blocks.is_multiple_of(per_group))?;
-        let group = u32::try_from(in_groups / per_group).ok().filter(|group| *group > 0)?;
+        let group = u32::try_from(in_groups.checked_div(per_group)?).ok().filter(|group| *group > 0)?;
         Some(Self { block_size: geometry.block_size, group, block: Pba(block) })
     }
 }
@@ -102,7 +103,7 @@ impl Geometry {
     /// sparse_super); the last group (sparse_super2), or the one before if the last is too short.
     fn locations(self, device_bytes: u64) -> impl Iterator<Item = BackupLocation> {
         let (first, per_group) = (self.first_block(), u64::from(self.blocks_per_group));
-        let blocks = (device_bytes / u64::from(self.block_size)).saturating_sub(first);
+        let blocks = device_bytes.checked_div(self.block_size.into()).unwrap_or(0).saturating_sub(first);
         let groups = u32::try_from(blocks.div_ceil(per_group)).unwrap_or(u32::MAX);
         let powers = [3_u32, 5, 7].into_iter().flat_map(|base| (0..).map_while(move |n| base.checked_pow(n)));
         let others = [2, groups.saturating_sub(2), groups.saturating_sub(1)];
@@ -110,7 +111,7 @@ impl Geometry {
         let location = move |group| BackupLocation {
             block_size: self.block_size,
             group,
-            block: Pba(first + u64::from(group) * per_group),
+            block: Pba(u64::from(group).saturating_mul(per_group).saturating_add(first)),
         };
         numbers.into_iter().map(location)
     }
@@ -122,13 +123,13 @@ impl Layout {
     #[must_use]
     pub fn descriptor_block_copy(&self, index: u32, group: u32) -> Option<Pba> {
         let copy = if index < self.first_metagroup() {
-            self.group_first_block(group).get() + 1 + u64::from(index)
+            self.group_first_block(group).get().checked_add(1)?.checked_add(index.into())?
         } else {
             let second = index.checked_mul(self.descs_per_block())?.checked_add(1)?;
             if second >= self.groups {
                 return None;
             }
-            self.group_first_block(second).get() + u64::from(self.backups(second))
+            self.group_first_block(second).get().checked_add(self.backups(second).into())?
         };
         self.contains(Pba(copy), 1).then_some(Pba(copy))
     }

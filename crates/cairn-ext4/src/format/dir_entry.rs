@@ -9,11 +9,13 @@
 use std::ops::Range;
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{FileBlock, Ino};
 use cairn_vfs::FileKind;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::buffer;
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
 
@@ -133,7 +135,7 @@ pub fn encode_rec_len(len: usize) -> u16 {
 /// Bytes of an entry with a name of this length.
 #[must_use]
 pub const fn entry_len(name_len: usize) -> usize {
-    (HEADER_LEN + name_len + 3) & !3
+    HEADER_LEN.strict_add(name_len).strict_add(3) & !3
 }
 
 /// One valid entry of a block; free if `ino` is 0.
@@ -189,7 +191,7 @@ pub fn entries_in<'a>(bytes: &'a [u8], region: Range<usize>, format: &'a DirForm
 impl<'a> Entries<'a> {
     fn decode(&mut self) -> Result<Entry<'a>, Defect> {
         let offset = std::mem::replace(&mut self.at, self.end);
-        let defect = |what, value: usize| Defect { offset, what, value: value as u64 };
+        let defect = |what, value: usize| Defect { offset, what, value: as_u64(value) };
         let rest = self.bytes.get(offset..self.end).ok_or_else(|| defect("block is too short", self.bytes.len()))?;
         let (raw, names) =
             RawDirEntry::ref_from_prefix(rest).map_err(|_| defect("no room for an entry", rest.len()))?;
@@ -201,17 +203,17 @@ impl<'a> Entries<'a> {
         if rec_len > rest.len() {
             return Err(defect("rec_len crosses the end of the block", rec_len));
         }
-        let left = rest.len() - rec_len;
+        let left = rest.len().saturating_sub(rec_len);
         if left != 0 && left < MIN_REC_LEN {
             return Err(defect("entry ends too close to the end of the block", rec_len));
         }
-        self.at = offset + rec_len;
+        self.at = offset.saturating_add(rec_len);
         if rec_len < entry_len(name_len) {
             return Err(defect("name_len exceeds the entry", name_len));
         }
         let ino = raw.inode.get();
         if ino > self.format.inodes_count {
-            return Err(defect("inode number is beyond the last", ino as usize));
+            return Err(defect("inode number is beyond the last", as_index(ino)));
         }
         let name = names.get(..name_len).ok_or_else(|| defect("name_len exceeds the block", name_len))?;
         if ino != 0 && name.is_empty() {
@@ -271,7 +273,7 @@ pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
         if entry.ino != 0 && entry.name == name {
             return Ok(Room::Taken);
         }
-        if room == Room::Full && entry.rec_len - entry.used() >= need {
+        if room == Room::Full && entry.rec_len.saturating_sub(entry.used()) >= need {
             room = Room::At(entry.offset);
         }
     }
@@ -284,25 +286,26 @@ pub fn room(entries: Entries<'_>, name: &[u8]) -> Result<Room, Defect> {
 /// # Panics
 /// If there is no such gap.
 pub fn insert_at(bytes: &mut [u8], offset: usize, format: &DirFormat, ino: u32, file_type: u8, name: &[u8]) -> usize {
-    let (raw, _) = RawDirEntry::mut_from_prefix(&mut bytes[offset..]).expect("room() has read this entry");
+    let raw: &mut RawDirEntry = buffer::structure(bytes, offset);
     let rec_len = decode_rec_len(raw.rec_len.get(), format.block_size);
     let used = if raw.inode.get() == 0 { 0 } else { entry_len(usize::from(raw.name_len)) };
     if used > 0 {
         raw.rec_len = U16::new(encode_rec_len(used));
     }
-    put(bytes, offset + used, rec_len - used, ino, file_type, name);
-    offset + used
+    let place = offset.strict_add(used);
+    put(bytes, place, rec_len.strict_sub(used), ino, file_type, name);
+    place
 }
 
 /// Writes one entry. Its place and length do not come from the disk.
 fn put(bytes: &mut [u8], offset: usize, rec_len: usize, ino: u32, file_type: u8, name: &[u8]) {
     assert!(name.len() <= NAME_MAX && rec_len >= entry_len(name.len()), "entry of {rec_len} bytes for {name:?}");
-    let name_len = name.len() as u8;
+    let name_len = stored(name.len());
     let header = RawDirEntry { inode: U32::new(ino), rec_len: U16::new(encode_rec_len(rec_len)), name_len, file_type };
-    let entry = &mut bytes[offset..offset + entry_len(name.len()).max(HEADER_LEN)];
+    let entry = buffer::part(bytes, offset, entry_len(name.len()).max(HEADER_LEN));
     entry.fill(0);
-    entry[..HEADER_LEN].copy_from_slice(header.as_bytes());
-    entry[HEADER_LEN..HEADER_LEN + name.len()].copy_from_slice(name);
+    buffer::put(entry, 0, header.as_bytes());
+    buffer::put(entry, HEADER_LEN, name);
 }
 
 /// Turns the entry at `offset` into free space. It becomes a part of the entry before it in the
@@ -324,13 +327,14 @@ pub fn remove_at(bytes: &mut [u8], region: Range<usize>, format: &DirFormat, off
     let rec_len = found.ok_or(Defect { offset, what: "no entry starts here", value: 0 })?;
     match before {
         Some((at, len)) => {
-            bytes[offset..offset + rec_len].fill(0);
-            bytes[at + 4..at + 6].copy_from_slice(&encode_rec_len(len + rec_len).to_le_bytes());
+            buffer::part(bytes, offset, rec_len).fill(0);
+            let rec_len = U16::new(encode_rec_len(len.strict_add(rec_len)));
+            buffer::structure::<RawDirEntry>(bytes, at).rec_len = rec_len;
         }
         // The length stays: the region is then one free entry.
         None => {
-            bytes[offset..offset + 4].fill(0);
-            bytes[offset + 6..offset + rec_len].fill(0);
+            buffer::part(bytes, offset, 4).fill(0);
+            buffer::part(bytes, offset.strict_add(6), rec_len.strict_sub(6)).fill(0);
         }
     }
     Ok(())
@@ -341,7 +345,7 @@ pub fn remove_at(bytes: &mut [u8], region: Range<usize>, format: &DirFormat, off
 /// # Panics
 /// If `offset` is not inside the block.
 pub fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
-    let (raw, _) = RawDirEntry::mut_from_prefix(&mut bytes[offset..]).expect("a search has read this entry");
+    let raw: &mut RawDirEntry = buffer::structure(bytes, offset);
     raw.inode = U32::new(ino);
     raw.file_type = file_type;
 }
@@ -351,17 +355,16 @@ pub fn retarget_at(bytes: &mut [u8], offset: usize, ino: u32, file_type: u8) {
 /// # Panics
 /// If they do not fit.
 pub fn pack<'n>(bytes: &mut [u8], region: Range<usize>, entries: impl IntoIterator<Item = (u32, u8, &'n [u8])>) {
-    bytes[region.clone()].fill(0);
-    let mut last: Option<(usize, u32, u8, &[u8])> = None;
-    let mut at = region.start;
+    buffer::part(bytes, region.start, region.len()).fill(0);
+    let (mut at, mut last) = (region.start, None::<(usize, u32, u8, &[u8])>);
     for (ino, file_type, name) in entries {
         if let Some((offset, ino, file_type, name)) = last.replace((at, ino, file_type, name)) {
             put(bytes, offset, entry_len(name.len()), ino, file_type, name);
         }
-        at += entry_len(name.len());
+        at = at.strict_add(entry_len(name.len()));
     }
     let (offset, ino, file_type, name) = last.unwrap_or((region.start, 0, 0, b""));
-    put(bytes, offset, region.end - offset, ino, file_type, name);
+    put(bytes, offset, region.end.strict_sub(offset), ino, file_type, name);
 }
 
 /// Makes the block a leaf with these entries and a checksum.
@@ -378,14 +381,13 @@ pub fn pack_leaf<'n>(block: &mut [u8], format: &DirFormat, entries: impl IntoIte
 pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
     let Some(seed) = format.seed.0 else { return };
     let (entries, tail) = block.split_at_mut(format.leaf_len());
-    let tail_now = RawDirEntryTail {
+    *buffer::structure(tail, 0) = RawDirEntryTail {
         det_reserved_zero1: U32::ZERO,
-        det_rec_len: U16::new(TAIL_LEN as u16),
+        det_rec_len: U16::new(stored(TAIL_LEN)),
         det_reserved_zero2: 0,
         det_reserved_ft: TAIL_FILE_TYPE,
         det_checksum: U32::new(crc32c(seed, entries)),
     };
-    tail[..TAIL_LEN].copy_from_slice(tail_now.as_bytes());
 }
 
 /// Verifies the tail and the checksum of a leaf. `place` is the block's number for the error.
@@ -394,7 +396,7 @@ pub fn seal_leaf(block: &mut [u8], format: &DirFormat) {
 /// The tail is missing or the checksum is wrong.
 pub fn verify_leaf(block: &[u8], format: &DirFormat, ino: Ino, place: FileBlock) -> Result<(), Corrupt> {
     if block.len() != format.block_size {
-        return Err(Defect { offset: 0, what: "block is too short", value: block.len() as u64 }.at(ino, place));
+        return Err(Defect { offset: 0, what: "block is too short", value: as_u64(block.len()) }.at(ino, place));
     }
     let Some(seed) = format.seed.0 else { return Ok(()) };
     let missing = Defect { offset: format.leaf_len(), what: "checksum tail is missing", value: 0 };
@@ -408,11 +410,10 @@ pub fn verify_leaf(block: &[u8], format: &DirFormat, ino: Ino, place: FileBlock)
         return Err(missing.at(ino, place));
     }
     let (stored, computed) = (tail.det_checksum.get(), crc32c(seed, entries));
-    if stored == computed {
-        Ok(())
-    } else {
-        Err(Corrupt::Checksum { what: "directory block", place: place.get(), stored, computed })
+    if stored != computed {
+        return Err(Corrupt::Checksum { what: "directory block", place: place.get(), stored, computed });
     }
+    Ok(())
 }
 
 /// The first two entries of every directory.
@@ -439,7 +440,7 @@ pub fn dots(block: &[u8], format: &DirFormat) -> Result<Dots, Defect> {
     let this = expect(b".", "first entry is not `.`")?;
     let parent = expect(b"..", "second entry is not `..`")?;
     if parent.offset != DOTDOT_AT {
-        return Err(Defect { offset: parent.offset, what: "`..` is not at offset 12", value: parent.offset as u64 });
+        return Err(Defect { offset: parent.offset, what: "`..` is not at offset 12", value: as_u64(parent.offset) });
     }
     Ok(Dots { this: this.ino, parent: parent.ino })
 }

@@ -7,6 +7,7 @@
 //! `ext4_extent_tail`).
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::as_u64;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
 
@@ -60,7 +61,7 @@ impl<'a> NodeView<'a> {
     /// The magic, the depth, the capacity or the number of entries is invalid.
     pub fn parse(bytes: &'a [u8], depth: Option<u16>, site: Site) -> Result<Self, Corrupt> {
         let (header, rest) =
-            RawHeader::ref_from_prefix(bytes).map_err(|_| site.corrupt(0, "node is too short", bytes.len() as u64))?;
+            RawHeader::ref_from_prefix(bytes).map_err(|_| site.corrupt(0, "node is too short", as_u64(bytes.len())))?;
         let fault = |what, value: U16| Err(site.corrupt(0, what, u64::from(value.get())));
         if header.eh_magic.get() != MAGIC {
             return fault("extent node has a wrong magic", header.eh_magic);
@@ -77,7 +78,7 @@ impl<'a> NodeView<'a> {
         if count > max || (inner && count == 0) {
             return fault("extent node has an impossible number of entries", header.eh_entries);
         }
-        let short = || site.corrupt(0, "extent node ends early", count as u64);
+        let short = || site.corrupt(0, "extent node ends early", as_u64(count));
         let entries = if inner {
             RawEntries::Inner(<[RawIndex]>::ref_from_prefix_with_elems(rest, count).map_err(|_| short())?.0)
         } else {
@@ -113,11 +114,11 @@ impl<'a> NodeView<'a> {
     /// The checksum is wrong or there is no room for it.
     pub fn verify_checksum(&self, bytes: &[u8], seed: InodeSeed, site: Site) -> Result<(), Corrupt> {
         let Some(seed) = seed.0 else { return Ok(()) };
-        let at = ENTRY + self.max * ENTRY;
+        let at = self.max.saturating_add(1).saturating_mul(ENTRY);
         let (covered, tail) =
-            bytes.split_at_checked(at).ok_or_else(|| site.corrupt(0, "extent node ends early", at as u64))?;
+            bytes.split_at_checked(at).ok_or_else(|| site.corrupt(0, "extent node ends early", as_u64(at)))?;
         let Ok((stored, _)) = U32::ref_from_prefix(tail) else {
-            return Err(site.corrupt(0, "extent node has no room for its checksum", self.max as u64));
+            return Err(site.corrupt(0, "extent node has no room for its checksum", as_u64(self.max)));
         };
         let computed = crc32c(seed, covered);
         if stored.get() == computed {
@@ -145,7 +146,7 @@ impl<'a> NodeView<'a> {
                 for raw in indexes {
                     let index = Index::from(raw);
                     check_index(&index, &Bounds { start: from, ..*bounds }, site)?;
-                    from = index.start + 1;
+                    from = index.start.saturating_add(1);
                 }
             }
         }

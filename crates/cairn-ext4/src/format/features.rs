@@ -282,7 +282,7 @@ impl Features {
             );
         }
         let readable = READ_ONLY_INCOMPAT.iter().fold(WRITABLE_INCOMPAT, |all, (flag, _)| all | *flag);
-        let unreadable = self.incompat - readable;
+        let unreadable = self.incompat.difference(readable);
         if !unreadable.is_empty() {
             let names = names_of(unreadable.bits(), INCOMPAT_NAMES, 'I').join(", ");
             return Access::Refuse(format!("unsupported incompatible features: {names}; mount it with Linux"));
@@ -296,10 +296,10 @@ impl Features {
         let mut reasons: Vec<String> = incompat
             .map(|(flag, help)| format!("feature {}: {help}", name_of(flag.bits(), INCOMPAT_NAMES, 'I')))
             .collect();
-        let mut left = self.ro_compat - WRITABLE_RO_COMPAT;
+        let mut left = self.ro_compat.difference(WRITABLE_RO_COMPAT);
         for (flag, help) in READ_ONLY_RO_COMPAT.iter().filter(|(flag, _)| self.ro_compat(*flag)) {
             reasons.push(format!("feature {}: {help}", name_of(flag.bits(), RO_COMPAT_NAMES, 'R')));
-            left -= *flag;
+            left.remove(*flag);
         }
         for name in names_of(left.bits(), RO_COMPAT_NAMES, 'R') {
             reasons.push(format!("feature {name}: Cairn does not know how to keep it; mount with Linux to write"));

@@ -6,9 +6,11 @@
 use bitflags::bitflags;
 use cairn_base::Pba;
 use cairn_base::checksum::{crc16, crc32c};
+use cairn_base::units::{as_index, stored};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::buffer;
 use super::features::{Incompat, RoCompat};
 use super::layout::Layout;
 use crate::corrupt::Corrupt;
@@ -155,7 +157,7 @@ impl GroupDesc {
             if !layout.contains(pba, count.into()) {
                 return wrong(field, pba.get(), "outside the volume");
             }
-            let last = Pba(pba.get() + u64::from(count) - 1);
+            let last = Pba(pba.get().saturating_add(count.into()).saturating_sub(1));
             let own = layout.group_of(pba) == Some(group) && layout.group_of(last) == Some(group);
             if !own && !layout.features.incompat(Incompat::FLEX_BG) {
                 return wrong(field, pba.get(), "outside its group");
@@ -193,9 +195,10 @@ impl GroupDesc {
             raw.bg_flags = U16::new(self.flags.bits());
         }
         let known = bytes.len().min(RAW_SIZE);
-        bytes[..known].copy_from_slice(&raw.as_bytes()[..known]);
+        let (head, _) = raw.as_bytes().split_at(known);
+        buffer::put(bytes, 0, head);
         if let Some(checksum) = checksum(bytes, group, layout) {
-            bytes[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_le_bytes());
+            buffer::put(bytes, CHECKSUM_AT, &checksum.to_le_bytes());
         }
     }
 
@@ -216,7 +219,7 @@ impl GroupDesc {
 /// `upper_half_ends`.
 fn bitmap_checksum(bitmap: &[u8], bits: u32, upper_half_ends: u32, layout: &Layout) -> Option<u32> {
     let seed = layout.checksum.seed()?;
-    let covered = bitmap.get(..(bits / 8) as usize).unwrap_or(bitmap);
+    let covered = bitmap.get(..as_index(bits / 8)).unwrap_or(bitmap);
     let sum = crc32c(seed, covered);
     Some(if layout.desc_size >= upper_half_ends { sum } else { sum & 0xffff })
 }
@@ -228,7 +231,7 @@ fn checksum(bytes: &[u8], group: u32, layout: &Layout) -> Option<u16> {
     if let Some(seed) = layout.checksum.seed() {
         let head = crc32c(crc32c(seed, &number), before);
         let sum = crc32c(crc32c(head, &[0, 0]), after);
-        return Some((sum & 0xffff) as u16);
+        return Some(stored(sum & 0xffff));
     }
     if !layout.features.ro_compat(RoCompat::GDT_CSUM) {
         return None;

@@ -7,10 +7,12 @@
 //! documentation.
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{FileBlock, Ino};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::buffer;
 use super::dir_entry::{DOTDOT_AT, Defect, DirFormat, RawDirEntry, decode_rec_len, encode_rec_len};
 use crate::corrupt::Corrupt;
 
@@ -82,7 +84,8 @@ impl NodeKind {
     /// Most entries of a block of this kind.
     #[must_use]
     pub const fn limit(self, format: &DirFormat) -> usize {
-        (format.block_size - self.entries_at()) / ENTRY_LEN - format.seed.0.is_some() as usize
+        let entries = format.block_size.strict_sub(self.entries_at()) / ENTRY_LEN;
+        if format.seed.0.is_some() { entries.strict_sub(1) } else { entries }
     }
 }
 
@@ -101,14 +104,14 @@ pub struct RootInfo {
 /// The root is malformed or the index is too deep.
 pub fn root_info(block: &[u8], format: &DirFormat, max_levels: u8) -> Result<RootInfo, Defect> {
     let defect = |offset, what, value: u64| Defect { offset, what, value };
-    let short = || defect(0, "block is too short for an index root", block.len() as u64);
+    let short = || defect(0, "block is too short for an index root", as_u64(block.len()));
     let (dot, _) = RawDirEntry::ref_from_prefix(block).map_err(|_| short())?;
     let dotdot = block.get(DOTDOT_AT..).ok_or_else(short)?;
     let (dotdot, _) = RawDirEntry::ref_from_prefix(dotdot).map_err(|_| short())?;
     if usize::from(dot.rec_len.get()) != DOTDOT_AT {
         return Err(defect(4, "rec_len of `.` in an index root is not 12", u64::from(dot.rec_len.get())));
     }
-    if usize::from(dotdot.rec_len.get()) != format.block_size - DOTDOT_AT {
+    if usize::from(dotdot.rec_len.get()) != format.block_size.strict_sub(DOTDOT_AT) {
         let value = u64::from(dotdot.rec_len.get());
         return Err(defect(DOTDOT_AT + 4, "`..` of an index root does not span the block", value));
     }
@@ -142,7 +145,7 @@ impl<'a> Node<'a> {
     /// The block is too short, its limit or count is invalid, or its hashes do not ascend.
     pub fn parse(block: &'a [u8], kind: NodeKind, format: &DirFormat) -> Result<Self, Defect> {
         let at = kind.entries_at();
-        let defect = |what, value: usize| Defect { offset: at, what, value: value as u64 };
+        let defect = |what, value: usize| Defect { offset: at, what, value: as_u64(value) };
         if block.len() != format.block_size {
             return Err(defect("block is too short for an index node", block.len()));
         }
@@ -159,14 +162,13 @@ impl<'a> Node<'a> {
         if count == 0 || count > limit {
             return Err(defect("index count is 0 or beyond the limit", count));
         }
-        let entries = rest
-            .get(..count * ENTRY_LEN)
-            .and_then(|bytes| <[RawDxEntry]>::ref_from_bytes(bytes).ok())
-            .ok_or_else(|| defect("index count is beyond the block", count))?;
+        let entries = <[RawDxEntry]>::ref_from_prefix_with_elems(rest, count)
+            .map(|(entries, _)| entries)
+            .map_err(|_| defect("index count is beyond the block", count))?;
         let node = Self { entries, limit };
-        match (2..count).find(|i| node.hash(*i) < node.hash(i - 1)) {
+        match (2..count).find(|i| node.hash(*i) < node.hash(i.saturating_sub(1))) {
             Some(i) => Err(Defect {
-                offset: at + i * ENTRY_LEN,
+                offset: at.saturating_add(i.saturating_mul(ENTRY_LEN)),
                 what: "hashes of the index do not ascend",
                 value: u64::from(node.hash(i)),
             }),
@@ -213,7 +215,7 @@ impl<'a> Node<'a> {
 
 fn limit_and_count(first: &RawDxEntry) -> (usize, usize) {
     let both = first.hash.get();
-    ((both & 0xffff) as usize, (both >> 16) as usize)
+    (as_index(both & 0xffff), as_index(both >> 16))
 }
 
 /// True if one free entry spans the block: it is an index node or, without checksums, an empty
@@ -233,25 +235,25 @@ pub fn init_root(block: &mut [u8], format: &DirFormat, this: u32, parent: u32, h
     block.fill(0);
     let file_type = if format.filetype { cairn_vfs::FileKind::Directory.entry_code() } else { 0 };
     for (at, rec_len, ino, name) in
-        [(0, DOTDOT_AT, this, &b"."[..]), (DOTDOT_AT, format.block_size - DOTDOT_AT, parent, b"..")]
+        [(0, DOTDOT_AT, this, &b"."[..]), (DOTDOT_AT, format.block_size.strict_sub(DOTDOT_AT), parent, b"..")]
     {
         let raw = RawDirEntry {
             inode: U32::new(ino),
             rec_len: U16::new(encode_rec_len(rec_len)),
-            name_len: name.len() as u8,
+            name_len: stored(name.len()),
             file_type,
         };
-        block[at..at + 8].copy_from_slice(raw.as_bytes());
-        block[at + 8..at + 8 + name.len()].copy_from_slice(name);
+        buffer::put(block, at, raw.as_bytes());
+        buffer::put(block, at.strict_add(size_of::<RawDirEntry>()), name);
     }
     let info = RawDxRootInfo {
         reserved_zero: U32::ZERO,
         hash_version,
-        info_length: size_of::<RawDxRootInfo>() as u8,
+        info_length: stored(size_of::<RawDxRootInfo>()),
         indirect_levels: 0,
         unused_flags: 0,
     };
-    block[INFO_AT..INFO_AT + 8].copy_from_slice(info.as_bytes());
+    buffer::put(block, INFO_AT, info.as_bytes());
     write_entries(block, NodeKind::Root, format, &[(0, leaf)]);
 }
 
@@ -267,7 +269,7 @@ pub fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlo
         name_len: 0,
         file_type: 0,
     };
-    block[..8].copy_from_slice(raw.as_bytes());
+    buffer::put(block, 0, raw.as_bytes());
     write_entries(block, NodeKind::Inner, format, entries);
 }
 
@@ -278,12 +280,14 @@ pub fn init_inner(block: &mut [u8], format: &DirFormat, entries: &[(u32, FileBlo
 pub fn write_entries(block: &mut [u8], kind: NodeKind, format: &DirFormat, entries: &[(u32, FileBlock)]) {
     let limit = kind.limit(format);
     assert!(!entries.is_empty() && entries.len() <= limit, "{} entries in an index block of {limit}", entries.len());
-    let at = kind.entries_at();
+    let limit_and_count = stored::<_, u32>(entries.len()) << 16 | stored::<_, u32>(limit);
+    let mut at = kind.entries_at();
     for (i, (hash, child)) in entries.iter().enumerate() {
-        let number = u32::try_from(child.get()).expect("index children are below 2^28");
-        let hash = if i == 0 { (entries.len() as u32) << 16 | limit as u32 } else { *hash };
+        let number: u32 = stored(child.get());
+        let hash = if i == 0 { limit_and_count } else { *hash };
         let raw = RawDxEntry { hash: U32::new(hash), block: U32::new(number & BLOCK_MASK) };
-        block[at + i * ENTRY_LEN..at + (i + 1) * ENTRY_LEN].copy_from_slice(raw.as_bytes());
+        buffer::put(block, at, raw.as_bytes());
+        at = at.strict_add(ENTRY_LEN);
     }
     seal_node(block, kind, format);
 }
@@ -304,7 +308,7 @@ pub fn insert_entry(
     child: FileBlock,
 ) -> Result<(), Defect> {
     let mut entries = Node::parse(block, kind, format)?.pairs();
-    entries.insert(after + 1, (hash, child));
+    entries.insert(after.strict_add(1), (hash, child));
     write_entries(block, kind, format, &entries);
     Ok(())
 }
@@ -314,8 +318,8 @@ pub fn insert_entry(
 /// # Panics
 /// If the block is shorter than the format's block size.
 pub fn deepen_root(block: &mut [u8], format: &DirFormat, child: FileBlock) {
-    let levels = &mut block[INFO_AT + 6];
-    *levels = levels.checked_add(1).expect("the depth was checked");
+    let info: &mut RawDxRootInfo = buffer::structure(block, INFO_AT);
+    info.indirect_levels = info.indirect_levels.strict_add(1);
     write_entries(block, NodeKind::Root, format, &[(0, child)]);
 }
 
@@ -327,8 +331,9 @@ fn node_checksum(block: &[u8], kind: NodeKind, format: &DirFormat, seed: u32) ->
     if limit != kind.limit(format) || count > limit {
         return None;
     }
-    let tail_at = at + limit * ENTRY_LEN;
-    let used = block.get(..at + count * ENTRY_LEN)?;
+    // Both numbers are at most the limit of the block's size.
+    let tail_at = at.strict_add(limit.strict_mul(ENTRY_LEN));
+    let used = block.get(..at.strict_add(count.strict_mul(ENTRY_LEN)))?;
     let (tail, _) = RawDxTail::ref_from_prefix(block.get(tail_at..)?).ok()?;
     let sum = crc32c(crc32c(seed, used), tail.dt_reserved.as_bytes());
     Some((crc32c(sum, &[0; 4]), tail_at))
@@ -340,8 +345,9 @@ fn node_checksum(block: &[u8], kind: NodeKind, format: &DirFormat, seed: u32) ->
 /// If the block is not an index block.
 pub fn seal_node(block: &mut [u8], kind: NodeKind, format: &DirFormat) {
     let Some(seed) = format.seed.0 else { return };
-    let (sum, tail_at) = node_checksum(block, kind, format, seed).expect("an index block");
-    block[tail_at + 4..tail_at + 8].copy_from_slice(&sum.to_le_bytes());
+    let sum = node_checksum(block, kind, format, seed);
+    let (sum, tail_at) = sum.unwrap_or_else(|| panic!("a block of {} bytes is no index block", block.len()));
+    buffer::structure::<RawDxTail>(block, tail_at).dt_checksum = U32::new(sum);
 }
 
 /// Verifies the checksum of an index block. `place` is the block's number for the error.

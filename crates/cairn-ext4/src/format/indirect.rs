@@ -5,6 +5,7 @@
 //! is a hole at every level. The blocks have no checksum.
 
 use super::extent::ROOT_BYTES;
+use cairn_base::units::{as_index, as_u64};
 
 /// Direct pointers in the inode.
 pub const DIRECT: u64 = 12;
@@ -14,7 +15,7 @@ pub const SLOTS: usize = 15;
 /// Pointers in one block.
 #[must_use]
 pub const fn pointers_per_block(block_size: u32) -> u64 {
-    block_size as u64 / 4
+    as_u64(as_index(block_size)) / 4
 }
 
 /// File blocks below one pointer of `level`; level 0 is data.
@@ -26,7 +27,7 @@ pub fn span(level: u32, block_size: u32) -> u64 {
 /// File blocks that the fifteen pointers can map.
 #[must_use]
 pub fn max_blocks(block_size: u32) -> u64 {
-    DIRECT + span(1, block_size) + span(2, block_size) + span(3, block_size)
+    (1..=3).fold(DIRECT, |blocks, level| blocks.strict_add(span(level, block_size)))
 }
 
 /// Levels below a slot of the inode, and the first file block it maps.
@@ -34,9 +35,9 @@ pub fn max_blocks(block_size: u32) -> u64 {
 pub fn slot_range(slot: usize, block_size: u32) -> (u32, u64) {
     match slot {
         12 => (1, DIRECT),
-        13 => (2, DIRECT + span(1, block_size)),
-        14.. => (3, DIRECT + span(1, block_size) + span(2, block_size)),
-        direct => (0, direct as u64),
+        13 => (2, DIRECT.strict_add(span(1, block_size))),
+        14.. => (3, DIRECT.strict_add(span(1, block_size)).strict_add(span(2, block_size))),
+        direct => (0, as_u64(direct)),
     }
 }
 

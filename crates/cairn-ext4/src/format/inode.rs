@@ -3,11 +3,13 @@
 //! [`Inode`] is decoded and validated. It keeps the raw record, so that encoding an unchanged inode
 //! gives the same bytes. Source: "Index Nodes" in the kernel's ext4 documentation.
 
+use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{Ino, Pba};
 use cairn_vfs::types::Timestamp;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
 
+use super::buffer;
 use super::features::{Incompat, RoCompat};
 use super::layout::{Creator, Layout};
 use super::time;
@@ -22,6 +24,11 @@ use raw::{
     GOOD_OLD_SIZE, RAW_SIZE, RawInode, blocks_in_use, ends, file_acl, halves, has_wide_size, narrow, seal, size_of_file,
 };
 use raw::{verify, wide, widen};
+
+/// Bytes of the fields: the first 128, and `i_extra_isize` more.
+fn head_len(extra_isize: u16) -> usize {
+    GOOD_OLD_SIZE.saturating_add(usize::from(extra_isize))
+}
 
 /// Most links of a file, and most that a directory counts.
 pub const LINK_MAX: u32 = 65_000;
@@ -74,7 +81,7 @@ impl Inode {
     /// extra fields.
     #[must_use]
     pub fn new(generation: u32, layout: &Layout) -> Self {
-        let size = layout.inode_size as usize;
+        let size = as_index(layout.inode_size);
         let extra_isize = if size > GOOD_OLD_SIZE { layout.want_extra_isize } else { 0 };
         let mut inode = Self::from_raw(vec![0; size], layout, extra_isize);
         inode.generation = generation;
@@ -88,11 +95,11 @@ impl Inode {
     /// The checksum is wrong or a field is invalid.
     pub fn decode(bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
         let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
-        if bytes.len() != layout.inode_size as usize {
-            return Err(wrong("record length", bytes.len() as u64, "not the inode size"));
+        if bytes.len() != as_index(layout.inode_size) {
+            return Err(wrong("record length", as_u64(bytes.len()), "not the inode size"));
         }
         let raw = widen(bytes);
-        let room = bytes.len() - GOOD_OLD_SIZE;
+        let room = bytes.len().saturating_sub(GOOD_OLD_SIZE);
         let extra_isize = if room > 0 { raw.i_extra_isize.get() } else { 0 };
         if usize::from(extra_isize) > room || !extra_isize.is_multiple_of(4) {
             return Err(wrong("i_extra_isize", extra_isize.into(), "beyond the record or not a multiple of 4"));
@@ -146,7 +153,7 @@ impl Inode {
             },
             projid: if project { raw.i_projid.get() } else { 0 },
             extra_isize,
-            extra: bytes.get(GOOD_OLD_SIZE + usize::from(extra_isize)..).unwrap_or_default().to_vec(),
+            extra: bytes.get(head_len(extra_isize)..).unwrap_or_default().to_vec(),
             raw: bytes,
         }
     }
@@ -158,13 +165,13 @@ impl Inode {
     /// The bytes are too long or a field is invalid.
     pub fn overlaid(&self, bytes: &[u8], ino: Ino, layout: &Layout) -> Result<Self, Corrupt> {
         let wrong = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
-        let mut whole = vec![0; layout.inode_size as usize];
+        let mut whole = vec![0; as_index(layout.inode_size)];
         self.encode(ino, layout, &mut whole);
         let Some(place) = whole.get_mut(..bytes.len()).filter(|place| place.len() >= GOOD_OLD_SIZE) else {
-            return Err(wrong("record length", bytes.len() as u64, "beyond the inode size"));
+            return Err(wrong("record length", as_u64(bytes.len()), "beyond the inode size"));
         };
         place.copy_from_slice(bytes);
-        let room = whole.len() - GOOD_OLD_SIZE;
+        let room = whole.len().saturating_sub(GOOD_OLD_SIZE);
         let extra_isize = if room > 0 { widen(&whole).i_extra_isize.get() } else { 0 };
         if usize::from(extra_isize) > room || !extra_isize.is_multiple_of(4) {
             return Err(wrong("i_extra_isize", extra_isize.into(), "beyond the record or not a multiple of 4"));
@@ -187,9 +194,9 @@ impl Inode {
     /// # Panics
     /// If the total length changes.
     pub fn grow_extra(&mut self, extra_isize: u16, extra: Vec<u8>) {
-        let (old, new) = (GOOD_OLD_SIZE + usize::from(self.extra_isize), GOOD_OLD_SIZE + usize::from(extra_isize));
-        assert_eq!(new + extra.len(), self.raw.len(), "the record has one size");
-        self.raw[old..new].fill(0);
+        let (old, new) = (head_len(self.extra_isize), head_len(extra_isize));
+        assert_eq!(new.strict_add(extra.len()), self.raw.len(), "the record has one size");
+        buffer::part(&mut self.raw, old, new.strict_sub(old)).fill(0);
         (self.extra_isize, self.extra) = (extra_isize, extra);
     }
 
@@ -199,12 +206,12 @@ impl Inode {
     /// If `out` is shorter than a record, or a value does not fit the format; callers check sizes
     /// before.
     pub fn encode(&self, ino: Ino, layout: &Layout, out: &mut [u8]) {
-        let out = &mut out[..layout.inode_size as usize];
+        let out = buffer::part(out, 0, as_index(layout.inode_size));
         let mut raw = widen(&self.raw);
         raw.i_mode = U16::new(self.mode);
         (raw.i_uid, raw.l_i_uid_high) = narrow(self.uid);
         (raw.i_gid, raw.l_i_gid_high) = narrow(self.gid);
-        raw.i_links_count = U16::new(u16::try_from(self.links).expect("links are at most 65000"));
+        raw.i_links_count = U16::new(stored(self.links));
         raw.i_dtime = U32::new(self.dtime);
         raw.i_generation = U32::new(self.generation);
         raw.i_block = self.block;
@@ -223,11 +230,13 @@ impl Inode {
         }
         self.encode_sizes(&mut raw, layout);
         self.encode_times(&mut raw);
-        let head = (GOOD_OLD_SIZE + usize::from(self.extra_isize)).min(out.len());
-        out.copy_from_slice(&self.raw[..out.len()]);
+        let head = head_len(self.extra_isize).min(out.len());
+        let (old, _) = self.raw.split_at(out.len());
+        out.copy_from_slice(old);
         let known = RAW_SIZE.min(head.max(GOOD_OLD_SIZE));
-        out[..known].copy_from_slice(&raw.as_bytes()[..known]);
-        let tail = &mut out[head..];
+        let (fields, _) = raw.as_bytes().split_at(known);
+        buffer::put(out, 0, fields);
+        let (_, tail) = out.split_at_mut(head);
         assert_eq!(tail.len(), self.extra.len(), "the attribute area of inode {ino} has one size");
         tail.copy_from_slice(&self.extra);
         seal(out, ino, layout);
@@ -244,20 +253,20 @@ impl Inode {
         let (low, high) = halves(blocks);
         raw.i_blocks_lo = low;
         if layout.features.ro_compat(RoCompat::HUGE_FILE) && layout.creator != Creator::Hurd {
-            raw.l_i_blocks_high = U16::new(u16::try_from(high.get()).expect("blocks of a file fit 48 bits"));
+            raw.l_i_blocks_high = U16::new(stored(high.get()));
         }
         raw.i_flags = U32::new(flags.bits());
         let (low, high) = halves(self.file_acl.get());
         raw.i_file_acl_lo = low;
         if layout.features.incompat(Incompat::BITS_64) {
-            raw.l_i_file_acl_high = U16::new(u16::try_from(high.get()).expect("block numbers fit 48 bits"));
+            raw.l_i_file_acl_high = U16::new(stored(high.get()));
         }
     }
 
     /// The count in the unit of the record. It sets the flag and changes to whole blocks if the
     /// count exceeds 48 bits.
     fn stored_blocks(&self, flags: &mut InodeFlags, layout: &Layout) -> u64 {
-        let shift = layout.block_bits - 9;
+        let shift = layout.block_bits.saturating_sub(9);
         let in_blocks = flags.contains(InodeFlags::HUGE_FILE) && self.blocks_512.trailing_zeros() >= shift;
         if !layout.features.ro_compat(RoCompat::HUGE_FILE) {
             return self.blocks_512;
@@ -347,7 +356,7 @@ impl Inode {
             self.links = 1;
         } else {
             assert!(self.links < LINK_MAX, "links are checked before they are made");
-            self.links += 1;
+            self.links = self.links.saturating_add(1);
         }
     }
 
@@ -375,7 +384,7 @@ impl Inode {
         } else {
             (4, minor & 0xff | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12)
         };
-        self.block[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        buffer::put(&mut self.block, at, &value.to_le_bytes());
     }
 }
 

@@ -4,6 +4,7 @@
 //! Invariants: sizes are powers of two; every group number below `groups` has a first block inside
 //! the volume; products of any of the numbers fit their types.
 
+use cairn_base::units::as_index;
 use cairn_base::{Ino, Pba};
 use cairn_vfs::ReservedFor;
 
@@ -139,7 +140,7 @@ impl Layout {
         let (raw, features) = (&superblock.raw, superblock.features());
         let log = raw.s_log_block_size.get();
         check("s_log_block_size", log.into(), log <= 6, "above 6 (64 KiB)")?;
-        let (block_bits, block_size) = (10 + log, 1024_u32 << log);
+        let (block_bits, block_size) = (log.strict_add(10), 1024_u32 << log);
         let (inode_size, first_ino) = inode_geometry(superblock, block_size)?;
         let desc_size = desc_size(superblock, block_size)?;
         let cluster_bits = cluster_bits(superblock, features)?;
@@ -159,7 +160,7 @@ impl Layout {
         )?;
         if features.incompat(Incompat::META_BG) {
             let first = raw.s_first_meta_bg.get();
-            let most = groups.div_ceil(block_size / desc_size);
+            let most = groups.div_ceil(block_size.strict_div(desc_size));
             check("s_first_meta_bg", first.into(), first <= most, "beyond the blocks of group descriptors")?;
         }
         Ok(Self {
@@ -220,7 +221,16 @@ impl Layout {
     /// Descriptors of a block.
     #[must_use]
     pub const fn descs_per_block(&self) -> u32 {
-        self.block_size / self.desc_size
+        self.block_size.strict_div(self.desc_size)
+    }
+
+    /// The metagroup of a group: those whose descriptors share a block.
+    const fn metagroup(&self, group: u32) -> u32 {
+        group.strict_div(self.descs_per_block())
+    }
+
+    const fn inodes_per_block(&self) -> u32 {
+        self.block_size.strict_div(self.inode_size)
     }
 
     /// Blocks of group descriptors.
@@ -236,21 +246,21 @@ impl Layout {
     /// Block that holds the primary descriptor of a group.
     #[must_use]
     pub fn descriptor_block(&self, group: u32) -> Pba {
-        let index = group / self.descs_per_block();
+        let index = self.metagroup(group);
         if index < self.first_metagroup() {
-            return Pba((OFFSET >> self.block_bits) + 1 + u64::from(index));
+            return Pba((OFFSET >> self.block_bits).strict_add(1).strict_add(index.into()));
         }
-        let first = index * self.descs_per_block();
+        let first = index.strict_mul(self.descs_per_block());
         let after_super = u64::from(self.backups(first));
         // With clusters of 1 KiB, block 0 is the boot block and the superblock is in block 1.
         let boot = u64::from(first == 0 && self.block_size == 1024 && self.first_data_block == 0);
-        Pba(self.group_first_block(first).get() + after_super + boot)
+        Pba(self.group_first_block(first).get().strict_add(after_super).strict_add(boot))
     }
 
     /// Byte offset of a group's descriptor in its block.
     #[must_use]
     pub const fn descriptor_offset(&self, group: u32) -> usize {
-        (group % self.descs_per_block()) as usize * self.desc_size as usize
+        as_index(group.strict_rem(self.descs_per_block())).strict_mul(as_index(self.desc_size))
     }
 
     /// Blocks of the descriptor table that meta_bg does not spread over the volume.
@@ -263,30 +273,31 @@ impl Layout {
     #[must_use]
     pub fn base_metadata(&self, group: u32) -> u32 {
         let backup = self.backups(group);
-        let metagroup = group / self.descs_per_block();
+        let metagroup = self.metagroup(group);
         // With clusters of 1 KiB the group contains the boot block.
         let boot = u32::from(group == 0 && self.block_size == 1024 && self.first_data_block == 0);
         if metagroup < self.first_metagroup() {
             if !backup {
                 return 0;
             }
-            return boot + 1 + self.contiguous_descriptor_blocks() + self.reserved_gdt_blocks;
+            let descriptors = self.contiguous_descriptor_blocks().strict_add(self.reserved_gdt_blocks);
+            return boot.strict_add(1).strict_add(descriptors);
         }
-        boot + u32::from(backup) + u32::from(self.holds_metagroup_descriptors(group))
+        boot.strict_add(backup.into()).strict_add(self.holds_metagroup_descriptors(group).into())
     }
 
     /// With meta_bg the first two groups and the last group of a metagroup have a copy of its
     /// descriptor block.
     #[must_use]
     pub const fn holds_metagroup_descriptors(&self, group: u32) -> bool {
-        let place = group % self.descs_per_block();
-        place == 0 || place == 1 || place == self.descs_per_block() - 1
+        let place = group.strict_rem(self.descs_per_block());
+        place == 0 || place == 1 || place == self.descs_per_block().strict_sub(1)
     }
 
     /// True if the metagroup contains its own descriptors (meta_bg).
     #[must_use]
     pub const fn is_meta_bg(&self, group: u32) -> bool {
-        group / self.descs_per_block() >= self.first_metagroup()
+        self.metagroup(group) >= self.first_metagroup()
     }
 
     /// Group of a block. `None` if no group contains the block.
@@ -296,21 +307,21 @@ impl Layout {
         if pba.get() >= self.blocks_count {
             return None;
         }
-        u32::try_from(offset / u64::from(self.blocks_per_group)).ok()
+        u32::try_from(offset.strict_div(self.blocks_per_group.into())).ok()
     }
 
     /// Group of a block, and the block's index in it.
     #[must_use]
     pub fn group_and_offset(&self, pba: Pba) -> Option<(u32, u32)> {
         let group = self.group_of(pba)?;
-        let offset = pba.get() - self.group_first_block(group).get();
+        let offset = pba.get().strict_sub(self.group_first_block(group).get());
         Some((group, u32::try_from(offset).ok()?))
     }
 
     /// First block of a group.
     #[must_use]
     pub fn group_first_block(&self, group: u32) -> Pba {
-        Pba(self.first_data_block + u64::from(group) * u64::from(self.blocks_per_group))
+        Pba(u64::from(group).strict_mul(self.blocks_per_group.into()).strict_add(self.first_data_block))
     }
 
     /// Blocks of a group. The last group may be shorter.
@@ -336,28 +347,30 @@ impl Layout {
     /// Blocks of one group's inode table.
     #[must_use]
     pub const fn inode_table_blocks(&self) -> u32 {
-        self.inodes_per_group.div_ceil(self.block_size / self.inode_size)
+        self.inodes_per_group.div_ceil(self.inodes_per_block())
     }
 
     /// Group and index of an inode. `None` for 0 and numbers beyond the last.
     #[must_use]
     pub fn inode_group(&self, ino: Ino) -> Option<(u32, u32)> {
         let number = u32::try_from(ino.get()).ok().filter(|n| *n <= self.inodes_count)?.checked_sub(1)?;
-        Some((number / self.inodes_per_group, number % self.inodes_per_group))
+        Some((number.strict_div(self.inodes_per_group), number.strict_rem(self.inodes_per_group)))
     }
 
     /// Number of the inode at `index` of a group.
     #[must_use]
     pub fn ino(&self, group: u32, index: u32) -> Ino {
-        Ino(u64::from(group) * u64::from(self.inodes_per_group) + u64::from(index) + 1)
+        let before = u64::from(group).strict_mul(self.inodes_per_group.into());
+        Ino(before.strict_add(index.into()).strict_add(1))
     }
 
     /// The place of the inode at `index` of a group whose table begins at `table`.
     #[must_use]
     pub fn inode_location(&self, index: u32, table: Pba) -> InodeLocation {
-        let per_block = self.block_size / self.inode_size;
-        let offset = (index % per_block) as usize * self.inode_size as usize;
-        InodeLocation { pba: Pba(table.get() + u64::from(index / per_block)), offset }
+        let per_block = self.inodes_per_block();
+        let offset = as_index(index.strict_rem(per_block)).strict_mul(as_index(self.inode_size));
+        let pba = Pba(table.get().saturating_add(index.strict_div(per_block).into()));
+        InodeLocation { pba, offset }
     }
 
     /// First group of the flexible group of `group`.
@@ -375,7 +388,7 @@ impl Layout {
 
 fn is_power_of(mut n: u32, base: u32) -> bool {
     while n > 1 && n.is_multiple_of(base) {
-        n /= base;
+        n = n.strict_div(base);
     }
     n == 1
 }

@@ -3,7 +3,19 @@
 //! `Raw*` types are the bytes; decoded values are valid. Source of every fact: the kernel's ext4
 //! documentation (Documentation/filesystems/ext4).
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 pub mod backup;
+mod buffer;
 pub mod dir_entry;
 pub mod extent;
 pub mod features;

@@ -1,10 +1,12 @@
 //! Blocks of the orphan file. Source: "Orphan file" in the kernel's ext4 documentation.
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_u64, stored};
 use cairn_base::{Ino, Pba};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::buffer;
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
 
@@ -25,7 +27,7 @@ const _: () = assert!(TAIL == 8);
 /// Number of inode slots in a block.
 #[must_use]
 pub const fn slots(block_size: usize) -> usize {
-    (block_size - TAIL) / 4
+    block_size.strict_sub(TAIL) / 4
 }
 
 /// Checksum of a block. Its seed includes the block's address, so that a misplaced block is
@@ -40,7 +42,7 @@ fn checksum(seed: InodeSeed, pba: Pba, entries: &[u8]) -> Option<u32> {
 /// The magic or the checksum is wrong.
 pub fn decode(block: &[u8], pba: Pba, seed: InodeSeed) -> Result<Vec<Ino>, Corrupt> {
     let (entries, tail) = RawOrphanTail::read_from_suffix(block)
-        .map_err(|_| Corrupt::Orphan { what: "block too small", value: block.len() as u64 })?;
+        .map_err(|_| Corrupt::Orphan { what: "block too small", value: as_u64(block.len()) })?;
     if tail.ob_magic.get() != MAGIC {
         return Err(Corrupt::Orphan {
             what: "orphan file block has a wrong magic",
@@ -73,16 +75,14 @@ pub fn init(block: &mut [u8], pba: Pba, seed: InodeSeed) {
 /// If `slot` is not below [`slots`].
 pub fn set(block: &mut [u8], pba: Pba, seed: InodeSeed, slot: usize, ino: Ino) {
     assert!(slot < slots(block.len()), "slot {slot} of an orphan block of {} bytes", block.len());
-    let number = u32::try_from(ino.get()).expect("ext4 inode numbers have 32 bits");
-    block[slot * 4..slot * 4 + 4].copy_from_slice(&number.to_le_bytes());
+    *buffer::structure(block, slot.strict_mul(4)) = U32::new(stored(ino.get()));
     seal(block, pba, seed);
 }
 
 fn seal(block: &mut [u8], pba: Pba, seed: InodeSeed) {
-    let entries = block.len() - TAIL;
-    let sum = checksum(seed, pba, &block[..entries]).unwrap_or(0);
-    let tail = RawOrphanTail { ob_magic: MAGIC.into(), ob_checksum: sum.into() };
-    block[entries..].copy_from_slice(tail.as_bytes());
+    let (entries, tail) = block.split_at_mut(block.len().strict_sub(TAIL));
+    let sum = checksum(seed, pba, entries).unwrap_or(0);
+    *buffer::structure(tail, 0) = RawOrphanTail { ob_magic: MAGIC.into(), ob_checksum: sum.into() };
 }
 
 #[cfg(test)]

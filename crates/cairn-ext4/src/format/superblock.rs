@@ -4,6 +4,7 @@
 //! *not* validated; [`super::Layout::new`] validates the geometry.
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_u64, stored};
 use cairn_vfs::OnDamage;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -219,7 +220,7 @@ impl Superblock {
     /// # Errors
     /// There are too few bytes, or the magic, the checksum type or the checksum is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
-        let short = || Corrupt::Superblock { field: "length", value: bytes.len() as u64, expected: "not 1024 bytes" };
+        let short = || Corrupt::Superblock { field: "length", value: as_u64(bytes.len()), expected: "not 1024 bytes" };
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).map_err(|_| short())?;
         if raw.s_magic.get() != MAGIC {
             let value = raw.s_magic.get().into();
@@ -246,7 +247,8 @@ impl Superblock {
     }
 
     fn computed_checksum(&self) -> u32 {
-        crc32c(!0, &self.raw.as_bytes()[..CHECKSUM_OFFSET])
+        let (covered, _) = self.raw.as_bytes().split_at(CHECKSUM_OFFSET);
+        crc32c(!0, covered)
     }
 
     /// The bytes with a new checksum.
@@ -347,7 +349,5 @@ impl Superblock {
 }
 
 fn halves(value: u64) -> (U32, U32) {
-    let low = u32::try_from(value & 0xffff_ffff).expect("masked to 32 bits");
-    let high = u32::try_from(value >> 32).expect("shifted to 32 bits");
-    (U32::new(low), U32::new(high))
+    (U32::new(stored(value & 0xffff_ffff)), U32::new(stored(value >> 32)))
 }

@@ -6,7 +6,7 @@ use cairn_vfs::types::Timestamp;
 
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
 /// First second of the wide form.
-pub const FIRST: i64 = i32::MIN as i64;
+pub const FIRST: i64 = -(1 << 31);
 /// Last second of the wide form (the year 2446).
 pub const LAST: i64 = (1 << 34) + FIRST - 1;
 
@@ -17,7 +17,7 @@ pub fn decode(seconds: u32, extra: Option<u32>) -> Timestamp {
     match extra {
         None => Timestamp { seconds: base, nanoseconds: 0 },
         Some(extra) => Timestamp {
-            seconds: base + (i64::from(extra & 3) << 32),
+            seconds: base.saturating_add(i64::from(extra & 3) << 32),
             nanoseconds: (extra >> 2).min(NANOS_PER_SECOND - 1),
         },
     }
@@ -41,7 +41,7 @@ pub fn encode(time: Timestamp, wide: bool) -> (u32, u32) {
     if !wide {
         return (low, 0);
     }
-    let epoch = u32::try_from((seconds - i64::from(low.cast_signed())) >> 32).unwrap_or(0);
+    let epoch = u32::try_from(seconds.saturating_sub(i64::from(low.cast_signed())) >> 32).unwrap_or(0);
     (low, epoch & 3 | nanoseconds.min(NANOS_PER_SECOND - 1) << 2)
 }
 

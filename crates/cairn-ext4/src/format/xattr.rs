@@ -7,10 +7,12 @@
 //! kernel's ext4 documentation.
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{Ino, Pba};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::buffer;
 use crate::checksum::MetadataChecksum;
 use crate::corrupt::Corrupt;
 
@@ -203,13 +205,13 @@ impl OwnedAttribute {
 /// Bytes of an entry with its name.
 #[must_use]
 pub const fn entry_len(name_len: usize) -> usize {
-    (ENTRY_LEN + name_len + 3) & !3
+    ENTRY_LEN.strict_add(name_len).strict_add(3) & !3
 }
 
 /// Bytes of a value with its padding.
 #[must_use]
 pub const fn padded(value_len: usize) -> usize {
-    (value_len + 3) & !3
+    value_len.strict_add(3) & !3
 }
 
 /// All attributes of a container. An inode area without the magic has none.
@@ -218,7 +220,7 @@ pub const fn padded(value_len: usize) -> usize {
 /// An entry or value is outside the container, entries and values overlap, or the header of a block
 /// is invalid.
 pub fn decode(bytes: &[u8], location: XattrLocation, ino: Ino) -> Result<Vec<Attribute<'_>>, Corrupt> {
-    let corrupt = |what, value: usize| location.corrupt(ino, what, value as u64);
+    let corrupt = |what, value: usize| location.corrupt(ino, what, as_u64(value));
     let magic = bytes.first_chunk().map_or(0, |magic| u32::from_le_bytes(*magic));
     match location {
         XattrLocation::Inode if magic != MAGIC => return Ok(Vec::new()),
@@ -241,11 +243,12 @@ pub fn decode(bytes: &[u8], location: XattrLocation, ino: Ino) -> Result<Vec<Att
         let name = names.get(..name_len).ok_or_else(|| corrupt("name crosses the end", name_len))?;
         let value = decode_value(bytes, raw, location, ino)?;
         if let Value::Here(value) = value {
-            value_bytes += padded(value.len());
+            value_bytes = value_bytes.saturating_add(padded(value.len()));
         }
-        at += entry_len(name_len);
-        if at + 4 + value_bytes > bytes.len() {
-            return Err(corrupt("entries and values overlap", at + value_bytes));
+        at = at.saturating_add(entry_len(name_len));
+        let taken = at.saturating_add(value_bytes);
+        if taken.saturating_add(4) > bytes.len() {
+            return Err(corrupt("entries and values overlap", taken));
         }
         let value_at = if raw.e_value_size.get() == 0 { 0 } else { value_start(raw, location) };
         attributes.push(Attribute { index: raw.e_name_index, name, value, value_at });
@@ -265,12 +268,12 @@ fn decode_value<'a>(bytes: &'a [u8], raw: &RawEntry, location: XattrLocation, in
         return Ok(Value::Here(&[]));
     }
     let start = value_start(raw, location);
-    let value = (size as usize).checked_add(start).and_then(|end| bytes.get(start..end));
+    let value = as_index(size).checked_add(start).and_then(|end| bytes.get(start..end));
     value.map(Value::Here).ok_or_else(|| location.corrupt(ino, "value crosses the end", u64::from(size)))
 }
 
 fn value_start(raw: &RawEntry, location: XattrLocation) -> usize {
-    location.values_from() + usize::from(raw.e_value_offs.get())
+    location.values_from().saturating_add(usize::from(raw.e_value_offs.get()))
 }
 
 fn check_header(block: &[u8], ino: Ino) -> Result<(), Corrupt> {
@@ -307,8 +310,8 @@ pub fn fits(capacity: usize, location: XattrLocation, attributes: &[OwnedAttribu
 /// Bytes of the attributes, with header and end mark.
 #[must_use]
 pub fn encoded_len(location: XattrLocation, attributes: &[OwnedAttribute]) -> usize {
-    let each = |a: &OwnedAttribute| entry_len(a.name.len()) + padded(a.value_here().len());
-    location.header_len() + 4 + attributes.iter().map(each).sum::<usize>()
+    let each = |a: &OwnedAttribute| entry_len(a.name.len()).strict_add(padded(a.value_here().len()));
+    attributes.iter().map(each).fold(location.header_len().strict_add(4), usize::strict_add)
 }
 
 /// Encodes the inode area. Without attributes it is zero.
@@ -320,7 +323,7 @@ pub fn encode_inode(area: &mut [u8], attributes: &[OwnedAttribute]) {
     if attributes.is_empty() {
         return;
     }
-    area[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    buffer::put(area, 0, &MAGIC.to_le_bytes());
     // As in Linux, entries in an inode have the hash 0 unless their value has its own inode.
     write_entries(area, XattrLocation::Inode, attributes, |attribute| match attribute.value {
         OwnedValue::Here(_) => 0,
@@ -350,7 +353,7 @@ pub fn encode_block(block: &mut [u8], attributes: &mut [OwnedAttribute]) {
         h_checksum: U32::ZERO,
         h_reserved: [U32::ZERO; 3],
     };
-    block[..size_of::<RawBlockHeader>()].copy_from_slice(header.as_bytes());
+    buffer::put(block, 0, header.as_bytes());
     write_entries(block, XattrLocation::Block, attributes, hash_of);
 }
 
@@ -372,24 +375,24 @@ fn write_entries(
     let mut values_at = bytes.len() & !3;
     for attribute in attributes {
         let value = attribute.value_here();
-        values_at -= padded(value.len());
-        bytes[values_at..values_at + value.len()].copy_from_slice(value);
+        values_at = values_at.strict_sub(padded(value.len()));
+        buffer::put(bytes, values_at, value);
         let (inum, size) = match attribute.value {
-            OwnedValue::Here(_) => (0, value.len() as u32),
-            OwnedValue::Inode { ino, size, .. } => (u32::try_from(ino.get()).expect("inodes have 32 bits"), size),
+            OwnedValue::Here(_) => (0, stored(value.len())),
+            OwnedValue::Inode { ino, size, .. } => (stored(ino.get()), size),
         };
-        let offset = if value.is_empty() { 0 } else { values_at - location.values_from() };
+        let offset = if value.is_empty() { 0 } else { values_at.strict_sub(location.values_from()) };
         let raw = RawEntry {
-            e_name_len: u8::try_from(attribute.name.len()).expect("names were checked"),
+            e_name_len: stored(attribute.name.len()),
             e_name_index: attribute.index,
-            e_value_offs: U16::new(u16::try_from(offset).expect("a value starts within 64 KiB")),
+            e_value_offs: U16::new(stored(offset)),
             e_value_inum: U32::new(inum),
             e_value_size: U32::new(size),
             e_hash: U32::new(hash(attribute)),
         };
-        bytes[at..at + ENTRY_LEN].copy_from_slice(raw.as_bytes());
-        bytes[at + ENTRY_LEN..at + ENTRY_LEN + attribute.name.len()].copy_from_slice(&attribute.name);
-        at += entry_len(attribute.name.len());
+        buffer::put(bytes, at, raw.as_bytes());
+        buffer::put(bytes, at.strict_add(ENTRY_LEN), &attribute.name);
+        at = at.strict_add(entry_len(attribute.name.len()));
     }
 }
 
@@ -398,7 +401,7 @@ fn write_entries(
 /// # Panics
 /// If the block is shorter than a header.
 pub fn set_refcount(block: &mut [u8], count: u32) {
-    block[4..8].copy_from_slice(&count.to_le_bytes());
+    buffer::structure::<RawBlockHeader>(block, 0).h_refcount = U32::new(count);
 }
 
 fn block_checksum(block: &[u8], pba: Pba, seed: u32) -> u32 {
@@ -415,7 +418,7 @@ fn block_checksum(block: &[u8], pba: Pba, seed: u32) -> u32 {
 pub fn seal_block(block: &mut [u8], pba: Pba, checksum: MetadataChecksum) {
     if let Some(seed) = checksum.seed() {
         let sum = block_checksum(block, pba, seed);
-        block[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        buffer::structure::<RawBlockHeader>(block, 0).h_checksum = U32::new(sum);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Numbers of F2FS that must not be mixed up, and its fixed sizes.
 
-use std::fmt::Display;
-
+pub(super) use cairn_base::units::stored;
 use cairn_base::units::{as_index, as_u64};
 use cairn_base::{Ino, Pba, unit};
 
@@ -19,15 +18,6 @@ pub const NIDS_PER_BLOCK: u32 = 455;
 pub const ORPHANS_PER_BLOCK: u32 = 1020;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
-
-/// A number that Cairn made, in the type that the disk has for it.
-///
-/// # Panics
-/// It does not fit: the caller's bug. Numbers from the disk never come here.
-#[track_caller]
-pub(super) fn stored<N: Copy + Display, T: TryFrom<N>>(number: N) -> T {
-    T::try_from(number).unwrap_or_else(|_| panic!("{number} does not fit its field"))
-}
 
 unit!(
     /// Node id: names a node block through the NAT. An inode's number is the nid of its inode

@@ -1,6 +1,7 @@
 //! Entries of a node of an extent tree, and the range of the file and of the volume that a node may
 //! map.
 
+use cairn_base::units::{as_index, as_u64, stored};
 use cairn_base::{FileBlock, Ino, Pba};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -17,7 +18,7 @@ pub const MAX_WRITTEN: u64 = 32768;
 /// Longest unwritten extent, in blocks.
 pub const MAX_UNWRITTEN: u64 = 32767;
 /// File blocks are below this number: the last 32-bit number is not a block.
-pub const MAX_FILE_BLOCKS: u64 = u32::MAX as u64;
+pub const MAX_FILE_BLOCKS: u64 = as_u64(as_index(u32::MAX));
 /// Bytes of `i_block`, which hold the root.
 pub const ROOT_BYTES: usize = 60;
 
@@ -76,7 +77,7 @@ impl Extent {
     /// The file block after the last.
     #[must_use]
     pub const fn end(&self) -> u64 {
-        self.start + self.len
+        self.start.saturating_add(self.len)
     }
 
     /// Longest extent in the state of this one.
@@ -92,8 +93,8 @@ impl Extent {
         let to = self.end().min(end);
         (from < to).then(|| Self {
             start: from,
-            len: to - from,
-            pba: Pba(self.pba.get() + (from - self.start)),
+            len: to.saturating_sub(from),
+            pba: Pba(self.pba.get().saturating_add(from.saturating_sub(self.start))),
             ..*self
         })
     }
@@ -101,7 +102,9 @@ impl Extent {
     /// True if `next` continues this extent in the file, on the volume and in its state.
     #[must_use]
     pub fn continues_with(&self, next: &Self) -> bool {
-        self.end() == next.start && self.pba.get() + self.len == next.pba.get() && self.unwritten == next.unwritten
+        self.end() == next.start
+            && self.pba.get().saturating_add(self.len) == next.pba.get()
+            && self.unwritten == next.unwritten
     }
 }
 
@@ -111,7 +114,7 @@ impl From<&RawExtent> for Extent {
         let unwritten = stored > MAX_WRITTEN;
         Self {
             start: u64::from(raw.ee_block.get()),
-            len: if unwritten { stored - MAX_WRITTEN } else { stored },
+            len: if unwritten { stored.saturating_sub(MAX_WRITTEN) } else { stored },
             pba: address(raw.ee_start_hi, raw.ee_start_lo),
             unwritten,
         }
@@ -121,11 +124,11 @@ impl From<&RawExtent> for Extent {
 impl From<&Extent> for RawExtent {
     fn from(extent: &Extent) -> Self {
         assert!(extent.len >= 1 && extent.len <= extent.max_len(), "extent of {} blocks", extent.len);
-        let stored = if extent.unwritten { extent.len + MAX_WRITTEN } else { extent.len };
+        let len = if extent.unwritten { extent.len.strict_add(MAX_WRITTEN) } else { extent.len };
         let (hi, lo) = halves(extent.pba);
         Self {
             ee_block: U32::new(file_block(extent.start)),
-            ee_len: U16::new(u16::try_from(stored).expect("bounded above")),
+            ee_len: U16::new(stored(len)),
             ee_start_hi: hi,
             ee_start_lo: lo,
         }
@@ -159,12 +162,12 @@ pub(super) fn address(hi: U16, lo: U32) -> Pba {
 }
 
 pub(super) fn halves(pba: Pba) -> (U16, U32) {
-    let hi = u16::try_from(pba.get() >> 32).expect("block addresses have 48 bits");
-    (U16::new(hi), U32::new((pba.get() & u64::from(u32::MAX)) as u32))
+    // Block addresses have 48 bits.
+    (U16::new(stored(pba.get() >> 32)), U32::new(stored(pba.get() & u64::from(u32::MAX))))
 }
 
 pub(super) fn file_block(block: u64) -> u32 {
-    u32::try_from(block).expect("file blocks of an extent tree have 32 bits")
+    stored(block)
 }
 
 /// The place of a node, for errors.
@@ -231,7 +234,7 @@ impl SystemBlocks<'_> {
 /// size.
 #[must_use]
 pub fn block_capacity(block_size: u32) -> usize {
-    (block_size as usize).saturating_sub(ENTRY) / ENTRY
+    as_index(block_size).saturating_sub(ENTRY) / ENTRY
 }
 
 /// Number of entries in the root.

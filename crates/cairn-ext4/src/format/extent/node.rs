@@ -1,11 +1,13 @@
 //! A decoded node of an extent tree, for changes.
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::stored;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::entry::{ENTRY, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, RawExtent, RawHeader, RawIndex};
 use crate::checksum::InodeSeed;
+use crate::format::buffer;
 
 /// A decoded node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,10 +78,9 @@ impl Node {
     pub fn encode_block(&self, block: &mut [u8], seed: InodeSeed) {
         let capacity = block.len().saturating_sub(ENTRY) / ENTRY;
         self.encode(block, capacity);
-        let (covered, tail) = block.split_at_mut(ENTRY + capacity * ENTRY);
+        let (covered, tail) = block.split_at_mut(ENTRY.strict_mul(capacity.strict_add(1)));
         if let Some(seed) = seed.0 {
-            let sum = U32::new(crc32c(seed, covered));
-            sum.write_to_prefix(tail).expect("a block leaves room for its checksum");
+            *buffer::structure(tail, 0) = U32::new(crc32c(seed, covered));
         }
     }
 
@@ -88,14 +89,15 @@ impl Node {
         assert!(count <= capacity, "{count} entries in a node of {capacity}");
         let header = RawHeader {
             eh_magic: U16::new(MAGIC),
-            eh_entries: U16::new(u16::try_from(count).expect("bounded by the capacity")),
-            eh_max: U16::new(u16::try_from(capacity).expect("blocks have at most 64 KiB")),
+            eh_entries: U16::new(stored(count)),
+            eh_max: U16::new(stored(capacity)),
             eh_depth: U16::new(self.depth),
             eh_generation: U32::ZERO,
         };
         let (head, body) = out.split_at_mut(ENTRY);
         head.copy_from_slice(header.as_bytes());
-        let (used, unused) = body[..capacity * ENTRY].split_at_mut(count * ENTRY);
+        let body = buffer::part(body, 0, capacity.strict_mul(ENTRY));
+        let (used, unused) = body.split_at_mut(count.strict_mul(ENTRY));
         match &self.entries {
             Entries::Leaf(extents) => put(used, extents.iter().map(RawExtent::from)),
             Entries::Inner(indexes) => put(used, indexes.iter().map(RawIndex::from)),

@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::flags::{InodeFlags, mode};
 use crate::checksum::InodeSeed;
 use crate::corrupt::Corrupt;
+use crate::format::buffer;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::layout::{Creator, Layout};
 
@@ -107,7 +108,7 @@ pub(super) fn blocks_in_use(raw: &RawInode, flags: InodeFlags, layout: &Layout) 
         return low;
     }
     let blocks = low | u64::from(raw.l_i_blocks_high.get()) << 32;
-    if flags.contains(InodeFlags::HUGE_FILE) { blocks << (layout.block_bits - 9) } else { blocks }
+    if flags.contains(InodeFlags::HUGE_FILE) { blocks << layout.block_bits.saturating_sub(9) } else { blocks }
 }
 
 pub(super) fn file_acl(raw: &RawInode, layout: &Layout) -> Pba {
@@ -162,8 +163,8 @@ pub(super) fn seal(out: &mut [u8], ino: Ino, layout: &Layout) {
     let InodeSeed(Some(seed)) = record_seed(&raw, ino, layout) else { return };
     let is_wide = has_wide_checksum(&raw, out);
     let [a, b, c, d] = checksum(out, seed, is_wide).to_le_bytes();
-    out[CHECKSUM_LO_AT..CHECKSUM_LO_AT + 2].copy_from_slice(&[a, b]);
+    buffer::put(out, CHECKSUM_LO_AT, &[a, b]);
     if is_wide {
-        out[CHECKSUM_HI_AT..CHECKSUM_HI_AT + 2].copy_from_slice(&[c, d]);
+        buffer::put(out, CHECKSUM_HI_AT, &[c, d]);
     }
 }

@@ -3,12 +3,11 @@
 /// `e_hash` of a name and a value in the same container.
 #[must_use]
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
-    let words = value.chunks(4).map(|chunk| {
-        let mut word = [0; 4];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u32::from_le_bytes(word)
-    });
-    words.fold(name_hash(name), |hash, word| hash.rotate_left(16) ^ word)
+    let (words, rest) = value.as_chunks();
+    let mut last = [0; 4];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    let words = words.iter().chain((!rest.is_empty()).then_some(&last));
+    words.fold(name_hash(name), |hash, word| hash.rotate_left(16) ^ u32::from_le_bytes(*word))
 }
 
 /// `e_hash` of a name whose value has its own inode with this value hash.
