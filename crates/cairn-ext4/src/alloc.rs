@@ -33,11 +33,11 @@ mod blocks;
 pub(crate) mod free_map;
 mod inodes;
 mod orlov;
-pub mod reservations;
+pub(crate) mod reservations;
 mod stripe;
 mod trim;
 
-pub use reservations::Class;
+pub(crate) use reservations::Class;
 use reservations::Reservations;
 use stripe::Stripes;
 

@@ -15,7 +15,7 @@ use crate::volume::Volume;
 ///
 /// # Errors
 /// Data or metadata could not be written, or the journal was aborted.
-pub fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+pub(crate) fn fsync(volume: &Arc<Volume>, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
     if volume.is_read_only() {
         return volume.check_readable();
     }

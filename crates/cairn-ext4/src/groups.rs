@@ -23,7 +23,7 @@ use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::{InodeLocation, Layout};
 use crate::txn::Handle;
 
-pub mod zones;
+pub(crate) mod zones;
 
 use zones::Zones;
 
@@ -103,7 +103,7 @@ pub struct GroupTable {
 ///
 /// # Errors
 /// The device failed, the descriptor is invalid, or the volume has no such inode.
-pub fn locate_unopened(buffers: &BufferCache, layout: &Layout, ino: Ino) -> Result<InodeLocation> {
+pub(crate) fn locate_unopened(buffers: &BufferCache, layout: &Layout, ino: Ino) -> Result<InodeLocation> {
     let (group, index) = layout.inode_group(ino).ok_or(cairn_vfs::Error::Stale)?;
     let image = buffers.get(layout.descriptor_block(group))?.image();
     let desc = GroupDesc::decode(descriptor_bytes(&image, group, layout), group, layout)?;

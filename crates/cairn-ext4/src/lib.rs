@@ -1,54 +1,55 @@
 //! The ext4 format: reading, writing and creating volumes.
 //!
-//! Layers inside the crate, downward only: [`volume`] and `vfs` connect the parts. `inode`, `dir`,
+//! Layers inside the crate, downward only: `volume` and `vfs` connect the parts. `inode`, `dir`,
 //! `xattr`, `extent`, `indirect` and `alloc` each know one structure and use only the layers below.
 //! `format` decodes and encodes without I/O. Every change of metadata goes through a
 //! [`txn::Handle`].
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod alloc;
-pub mod checksum;
-pub mod corrupt;
-pub mod credits;
+mod alloc;
+mod checksum;
+mod corrupt;
+mod credits;
 mod damage;
 mod damage_log;
-pub mod dir;
-pub mod error;
-pub mod extent;
+mod dir;
+mod error;
+mod extent;
 mod fast_commit;
 pub mod format;
-pub mod fsync;
-pub mod groups;
-pub mod indirect;
-pub mod info;
-pub mod inode;
-pub mod live_options;
+mod fsync;
+mod groups;
+mod indirect;
+mod info;
+mod inode;
+mod live_options;
 pub mod map;
 pub mod mkfs;
-pub mod mount;
-pub mod namespace;
-pub mod options;
-pub mod orphan;
-pub mod probe;
-pub mod recovery;
+mod mount;
+mod namespace;
+mod options;
+mod orphan;
+mod probe;
+mod recovery;
 mod remount;
 mod report;
 pub mod space;
 mod stop;
 mod stop_cause;
-pub mod store;
-pub mod superblock;
-pub mod symlink;
+mod store;
+mod superblock;
+mod symlink;
 mod sync;
 mod system_file;
 pub mod txn;
 mod unmount;
 mod vfs;
-pub mod volume;
-pub mod xattr;
-pub mod xattr_ops;
+mod volume;
+mod xattr;
+mod xattr_ops;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

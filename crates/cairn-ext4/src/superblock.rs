@@ -14,7 +14,7 @@ use crate::store::{LiveSuperblock, Store};
 use crate::txn::Handle;
 
 /// Longest label, in bytes.
-pub const LABEL_MAX: usize = 16;
+pub(crate) const LABEL_MAX: usize = 16;
 
 /// The state in the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

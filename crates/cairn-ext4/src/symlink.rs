@@ -19,7 +19,7 @@ use crate::volume::Volume;
 /// # Errors
 /// [`VfsError::Invalid`] if the inode is not a symbolic link; its size or map is damaged, or the
 /// device failed.
-pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
+pub(crate) fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
     if inode.kind != FileKind::Symlink {
         return Err(VfsError::Invalid("not a symbolic link").into());
     }
@@ -53,7 +53,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<Vec<u8>> {
 /// # Errors
 /// [`VfsError::NameTooLong`] if the target does not fit a block, [`VfsError::NoSpace`]; the journal
 /// was aborted.
-pub fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
+pub(crate) fn write(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, target: &[u8]) -> Result<()> {
     let pba = volume.space.allocate_block(handle, volume.group_goal(inode.ino))?;
     let mut state = inode.state.write();
     let state = &mut *state;

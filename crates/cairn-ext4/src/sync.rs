@@ -28,7 +28,7 @@ impl Expired for Volume {
 /// Writes all files and inodes, and commits. A file that cannot be written does not keep others
 /// from being written: the first error is returned at the end. All errors were
 /// [observed](Volume::observe).
-pub fn sync(volume: &Arc<Volume>) -> Result<()> {
+pub(crate) fn sync(volume: &Arc<Volume>) -> Result<()> {
     if volume.is_read_only() {
         return volume.check_readable();
     }

@@ -39,7 +39,7 @@ impl Stripes {
 
 /// The blocks of a group at which a request may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alignment {
+pub(crate) struct Alignment {
     unit: u32,
     /// The group's first block, modulo the unit.
     phase: u32,
@@ -48,7 +48,7 @@ pub struct Alignment {
 impl Alignment {
     /// Multiples of `unit` blocks from the start of the volume, in a group that begins at `first`.
     #[must_use]
-    pub fn new(unit: u32, first: u64) -> Self {
+    pub(crate) fn new(unit: u32, first: u64) -> Self {
         let unit = unit.max(1);
         // Less than the unit.
         Self { unit, phase: (first % u64::from(unit)) as u32 }
@@ -56,7 +56,7 @@ impl Alignment {
 
     /// The first aligned block at or behind `bit`; `None` if it has no number.
     #[must_use]
-    pub fn next(self, bit: u32) -> Option<u32> {
+    pub(crate) fn next(self, bit: u32) -> Option<u32> {
         let ahead = (u64::from(self.phase) + u64::from(bit)) % u64::from(self.unit);
         // At most the unit.
         let rest = if ahead == 0 { 0 } else { (u64::from(self.unit) - ahead) as u32 };
@@ -66,7 +66,7 @@ impl Alignment {
     /// The aligned part of a free run, at most `want` blocks. If it is shorter than that, its end is
     /// aligned, too.
     #[must_use]
-    pub fn within(self, (start, len): (u32, u32), want: u32) -> Option<(u32, u32)> {
+    pub(crate) fn within(self, (start, len): (u32, u32), want: u32) -> Option<(u32, u32)> {
         let begin = self.next(start)?;
         let left = len.checked_sub(begin - start)?;
         let taken = if left >= want { want } else { left - left % self.unit };

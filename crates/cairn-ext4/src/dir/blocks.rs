@@ -17,7 +17,7 @@ use crate::txn::Handle;
 
 /// Properties of the volume and directory that do not change while the directory is in use.
 #[derive(Clone, Copy, Debug)]
-pub struct DirSettings {
+pub(crate) struct DirSettings {
     /// The directory.
     pub ino: Ino,
     /// Block size, checksums, entry format.
@@ -33,13 +33,13 @@ pub struct DirSettings {
 impl DirSettings {
     /// Most levels of nodes below the root of an index.
     #[must_use]
-    pub const fn max_levels(&self) -> u8 {
+    pub(crate) const fn max_levels(&self) -> u8 {
         if self.large_dir { 2 } else { 1 }
     }
 
     /// The error of a defect in `block`.
     #[must_use]
-    pub fn corrupt(&self, block: FileBlock, defect: Defect) -> Corrupt {
+    pub(crate) fn corrupt(&self, block: FileBlock, defect: Defect) -> Corrupt {
         defect.at(self.ino, block)
     }
 
@@ -47,7 +47,7 @@ impl DirSettings {
     ///
     /// # Errors
     /// The algorithm is unknown: [`Corrupt::Directory`].
-    pub fn hash(&self, version: u8, name: &[u8]) -> Result<NameHash, Corrupt> {
+    pub(crate) fn hash(&self, version: u8, name: &[u8]) -> Result<NameHash, Corrupt> {
         self.hash.hash(version, name).ok_or(Corrupt::Directory {
             ino: self.ino,
             block: FileBlock(0),
@@ -59,7 +59,7 @@ impl DirSettings {
 }
 
 /// The blocks of one directory. The inode layer implements it.
-pub trait DirBlocks {
+pub(crate) trait DirBlocks {
     /// The properties of the volume and directory.
     fn settings(&self) -> DirSettings;
 

@@ -26,13 +26,13 @@ pub struct NameHash {
 }
 
 /// `EXT4_DX_HASH_LEGACY`.
-pub const LEGACY: u8 = 0;
+pub(crate) const LEGACY: u8 = 0;
 /// `EXT4_DX_HASH_HALF_MD4`.
-pub const HALF_MD4: u8 = 1;
+pub(crate) const HALF_MD4: u8 = 1;
 /// `EXT4_DX_HASH_TEA`.
-pub const TEA: u8 = 2;
+pub(crate) const TEA: u8 = 2;
 /// `EXT4_DX_HASH_LEGACY_UNSIGNED`, the first of the three unsigned versions.
-pub const LEGACY_UNSIGNED: u8 = 3;
+pub(crate) const LEGACY_UNSIGNED: u8 = 3;
 const TEA_UNSIGNED: u8 = 5;
 
 /// Reserved for the end of a directory. No name has this hash.

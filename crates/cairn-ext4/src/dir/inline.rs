@@ -19,7 +19,7 @@ use crate::format::dir_entry::{self, Defect, Entry, Room};
 use crate::txn::Handle;
 
 /// Bytes of `i_block`.
-pub const HEAD_LEN: usize = 60;
+pub(crate) const HEAD_LEN: usize = 60;
 /// Bytes of the parent's inode number.
 const PARENT_LEN: usize = 4;
 /// Errors give the inode as block 0.
@@ -27,7 +27,7 @@ const HERE: FileBlock = FileBlock(0);
 
 /// The bytes of an inline directory.
 #[derive(Clone, Copy, Debug)]
-pub struct InlineDir<'a> {
+pub(crate) struct InlineDir<'a> {
     /// `i_block`.
     pub head: &'a [u8; HEAD_LEN],
     /// Value of `system.data`.
@@ -36,7 +36,7 @@ pub struct InlineDir<'a> {
 
 /// The bytes of an inline directory, for changes. Their lengths stay.
 #[derive(Debug)]
-pub struct InlineDirMut<'a> {
+pub(crate) struct InlineDirMut<'a> {
     /// `i_block`.
     pub head: &'a mut [u8; HEAD_LEN],
     /// Value of `system.data`.
@@ -45,7 +45,7 @@ pub struct InlineDirMut<'a> {
 
 /// An entry of an inline directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InlineFound {
+pub(crate) struct InlineFound {
     /// Its inode.
     pub ino: Ino,
     /// Kind, if the directory stores it.
@@ -62,7 +62,7 @@ enum Region {
 impl<'a> InlineDir<'a> {
     /// The inode number of the parent directory.
     #[must_use]
-    pub fn parent(&self) -> Ino {
+    pub(crate) fn parent(&self) -> Ino {
         let number = self.head.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         Ino(u64::from(number))
     }
@@ -104,7 +104,7 @@ impl<'a> InlineDir<'a> {
     ///
     /// # Errors
     /// An entry is invalid.
-    pub fn lookup(&self, settings: &DirSettings, name: &[u8]) -> Result<Option<InlineFound>> {
+    pub(crate) fn lookup(&self, settings: &DirSettings, name: &[u8]) -> Result<Option<InlineFound>> {
         if name == b"." || name == b".." {
             let ino = if name == b"." { settings.ino } else { self.parent() };
             let kind = settings.format.filetype.then_some(FileKind::Directory);
@@ -127,7 +127,7 @@ impl<'a> InlineDir<'a> {
     ///
     /// # Errors
     /// An entry is invalid.
-    pub fn is_empty(&self, settings: &DirSettings) -> Result<bool> {
+    pub(crate) fn is_empty(&self, settings: &DirSettings) -> Result<bool> {
         Ok(self.live(settings)?.is_empty())
     }
 
@@ -136,7 +136,12 @@ impl<'a> InlineDir<'a> {
     ///
     /// # Errors
     /// An entry is invalid; all readable ones have been passed to `emit`.
-    pub fn readdir(&self, settings: &DirSettings, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    pub(crate) fn readdir(
+        &self,
+        settings: &DirSettings,
+        position: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         let mut damage = Damage::default();
         let live = self.live_past(settings, &mut damage)?;
         let listed = match settings.dir_index {
@@ -191,7 +196,7 @@ impl<'a> InlineDir<'a> {
     ///
     /// # Errors
     /// As [`super::add`].
-    pub fn convert(&self, dir: &dyn DirBlocks, handle: &Handle) -> Result<()> {
+    pub(crate) fn convert(&self, dir: &dyn DirBlocks, handle: &Handle) -> Result<()> {
         let settings = dir.settings();
         init_empty(dir, handle, self.parent())?;
         let copy = settings;
@@ -207,7 +212,7 @@ impl<'a> InlineDir<'a> {
 impl InlineDirMut<'_> {
     /// The same bytes, for reading.
     #[must_use]
-    pub fn view(&self) -> InlineDir<'_> {
+    pub(crate) fn view(&self) -> InlineDir<'_> {
         InlineDir { head: self.head, tail: self.tail }
     }
 
@@ -220,7 +225,8 @@ impl InlineDirMut<'_> {
     }
 
     /// Makes the bytes an empty directory.
-    pub fn init_empty(&mut self, parent: Ino) {
+    #[cfg(test)]
+    pub(crate) fn init_empty(&mut self, parent: Ino) {
         self.head[..PARENT_LEN].copy_from_slice(&ino_number(parent).to_le_bytes());
         for region in [Region::Head, Region::Tail] {
             let (bytes, range) = self.region(region);
@@ -235,7 +241,7 @@ impl InlineDirMut<'_> {
     ///
     /// # Errors
     /// An entry is invalid, or the name exists.
-    pub fn add(&mut self, settings: &DirSettings, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<bool> {
+    pub(crate) fn add(&mut self, settings: &DirSettings, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<bool> {
         let format = &settings.format;
         for region in [Region::Head, Region::Tail] {
             let (bytes, range) = self.region(region);
@@ -257,7 +263,7 @@ impl InlineDirMut<'_> {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::NotFound`] if it does not exist; an entry is invalid.
-    pub fn remove(&mut self, settings: &DirSettings, name: &[u8]) -> Result<InlineFound> {
+    pub(crate) fn remove(&mut self, settings: &DirSettings, name: &[u8]) -> Result<InlineFound> {
         let found = self.view().lookup(settings, name)?.ok_or(cairn_vfs::Error::NotFound)?;
         let (region, at) = found.place.ok_or(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed"))?;
         let (bytes, range) = self.region(region);
@@ -270,7 +276,13 @@ impl InlineDirMut<'_> {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::NotFound`] if it does not exist; an entry is invalid.
-    pub fn set_target(&mut self, settings: &DirSettings, name: &[u8], ino: Ino, kind: FileKind) -> Result<InlineFound> {
+    pub(crate) fn set_target(
+        &mut self,
+        settings: &DirSettings,
+        name: &[u8],
+        ino: Ino,
+        kind: FileKind,
+    ) -> Result<InlineFound> {
         let found = self.view().lookup(settings, name)?.ok_or(cairn_vfs::Error::NotFound)?;
         match found.place {
             Some((region, at)) => {

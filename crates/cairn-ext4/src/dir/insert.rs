@@ -37,7 +37,7 @@ struct NewEntry<'n> {
 /// # Errors
 /// [`cairn_vfs::Error::NoSpace`] if the volume or the index is full; [`cairn_vfs::Error::Exists`]
 /// if a searched block has the name; the directory is damaged.
-pub fn add(dir: &dyn DirBlocks, handle: &Handle, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<()> {
+pub(crate) fn add(dir: &dyn DirBlocks, handle: &Handle, name: Name<'_>, ino: Ino, kind: FileKind) -> Result<()> {
     if name.is_dots() {
         return Err(cairn_vfs::Error::Invalid("`.` and `..` cannot be added").into());
     }

@@ -8,9 +8,9 @@
 //! [`is_empty`], exclusively for functions with a [`Handle`].
 
 mod blocks;
-pub mod hash;
+pub(crate) mod hash;
 mod index;
-pub mod inline;
+pub(crate) mod inline;
 mod insert;
 mod readdir;
 
@@ -20,9 +20,9 @@ use cairn_base::{FileBlock, Ino};
 use cairn_cache::block::Buffer;
 use cairn_vfs::{FileKind, PastDamage};
 
-pub use blocks::{DirBlocks, DirSettings};
-pub use insert::add;
-pub use readdir::readdir;
+pub(crate) use blocks::{DirBlocks, DirSettings};
+pub(crate) use insert::add;
+pub(crate) use readdir::readdir;
 
 use blocks::{load_first, load_leaf, uses_index};
 use index::{Path, read_root};
@@ -33,22 +33,13 @@ use crate::format::htree::{self, NodeKind};
 use crate::txn::Handle;
 
 /// Most directory blocks that [`add`] appends: a leaf, and a node of each level.
-pub const ADD_APPENDS: u32 = 4;
+pub(crate) const ADD_APPENDS: u32 = 4;
 /// Most directory blocks that [`add`] changes, with the appended ones.
-pub const ADD_BLOCKS: u32 = 12;
-/// Directory blocks that [`remove`] or [`set_target`] change.
-pub const CHANGE_BLOCKS: u32 = 1;
-
-/// Credits of [`add`], if appending a block costs `append_credits` (bitmap, descriptor, map,
-/// inode).
-#[must_use]
-pub const fn add_credits(append_credits: u32) -> u32 {
-    ADD_BLOCKS + ADD_APPENDS * append_credits
-}
+pub(crate) const ADD_BLOCKS: u32 = 12;
 
 /// The place of an entry. It is valid until the directory changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Location {
+pub(crate) struct Location {
     /// Logical block.
     pub block: FileBlock,
     /// Byte offset in it.
@@ -57,7 +48,7 @@ pub struct Location {
 
 /// An entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// Its inode.
     pub ino: Ino,
     /// Kind, if the directory stores it.
@@ -70,7 +61,7 @@ pub struct Found {
 ///
 /// # Errors
 /// The directory is damaged or cannot be read, and the name was not found elsewhere.
-pub fn lookup(dir: &dyn DirBlocks, name: &[u8]) -> Result<Option<Found>> {
+pub(crate) fn lookup(dir: &dyn DirBlocks, name: &[u8]) -> Result<Option<Found>> {
     let settings = dir.settings();
     if name == b"." || name == b".." {
         return lookup_dot(dir, &settings, name);
@@ -106,7 +97,7 @@ fn lookup_dot(dir: &dyn DirBlocks, settings: &DirSettings, name: &[u8]) -> Resul
 ///
 /// # Errors
 /// The first block cannot be read or does not begin with them.
-pub fn dots(dir: &dyn DirBlocks) -> Result<Dots> {
+pub(crate) fn dots(dir: &dyn DirBlocks) -> Result<Dots> {
     let settings = dir.settings();
     let first = load_first(dir, &settings)?;
     Ok(dir_entry::dots(&first.image, &settings.format).map_err(|defect| settings.corrupt(FileBlock(0), defect))?)
@@ -142,7 +133,7 @@ fn lookup_in(dir: &dyn DirBlocks, settings: &DirSettings, block: FileBlock, name
 /// # Errors
 /// [`cairn_vfs::Error::NotFound`] if it does not exist; [`cairn_vfs::Error::Invalid`] for `.` and
 /// `..`; the directory is damaged.
-pub fn remove(dir: &dyn DirBlocks, handle: &Handle, name: &[u8]) -> Result<Found> {
+pub(crate) fn remove(dir: &dyn DirBlocks, handle: &Handle, name: &[u8]) -> Result<Found> {
     if name == b"." || name == b".." {
         return Err(cairn_vfs::Error::Invalid("`.` and `..` cannot be removed").into());
     }
@@ -162,7 +153,7 @@ pub fn remove(dir: &dyn DirBlocks, handle: &Handle, name: &[u8]) -> Result<Found
 ///
 /// # Errors
 /// [`cairn_vfs::Error::NotFound`] if it does not exist; the directory is damaged.
-pub fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, kind: FileKind) -> Result<Found> {
+pub(crate) fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, kind: FileKind) -> Result<Found> {
     let found = lookup(dir, name)?.ok_or(cairn_vfs::Error::NotFound)?;
     let settings = dir.settings();
     let format = &settings.format;
@@ -183,7 +174,7 @@ pub fn set_target(dir: &dyn DirBlocks, handle: &Handle, name: &[u8], ino: Ino, k
 ///
 /// # Errors
 /// The directory is damaged: an unreadable block does not count as empty.
-pub fn is_empty(dir: &dyn DirBlocks) -> Result<bool> {
+pub(crate) fn is_empty(dir: &dyn DirBlocks) -> Result<bool> {
     let settings = dir.settings();
     let format = &settings.format;
     let indexed = uses_index(dir, &settings);
@@ -209,7 +200,7 @@ pub fn is_empty(dir: &dyn DirBlocks) -> Result<bool> {
 ///
 /// # Errors
 /// The volume is full or the journal was aborted.
-pub fn init_empty(dir: &dyn DirBlocks, handle: &Handle, parent: Ino) -> Result<()> {
+pub(crate) fn init_empty(dir: &dyn DirBlocks, handle: &Handle, parent: Ino) -> Result<()> {
     let settings = dir.settings();
     let (block, buffer) = dir.append(handle)?;
     assert_eq!(block, FileBlock(0), "a new directory has no blocks");

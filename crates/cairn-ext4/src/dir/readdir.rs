@@ -38,7 +38,7 @@ const FIRST_NAME: u64 = 2;
 ///
 /// # Errors
 /// The directory is damaged or cannot be read; all readable entries have been passed to `emit`.
-pub fn readdir(dir: &dyn DirBlocks, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+pub(crate) fn readdir(dir: &dyn DirBlocks, position: u64, emit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
     let settings = dir.settings();
     let mut damage = Damage::default();
     let listed = match settings.dir_index {

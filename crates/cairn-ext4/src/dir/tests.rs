@@ -93,7 +93,7 @@ impl ListedDir {
     }
 
     pub(super) fn handle(&self) -> Handle {
-        Txn::Direct(self.cache.clone()).begin(add_credits(4)).unwrap()
+        Txn::Direct(self.cache.clone()).begin(ADD_BLOCKS + ADD_APPENDS * 4).unwrap()
     }
 
     pub(super) fn add(&self, name: &[u8], ino: u64) {

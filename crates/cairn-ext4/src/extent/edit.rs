@@ -21,7 +21,7 @@ const MAX_INSERT: u64 = 64 * MAX_UNWRITTEN;
 /// # Errors
 /// [`cairn_vfs::Error::NoSpace`] if no block is free for a node, [`cairn_vfs::Error::TooLarge`]
 /// beyond the last possible block; the tree is damaged or maps the run already.
-pub fn insert(
+pub(crate) fn insert(
     context: &MapContext<'_>,
     handle: &Handle,
     i_block: &mut [u8; ROOT_BYTES],
@@ -57,7 +57,7 @@ pub fn insert(
 ///
 /// # Errors
 /// [`cairn_vfs::Error::NoSpace`] if no block is free for a node; the tree is damaged.
-pub fn set_unwritten(
+pub(crate) fn set_unwritten(
     context: &MapContext<'_>,
     handle: &Handle,
     i_block: &mut [u8; ROOT_BYTES],
@@ -96,7 +96,7 @@ pub fn set_unwritten(
 /// # Errors
 /// The tree is damaged. [`cairn_vfs::Error::NoSpace`] if an extent is split and no block is free
 /// for a node.
-pub fn remove(
+pub(crate) fn remove(
     context: &MapContext<'_>,
     handle: &Handle,
     i_block: &mut [u8; ROOT_BYTES],

@@ -20,16 +20,16 @@ use crate::error::Result;
 use crate::format::extent::{Found, MAX_FILE_BLOCKS, MAX_UNWRITTEN, MAX_WRITTEN, Node, NodeView, ROOT_BYTES};
 use crate::map::MapContext;
 
-pub use edit::{insert, remove, set_unwritten};
-pub use shift::Shift;
+pub(crate) use edit::{insert, remove, set_unwritten};
+pub(crate) use shift::Shift;
 
 /// Longest written extent, in blocks.
-pub const MAX_WRITTEN_LEN: u32 = MAX_WRITTEN as u32;
+pub(crate) const MAX_WRITTEN_LEN: u32 = MAX_WRITTEN as u32;
 /// Longest unwritten extent, in blocks.
-pub const MAX_UNWRITTEN_LEN: u32 = MAX_UNWRITTEN as u32;
+pub(crate) const MAX_UNWRITTEN_LEN: u32 = MAX_UNWRITTEN as u32;
 
 /// Initialises the root of a file without extents.
-pub fn initialize(i_block: &mut [u8; ROOT_BYTES]) {
+pub(crate) fn initialize(i_block: &mut [u8; ROOT_BYTES]) {
     Node::empty().encode_root(i_block);
 }
 
@@ -37,14 +37,14 @@ pub fn initialize(i_block: &mut [u8; ROOT_BYTES]) {
 ///
 /// # Errors
 /// The root is invalid.
-pub fn depth(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u16> {
+pub(crate) fn depth(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u16> {
     Ok(NodeView::parse(i_block, None, context.site(Pba(0)))?.depth())
 }
 
 /// Most metadata blocks that an insertion or conversion changes in a tree of `depth`, without the
 /// inode: every node of the path, and for each level a new block with its bitmap and descriptor.
 #[must_use]
-pub fn insert_credits(depth: u16) -> u32 {
+pub(crate) fn insert_credits(depth: u16) -> u32 {
     4 * u32::from(depth) + 3
 }
 
@@ -53,7 +53,7 @@ pub fn insert_credits(depth: u16) -> u32 {
 ///
 /// # Errors
 /// A node cannot be read, or is invalid.
-pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
+pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
     let at = block.get();
     if at >= MAX_FILE_BLOCKS {
         return Ok(Known { start: FileBlock(MAX_FILE_BLOCKS), len: u64::MAX - MAX_FILE_BLOCKS, state: State::Hole });

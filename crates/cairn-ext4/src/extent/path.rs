@@ -45,7 +45,7 @@ pub(super) fn read(context: &MapContext<'_>, pba: Pba, depth: u16, bounds: &Boun
 impl Path {
     /// Finds the leaf whose range contains `block`. All entries of the nodes on the path are
     /// checked.
-    pub fn descend(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: u64) -> Result<Self> {
+    pub(super) fn descend(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: u64) -> Result<Self> {
         let mut bounds = context.bounds();
         let mut path = Self { steps: Vec::new(), lower: bounds.start, upper: bounds.end };
         let site = context.site(Pba(0));
@@ -74,12 +74,12 @@ impl Path {
     }
 
     /// Levels below the root.
-    pub fn depth(&self) -> u16 {
+    pub(super) fn depth(&self) -> u16 {
         self.steps.first().map_or(0, |root| root.node.depth)
     }
 
     /// The leaf's extents.
-    pub fn extents(&self) -> &[Extent] {
+    pub(super) fn extents(&self) -> &[Extent] {
         match self.steps.last().map(|leaf| &leaf.node.entries) {
             Some(Entries::Leaf(extents)) => extents,
             _ => unreachable!("a path ends in a leaf"),

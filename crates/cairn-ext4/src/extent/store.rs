@@ -51,7 +51,7 @@ struct Pending {
 
 impl Edit<'_> {
     /// Replaces the entries of the path's leaf. `appended`: the new entries are the last ones.
-    pub fn replace_leaf(&mut self, path: Path, extents: Vec<Extent>, appended: bool) -> Result<()> {
+    pub(super) fn replace_leaf(&mut self, path: Path, extents: Vec<Extent>, appended: bool) -> Result<()> {
         let shrunk = extents.len() < path.extents().len();
         let capacity = block_capacity(self.context.layout.block_size);
         let needed = blocks_needed(&path, extents.len(), capacity);

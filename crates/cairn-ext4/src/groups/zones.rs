@@ -14,7 +14,7 @@ use crate::format::layout::Layout;
 
 /// Sorted, disjoint, merged ranges of metadata.
 #[derive(Debug)]
-pub struct Zones {
+pub(crate) struct Zones {
     /// First block and block after the last one, without the journal.
     ranges: Vec<(u64, u64)>,
     /// The same with the journal.
@@ -26,7 +26,7 @@ impl Zones {
     ///
     /// # Errors
     /// Two structures overlap.
-    pub fn new(layout: &Layout, descs: &[GroupDesc]) -> Result<Self, Corrupt> {
+    pub(crate) fn new(layout: &Layout, descs: &[GroupDesc]) -> Result<Self, Corrupt> {
         let mut parts = Vec::with_capacity(descs.len() * 3);
         for (group, desc) in (0..).zip(descs) {
             let base = u64::from(layout.base_metadata(group));
@@ -60,7 +60,7 @@ impl Zones {
     ///
     /// # Errors
     /// One of them belongs to another structure, or occurs twice.
-    pub fn protect(&mut self, journal: &[(FileBlock, Pba, u64)]) -> Result<(), Corrupt> {
+    pub(crate) fn protect(&mut self, journal: &[(FileBlock, Pba, u64)]) -> Result<(), Corrupt> {
         let mut all: Vec<(u64, u64)> = journal.iter().map(|(_, start, len)| (start.get(), start.get() + len)).collect();
         all.extend(&self.ranges);
         all.sort_unstable();
@@ -78,13 +78,13 @@ impl Zones {
 
     /// All blocks.
     #[must_use]
-    pub fn all(&self) -> SystemBlocks<'_> {
+    pub(crate) fn all(&self) -> SystemBlocks<'_> {
         SystemBlocks(&self.all)
     }
 
     /// All blocks but the journal's.
     #[must_use]
-    pub fn structures(&self) -> SystemBlocks<'_> {
+    pub(crate) fn structures(&self) -> SystemBlocks<'_> {
         SystemBlocks(&self.ranges)
     }
 
@@ -92,7 +92,7 @@ impl Zones {
     ///
     /// # Errors
     /// One of their bits is clear.
-    pub fn check_in_use(&self, layout: &Layout, group: u32, bits: &[u8]) -> Result<(), Corrupt> {
+    pub(crate) fn check_in_use(&self, layout: &Layout, group: u32, bits: &[u8]) -> Result<(), Corrupt> {
         for (start, end) in self.bits_of(layout, group, &self.all) {
             if let Some(free) = bitmap::next_clear(bits, start, end) {
                 // It is less than the blocks of a group.
@@ -129,7 +129,7 @@ impl Zones {
     /// The block bitmap of a group without an allocation: the structures, and the bits beyond the
     /// end.
     #[must_use]
-    pub fn initial_block_bitmap(&self, layout: &Layout, group: u32) -> Vec<u8> {
+    pub(crate) fn initial_block_bitmap(&self, layout: &Layout, group: u32) -> Vec<u8> {
         let mut bits = vec![0; layout.block_size as usize];
         for (start, end) in self.bits_of(layout, group, &self.ranges) {
             bitmap::set_range(&mut bits, start, end - start);
@@ -140,7 +140,7 @@ impl Zones {
 }
 
 /// Sets the bits from `bits` to the end of the block, which belong to no block.
-pub fn pad(map: &mut [u8], bits: u32) {
+pub(crate) fn pad(map: &mut [u8], bits: u32) {
     let total = map.len() * 8;
     let bits = (bits as usize).min(total);
     bitmap::set_range(map, bits, total - bits);

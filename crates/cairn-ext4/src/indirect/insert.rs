@@ -19,7 +19,7 @@ use crate::txn::Handle;
 /// [`cairn_vfs::Error::NoSpace`] if no block is free or addressable with 32 bits,
 /// [`cairn_vfs::Error::TooLarge`] beyond the last possible block; the map is damaged or maps the
 /// run already.
-pub fn insert(
+pub(crate) fn insert(
     context: &MapContext<'_>,
     handle: &Handle,
     i_block: &mut [u8; ROOT_BYTES],

@@ -19,15 +19,15 @@ use crate::format::extent::ROOT_BYTES;
 use crate::format::indirect::{DIRECT, SLOTS, decode, decode_inode, max_blocks, slot_range, span};
 use crate::map::MapContext;
 
-pub use insert::insert;
-pub use remove::remove;
+pub(crate) use insert::insert;
+pub(crate) use remove::remove;
 
 /// The run of data blocks or the hole at `block`, as far as one pointer block shows. Beyond the
 /// last possible block there is one hole without end.
 ///
 /// # Errors
 /// A pointer block cannot be read, or a pointer is invalid.
-pub fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
+pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block: FileBlock) -> Result<Known> {
     let size = context.layout.block_size;
     let slots = decode_inode(i_block);
     let at = block.get();

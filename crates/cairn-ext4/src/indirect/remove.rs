@@ -21,7 +21,7 @@ const ARRAY_CREDITS: u32 = 9;
 ///
 /// # Errors
 /// A pointer is invalid, the device failed, or the journal was aborted.
-pub fn remove(
+pub(crate) fn remove(
     context: &MapContext<'_>,
     handle: &Handle,
     i_block: &mut [u8; ROOT_BYTES],

@@ -14,13 +14,13 @@ const RELATIME_SECONDS: i64 = 24 * 60 * 60;
 
 /// The volume's clock as a timestamp.
 #[must_use]
-pub fn now(volume: &Volume) -> Timestamp {
+pub(crate) fn now(volume: &Volume) -> Timestamp {
     Timestamp::from(volume.runtime.now())
 }
 
 /// `stat`.
 #[must_use]
-pub fn get(volume: &Volume, inode: &Inode) -> Attributes {
+pub(crate) fn get(volume: &Volume, inode: &Inode) -> Attributes {
     let state = inode.state.read();
     let record = &state.record;
     let sectors_per_block = u64::from(volume.layout.block_size) / 512;
@@ -62,7 +62,7 @@ fn encode_device((major, minor): (u32, u32)) -> u32 {
 
 /// Major and minor number of a `dev_t`.
 #[must_use]
-pub fn decode_device(device: u32) -> (u32, u32) {
+pub(crate) fn decode_device(device: u32) -> (u32, u32) {
     (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00)
 }
 
@@ -87,7 +87,7 @@ pub(super) fn note_modified(volume: &Volume, state: &mut State, flags: IoFlags) 
 }
 
 /// Updates the access time after a read as `relatime` does, in memory.
-pub fn touch_access(volume: &Volume, inode: &Inode) {
+pub(crate) fn touch_access(volume: &Volume, inode: &Inode) {
     if !volume.options.access_times() || volume.is_read_only() {
         return;
     }

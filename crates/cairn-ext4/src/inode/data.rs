@@ -18,18 +18,24 @@ use crate::volume::Volume;
 
 /// `FIEMAP_EXTENT_*` of linux/fiemap.h.
 mod fiemap {
-    pub const LAST: u32 = 0x1;
-    pub const UNKNOWN: u32 = 0x2;
-    pub const DELALLOC: u32 = 0x4;
-    pub const DATA_INLINE: u32 = 0x200;
-    pub const UNWRITTEN: u32 = 0x800;
+    pub(super) const LAST: u32 = 0x1;
+    pub(super) const UNKNOWN: u32 = 0x2;
+    pub(super) const DELALLOC: u32 = 0x4;
+    pub(super) const DATA_INLINE: u32 = 0x200;
+    pub(super) const UNWRITTEN: u32 = 0x800;
 }
 
 /// Reads into `buf`. Returns fewer bytes only at the end of the file.
 ///
 /// # Errors
 /// The map or the device failed, or the system has no memory.
-pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8], flags: IoFlags) -> Result<usize> {
+pub(crate) fn read(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    buf: &mut [u8],
+    flags: IoFlags,
+) -> Result<usize> {
     inode.kind.check_regular()?;
     let _data = inode.data.read();
     let size = inode.size();
@@ -52,7 +58,7 @@ pub fn read(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, buf: &mut [u8
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_shared(
+pub(crate) fn read_shared(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
     offset: u64,
@@ -81,7 +87,13 @@ pub fn read_shared(
 /// # Errors
 /// Nothing was written: the flags forbid it, the volume is full or read-only, the size would be too
 /// large, or the map or the device failed.
-pub fn write(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: IoFlags) -> Result<usize> {
+pub(crate) fn write(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    data: &[u8],
+    flags: IoFlags,
+) -> Result<usize> {
     inode.kind.check_regular()?;
     volume.check_writable()?;
     if data.is_empty() {
@@ -139,7 +151,7 @@ fn write_locked(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, data: &[u
 ///
 /// # Errors
 /// [`VfsError::NoData`] if the offset is beyond the end or no data follows; the map cannot be read.
-pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
+pub(crate) fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
     let _data = inode.data.read();
     let size = inode.size();
     if offset >= size {
@@ -188,7 +200,7 @@ pub fn seek(volume: &Arc<Volume>, inode: &Arc<Inode>, offset: u64, what: Seek) -
 ///
 /// # Errors
 /// The map cannot be read; with `sync`, data could not be written.
-pub fn extents(
+pub(crate) fn extents(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
     offset: u64,
@@ -262,7 +274,7 @@ fn has_blocks_from(volume: &Arc<Volume>, inode: &Arc<Inode>, block: u64) -> Resu
 ///
 /// # Errors
 /// [`VfsError::Invalid`] if the ranges overlap; otherwise as [`read`] and [`write()`].
-pub fn copy_range(
+pub(crate) fn copy_range(
     volume: &Arc<Volume>,
     from: &Arc<Inode>,
     from_offset: u64,

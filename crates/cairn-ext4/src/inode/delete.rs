@@ -16,7 +16,7 @@ use crate::volume::Volume;
 ///
 /// # Errors
 /// The inode is damaged, the device failed, or the journal was aborted. The orphan record stays.
-pub fn delete_inode(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn delete_inode(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let _data = inode.data.write();
     if std::mem::replace(&mut inode.state.write().deleted, true) {
         return Ok(());

@@ -45,7 +45,7 @@ fn settings(volume: &Volume, inode: &Inode) -> DirSettings {
 }
 
 /// How a volume hashes names.
-pub fn hash_settings(superblock: &crate::format::superblock::Superblock) -> HashSettings {
+pub(crate) fn hash_settings(superblock: &crate::format::superblock::Superblock) -> HashSettings {
     let raw = &superblock.raw;
     let flags = raw.s_flags.get();
     HashSettings {
@@ -127,7 +127,7 @@ fn inline_bytes(volume: &Volume, inode: &Inode) -> Result<([u8; 60], Vec<u8>)> {
 ///
 /// # Errors
 /// The directory is damaged, or the device failed.
-pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<(Ino, Option<FileKind>)>> {
+pub(crate) fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<(Ino, Option<FileKind>)>> {
     if inode.is_inline() {
         let (head, tail) = inline_bytes(volume, inode)?;
         let found = InlineDir { head: &head, tail: &tail }.lookup(&settings(volume, inode), name)?;
@@ -140,7 +140,7 @@ pub fn lookup(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<O
 ///
 /// # Errors
 /// As [`dir::add`].
-pub fn add(
+pub(crate) fn add(
     volume: &Arc<Volume>,
     handle: &Handle,
     inode: &Arc<Inode>,
@@ -161,7 +161,7 @@ pub fn add(
 ///
 /// # Errors
 /// As [`dir::remove`].
-pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     if inode.is_inline() {
         return edit_inline(volume, handle, inode, |dir, settings| dir.remove(settings, name)).map(drop);
     }
@@ -172,7 +172,7 @@ pub fn remove(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, name: &
 ///
 /// # Errors
 /// As [`dir::set_target`].
-pub fn set_target(
+pub(crate) fn set_target(
     volume: &Arc<Volume>,
     handle: &Handle,
     inode: &Arc<Inode>,
@@ -190,7 +190,7 @@ pub fn set_target(
 ///
 /// # Errors
 /// As [`dir::is_empty`].
-pub fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
+pub(crate) fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
     if inode.is_inline() {
         let (head, tail) = inline_bytes(volume, inode)?;
         return InlineDir { head: &head, tail: &tail }.is_empty(&settings(volume, inode));
@@ -202,7 +202,7 @@ pub fn is_empty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<bool> {
 ///
 /// # Errors
 /// As [`dir::init_empty`].
-pub fn init(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent: Ino) -> Result<()> {
+pub(crate) fn init(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent: Ino) -> Result<()> {
     dir::init_empty(&Blocks { volume, inode }, handle, parent)
 }
 
@@ -210,7 +210,7 @@ pub fn init(volume: &Arc<Volume>, handle: &Handle, inode: &Arc<Inode>, parent: I
 ///
 /// # Errors
 /// As [`dir::readdir`].
-pub fn read(
+pub(crate) fn read(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
     position: u64,

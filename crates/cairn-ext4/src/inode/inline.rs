@@ -31,7 +31,7 @@ const DATA: &[u8] = b"data";
 ///
 /// # Errors
 /// The attributes of the inode are damaged.
-pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
+pub(crate) fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let found = attributes.iter().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA);
     match found.map(|attribute| &attribute.value) {
@@ -45,7 +45,7 @@ pub fn tail(volume: &Volume, inode: &Inode, state: &State) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// The attributes of the inode are damaged, or the contents have another length.
-pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>) -> Result<()> {
+pub(crate) fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let mut attributes: Vec<_> = attributes.iter().map(OwnedAttribute::from).collect();
     if let Some(data) = attributes.iter_mut().find(|attribute| attribute.index == SYSTEM && attribute.name == DATA) {
@@ -61,7 +61,7 @@ pub fn replace(inode: &Inode, state: &mut State, head: &[u8; 60], tail: Vec<u8>)
 ///
 /// # Errors
 /// The attributes of the inode are damaged, or the journal was aborted.
-pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> Result<bool> {
+pub(crate) fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> Result<bool> {
     let mut bytes = contents(volume, inode)?;
     let at = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
     let zeros = at(zeros.start)..at(zeros.end);
@@ -90,7 +90,7 @@ pub fn reshape(volume: &Volume, inode: &Inode, size: u64, zeros: Range<u64>) -> 
 ///
 /// # Errors
 /// The attributes of the inode are damaged, or the size exceeds the contents.
-pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+pub(crate) fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
     let state = inode.state.read();
     let mut bytes = state.record.block.to_vec();
     bytes.extend(tail(volume, inode, &state)?);
@@ -112,7 +112,7 @@ pub fn contents(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`contents`].
-pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let bytes = contents(volume, inode)?;
     let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
     let len = rest.len().min(buf.len());
@@ -125,7 +125,7 @@ pub fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resu
 ///
 /// # Errors
 /// The attributes of the inode are damaged.
-pub fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
+pub(crate) fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut State) -> Result<()> {
     let attributes = xattr::decode(&state.record.extra, XattrLocation::Inode, inode.ino)?;
     let kept: Vec<OwnedAttribute> = attributes
         .iter()
@@ -147,7 +147,7 @@ pub fn destroy_inline_data(volume: &Volume, inode: &Inode, state: &mut State) ->
 /// # Errors
 /// The volume is full, the attributes of the inode are damaged, or the device or the journal
 /// failed. The contents stay inline.
-pub fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn convert_inline_data(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let bytes = contents(volume, inode)?;
     let block_size = volume.layout.block_size as usize;
     let blocks = u32::try_from(bytes.len().div_ceil(block_size)).map_err(|_| VfsError::TooLarge)?;

@@ -16,7 +16,7 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 
 /// Maps one inode's data. It is created for each call and holds only references.
-pub struct InodeMapper<'v> {
+pub(crate) struct InodeMapper<'v> {
     volume: &'v Arc<Volume>,
     inode: &'v Arc<Inode>,
 }
@@ -24,7 +24,7 @@ pub struct InodeMapper<'v> {
 impl<'v> InodeMapper<'v> {
     /// Creates a mapper for `inode`.
     #[must_use]
-    pub fn new(volume: &'v Arc<Volume>, inode: &'v Arc<Inode>) -> Self {
+    pub(crate) fn new(volume: &'v Arc<Volume>, inode: &'v Arc<Inode>) -> Self {
         Self { volume, inode }
     }
 

@@ -8,23 +8,23 @@
 //! [`State::record`]`.size` is the size *on disk*; `size` describes how it follows [`State::size`].
 //! [`State::dirty`]: the record differs from the inode table.
 
-pub mod access_times;
-pub mod attributes;
-pub mod data;
-pub mod delete;
-pub mod directory;
-pub mod evict;
+pub(crate) mod access_times;
+pub(crate) mod attributes;
+pub(crate) mod data;
+pub(crate) mod delete;
+pub(crate) mod directory;
+pub(crate) mod evict;
 mod extra_isize;
-pub mod inline;
-pub mod load;
-pub mod mapper;
-pub mod preallocate;
-pub mod setattr;
+pub(crate) mod inline;
+pub(crate) mod load;
+pub(crate) mod mapper;
+pub(crate) mod preallocate;
+pub(crate) mod setattr;
 pub(crate) mod size;
 mod state;
 mod tail;
-pub mod truncate;
-pub mod writeback;
+pub(crate) mod truncate;
+pub(crate) mod writeback;
 
 use std::sync::{Arc, OnceLock};
 
@@ -42,12 +42,12 @@ use crate::format::layout::Layout;
 use crate::store::Location;
 
 use state::PendingDisksize;
-pub use state::State;
+pub(crate) use state::State;
 
 /// True if the record has a block map: a file, a directory, or a symbolic link whose target has a
 /// block, none of them inline. A device has none.
 #[must_use]
-pub fn has_block_map(record: &Record) -> bool {
+pub(crate) fn has_block_map(record: &Record) -> bool {
     if record.flags.contains(InodeFlags::INLINE_DATA) {
         return false;
     }

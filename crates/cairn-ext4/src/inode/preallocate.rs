@@ -25,7 +25,13 @@ use crate::volume::Volume;
 /// [`VfsError::Invalid`] if the range is empty, not aligned or not inside the file, as the mode
 /// requires; [`VfsError::TooLarge`]; [`VfsError::Unsupported`] and [`VfsError::IsDirectory`] by the
 /// kind and map of the inode; the volume is full or read-only.
-pub fn allocate(volume: &Arc<Volume>, inode: &Arc<Inode>, mode: AllocateMode, offset: u64, len: u64) -> Result<()> {
+pub(crate) fn allocate(
+    volume: &Arc<Volume>,
+    inode: &Arc<Inode>,
+    mode: AllocateMode,
+    offset: u64,
+    len: u64,
+) -> Result<()> {
     volume.check_writable()?;
     match inode.kind {
         FileKind::Regular => {}

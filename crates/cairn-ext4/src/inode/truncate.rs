@@ -21,7 +21,7 @@ use crate::volume::Volume;
 /// # Errors
 /// [`VfsError::IsDirectory`] or [`VfsError::Invalid`] if the inode is not a regular file,
 /// [`VfsError::TooLarge`]; the map is damaged, or the device or the journal failed.
-pub fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
+pub(crate) fn set_size(volume: &Arc<Volume>, inode: &Arc<Inode>, size: u64) -> Result<()> {
     if inode.kind != FileKind::Regular {
         let error = if inode.kind == FileKind::Directory {
             VfsError::IsDirectory

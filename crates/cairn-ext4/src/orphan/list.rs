@@ -10,7 +10,7 @@ use crate::txn::Handle;
 
 /// The links of the list, in memory. 0 ends it.
 #[derive(Default)]
-pub struct OrphanList {
+pub(crate) struct OrphanList {
     head: u32,
     /// Next and previous of each member.
     links: HashMap<u32, (u32, u32)>,
@@ -22,7 +22,7 @@ fn number(ino: Ino) -> u32 {
 
 impl OrphanList {
     /// The list as read from the disk, head first.
-    pub fn adopt(members: Vec<Ino>) -> Self {
+    pub(crate) fn adopt(members: Vec<Ino>) -> Self {
         let mut list = Self::default();
         for ino in members.into_iter().rev() {
             list.link(number(ino));
@@ -43,7 +43,7 @@ impl OrphanList {
     ///
     /// # Errors
     /// The superblock cannot be read, or the journal was aborted.
-    pub fn push(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
+    pub(crate) fn push(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
         store.superblock.set_last_orphan(store, handle, number(ino))?;
         self.link(number(ino));
         Ok(())
@@ -53,7 +53,7 @@ impl OrphanList {
     ///
     /// # Errors
     /// The superblock or a record cannot be read, or the journal was aborted.
-    pub fn remove(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
+    pub(crate) fn remove(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<()> {
         let Some((next, previous)) = self.links.get(&number(ino)).copied() else { return Ok(()) };
         if previous == 0 {
             store.superblock.set_last_orphan(store, handle, next)?;
@@ -72,7 +72,7 @@ impl OrphanList {
     }
 
     /// The member after `ino`; 0 if it is the last. `None` if `ino` is not on the list.
-    pub fn next_of(&self, ino: Ino) -> Option<u32> {
+    pub(crate) fn next_of(&self, ino: Ino) -> Option<u32> {
         self.links.get(&number(ino)).map(|(next, _)| *next)
     }
 }

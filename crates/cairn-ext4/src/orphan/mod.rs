@@ -13,8 +13,8 @@ pub(crate) mod cleanup;
 mod file;
 mod list;
 
-pub use file::{OrphanFile, Slot};
-pub use list::OrphanList;
+pub(crate) use file::{OrphanFile, Slot};
+pub(crate) use list::OrphanList;
 
 use std::collections::HashMap;
 

@@ -27,7 +27,7 @@ const fn has_id(tag: u16) -> Option<bool> {
 ///
 /// # Errors
 /// [`cairn_vfs::Error::Invalid`] if the value is not an ACL.
-pub fn to_stored(shown: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn to_stored(shown: &[u8]) -> Result<Vec<u8>> {
     compact(shown).ok_or_else(|| cairn_vfs::Error::Invalid("malformed access control list").into())
 }
 
@@ -36,7 +36,7 @@ pub fn to_stored(shown: &[u8]) -> Result<Vec<u8>> {
 /// # Errors
 /// As in Linux: [`cairn_vfs::Error::Invalid`] if it is malformed, `NoAttribute` if it has no
 /// entries.
-pub fn to_shown(stored: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn to_shown(stored: &[u8]) -> Result<Vec<u8>> {
     match shown_from_compact(stored) {
         Ok(shown) => Ok(shown.ok_or(cairn_vfs::Error::NoAttribute)?),
         Err(_) => Err(cairn_vfs::Error::Invalid("malformed access control list").into()),

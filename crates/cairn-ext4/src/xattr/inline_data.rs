@@ -1,18 +1,22 @@
 //! Inline contents: 60 bytes in `i_block`, the rest in the attribute `system.data`. The attribute
 //! exists even if its value is empty. Source: "Inline Data" in the kernel's ext4 documentation.
 
+#[cfg(test)]
 use std::ops::Range;
 
 use cairn_base::Ino;
 
 use super::names::SYSTEM;
 use crate::error::Result;
-use crate::format::xattr::{self, Attribute, OwnedAttribute, OwnedValue, Value, XattrLocation};
+use crate::format::xattr::{self, OwnedAttribute, OwnedValue, XattrLocation};
+#[cfg(test)]
+use crate::format::xattr::{Attribute, Value};
 
 /// Bytes in `i_block`.
-pub const HEAD_LEN: usize = 60;
+pub(crate) const HEAD_LEN: usize = 60;
 const NAME: &[u8] = b"data";
 
+#[cfg(test)]
 fn find(area: &[u8], ino: Ino) -> Result<Option<Attribute<'_>>> {
     let mut attributes = xattr::decode(area, XattrLocation::Inode, ino)?.into_iter();
     Ok(attributes.find(|attribute| attribute.index == SYSTEM && attribute.name == NAME))
@@ -22,7 +26,8 @@ fn find(area: &[u8], ino: Ino) -> Result<Option<Attribute<'_>>> {
 ///
 /// # Errors
 /// The area is damaged, or the attribute is missing or in another place.
-pub fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
+#[cfg(test)]
+pub(crate) fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
     let missing = || XattrLocation::Inode.corrupt(ino, "inline data without system.data", 0);
     let attribute = find(area, ino)?.ok_or_else(missing)?;
     match attribute.value {
@@ -37,7 +42,8 @@ pub fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
 ///
 /// # Errors
 /// The attribute area is damaged.
-pub fn read(head: &[u8; HEAD_LEN], area: &[u8], ino: Ino, size: u64) -> Result<Vec<u8>> {
+#[cfg(test)]
+pub(crate) fn read(head: &[u8; HEAD_LEN], area: &[u8], ino: Ino, size: u64) -> Result<Vec<u8>> {
     let tail = area.get(tail_range(area, ino)?).unwrap_or(&[]);
     let mut data = [head, tail].concat();
     data.truncate(usize::try_from(size).unwrap_or(usize::MAX));
@@ -48,7 +54,7 @@ pub fn read(head: &[u8; HEAD_LEN], area: &[u8], ino: Ino, size: u64) -> Result<V
 ///
 /// # Errors
 /// The attribute area is damaged.
-pub fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
+pub(crate) fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
     let mut others = without(area, ino)?;
     others.push(attribute(Vec::new()));
     Ok(match area.len().checked_sub(xattr::encoded_len(XattrLocation::Inode, &others)) {
@@ -61,7 +67,7 @@ pub fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
 ///
 /// # Errors
 /// The attribute area is damaged.
-pub fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) -> Result<bool> {
+pub(crate) fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) -> Result<bool> {
     let (start, rest) = data.split_at(data.len().min(HEAD_LEN));
     let mut attributes = without(area, ino)?;
     // It is the first attribute, as in Linux, so that later attributes do not move it.
@@ -73,17 +79,6 @@ pub fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: &[u8]) 
     head[..start.len()].copy_from_slice(start);
     xattr::encode_inode(area, &attributes);
     Ok(true)
-}
-
-/// Removes the contents: zeroes `i_block` and removes the attribute.
-///
-/// # Errors
-/// The attribute area is damaged.
-pub fn clear(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino) -> Result<()> {
-    let attributes = without(area, ino)?;
-    head.fill(0);
-    xattr::encode_inode(area, &attributes);
-    Ok(())
 }
 
 fn attribute(value: Vec<u8>) -> OwnedAttribute {
@@ -115,8 +110,6 @@ mod tests {
         let before = (head, area.clone());
         assert!(!write(&mut head, &mut area, ino, &vec![0; capacity + 1]).unwrap());
         assert_eq!((head, area.clone()), before);
-        clear(&mut head, &mut area, ino).unwrap();
-        assert_eq!((head, area.clone()), ([0; HEAD_LEN], vec![0; 96]));
-        assert!(read(&head, &area, ino, 1).is_err());
+        assert!(read(&head, &[0; 96], ino, 1).is_err());
     }
 }

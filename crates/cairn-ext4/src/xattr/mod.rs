@@ -8,11 +8,11 @@
 //! Locking: the caller holds the inode's metadata lock, exclusively for changes and shared for
 //! reading.
 
-pub mod acl;
+pub(crate) mod acl;
 mod block;
-pub mod inline_data;
-pub mod names;
-pub mod shrink;
+pub(crate) mod inline_data;
+pub(crate) mod names;
+pub(crate) mod shrink;
 
 use cairn_base::checksum::crc32c;
 use cairn_base::{Ino, Pba};
@@ -27,11 +27,8 @@ use crate::format::xattr::{
 use crate::space::BlockSource;
 use crate::txn::Handle;
 
-/// Metadata blocks that one change touches, without the allocation of a block or an inode.
-pub const CHANGE_BLOCKS: u32 = 2;
-
 /// Inodes for large values (the ea_inode feature). The inode layer implements it.
-pub trait ValueInodes {
+pub(crate) trait ValueInodes {
     /// The contents of a value inode, which must have `EA_INODE_FL` and this size.
     ///
     /// # Errors
@@ -59,7 +56,7 @@ pub trait ValueInodes {
 
 /// What attributes need of the volume.
 #[derive(Clone, Copy)]
-pub struct XattrStore<'v> {
+pub(crate) struct XattrStore<'v> {
     /// Bytes of a block.
     pub block_size: u32,
     /// Bytes of a cluster. An inode is charged for its value inodes in clusters.
@@ -78,7 +75,7 @@ pub struct XattrStore<'v> {
 
 /// The parts of an inode that contain attributes.
 #[derive(Clone, Copy, Debug)]
-pub struct XattrView<'i> {
+pub(crate) struct XattrView<'i> {
     /// The inode.
     pub ino: Ino,
     /// Bytes of the record behind the fields of `i_extra_isize`; may be empty.
@@ -89,7 +86,7 @@ pub struct XattrView<'i> {
 
 /// The parts of an inode that contain attributes, for changes. The caller writes the inode.
 #[derive(Debug)]
-pub struct XattrEdit<'i> {
+pub(crate) struct XattrEdit<'i> {
     /// The inode.
     pub ino: Ino,
     /// Bytes of the record behind the fields of `i_extra_isize`.
@@ -103,7 +100,7 @@ pub struct XattrEdit<'i> {
 impl XattrEdit<'_> {
     /// The same parts, for reading.
     #[must_use]
-    pub const fn view(&self) -> XattrView<'_> {
+    pub(crate) const fn view(&self) -> XattrView<'_> {
         XattrView { ino: self.ino, in_inode: self.in_inode, file_acl: *self.file_acl }
     }
 }
@@ -119,7 +116,7 @@ struct Content {
 impl XattrStore<'_> {
     /// Hash of a value with its own inode.
     #[must_use]
-    pub fn value_hash(&self, value: &[u8]) -> u32 {
+    pub(crate) fn value_hash(&self, value: &[u8]) -> u32 {
         crc32c(self.value_seed, value)
     }
 
@@ -128,7 +125,7 @@ impl XattrStore<'_> {
     /// # Errors
     /// [`cairn_vfs::Error::NoAttribute`] if it does not exist, `Invalid` for a malformed ACL; the
     /// attributes are damaged.
-    pub fn get(&self, view: XattrView<'_>, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn get(&self, view: XattrView<'_>, name: &[u8]) -> Result<Vec<u8>> {
         let (index, rest) = names::parse(name)?;
         let value = self.get_raw(view, index, rest)?.ok_or(cairn_vfs::Error::NoAttribute)?;
         if matches!(index, names::ACL_ACCESS | names::ACL_DEFAULT) {
@@ -141,7 +138,7 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// The attributes are damaged.
-    pub fn get_raw(&self, view: XattrView<'_>, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get_raw(&self, view: XattrView<'_>, index: u8, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let is_it = |a: &&Attribute<'_>| a.index == index && a.name == name;
         let in_inode = xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?;
         if let Some(attribute) = in_inode.iter().find(is_it) {
@@ -179,7 +176,7 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// The attributes are damaged.
-    pub fn list(&self, view: XattrView<'_>) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn list(&self, view: XattrView<'_>) -> Result<Vec<Vec<u8>>> {
         let shown = |all: &[Attribute<'_>]| all.iter().filter_map(|a| names::full(a.index, a.name)).collect::<Vec<_>>();
         let mut names = shown(&xattr::decode(view.in_inode, XattrLocation::Inode, view.ino)?);
         if view.file_acl != Pba(0) {
@@ -195,7 +192,7 @@ impl XattrStore<'_> {
     /// # Errors
     /// [`cairn_vfs::Error::NoAttributeSpace`] if it fits no container, `NoSpace` if no block is
     /// free; `Exists` and `NoAttribute` by `mode`; `TooBig`.
-    pub fn set(
+    pub(crate) fn set(
         &self,
         handle: &Handle,
         edit: &mut XattrEdit<'_>,
@@ -218,7 +215,7 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// As [`XattrStore::set`].
-    pub fn set_raw(
+    pub(crate) fn set_raw(
         &self,
         handle: &Handle,
         edit: &mut XattrEdit<'_>,
@@ -259,7 +256,7 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// [`cairn_vfs::Error::NoAttribute`] if it does not exist; the attributes are damaged.
-    pub fn remove(&self, handle: &Handle, edit: &mut XattrEdit<'_>, name: &[u8]) -> Result<i64> {
+    pub(crate) fn remove(&self, handle: &Handle, edit: &mut XattrEdit<'_>, name: &[u8]) -> Result<i64> {
         let (index, rest) = names::parse(name)?;
         let mut content = self.content(edit.view())?;
         let old = content.take(index, rest).ok_or(cairn_vfs::Error::NoAttribute)?;
@@ -271,7 +268,7 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// The attributes are damaged, or a block or inode could not be freed.
-    pub fn remove_all(&self, handle: &Handle, edit: &mut XattrEdit<'_>) -> Result<i64> {
+    pub(crate) fn remove_all(&self, handle: &Handle, edit: &mut XattrEdit<'_>) -> Result<i64> {
         let content = self.content(edit.view())?;
         let mut change = 0;
         for attribute in &content.inode {

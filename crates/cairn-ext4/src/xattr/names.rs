@@ -4,19 +4,19 @@
 use crate::error::Result;
 
 /// `user.`
-pub const USER: u8 = 1;
+pub(crate) const USER: u8 = 1;
 /// `system.posix_acl_access`, the whole name.
-pub const ACL_ACCESS: u8 = 2;
+pub(crate) const ACL_ACCESS: u8 = 2;
 /// `system.posix_acl_default`, the whole name.
-pub const ACL_DEFAULT: u8 = 3;
+pub(crate) const ACL_DEFAULT: u8 = 3;
 /// `trusted.`
-pub const TRUSTED: u8 = 4;
+pub(crate) const TRUSTED: u8 = 4;
 /// `security.`
-pub const SECURITY: u8 = 6;
+pub(crate) const SECURITY: u8 = 6;
 /// `system.`: for the filesystem itself (inline data); not visible.
-pub const SYSTEM: u8 = 7;
+pub(crate) const SYSTEM: u8 = 7;
 /// `system.richacl`, the whole name.
-pub const RICHACL: u8 = 8;
+pub(crate) const RICHACL: u8 = 8;
 
 const NAME_MAX: usize = 255;
 
@@ -33,7 +33,7 @@ const PREFIXES: [(u8, &[u8]); 3] = [(USER, b"user."), (TRUSTED, b"trusted."), (S
 /// # Errors
 /// [`cairn_vfs::Error::Unsupported`] for unknown prefixes, `Invalid` for a prefix alone, `Range`
 /// for a name over 255 bytes.
-pub fn parse(name: &[u8]) -> Result<(u8, &[u8])> {
+pub(crate) fn parse(name: &[u8]) -> Result<(u8, &[u8])> {
     if name.len() > NAME_MAX {
         return Err(cairn_vfs::Error::Range.into());
     }
@@ -53,7 +53,7 @@ pub fn parse(name: &[u8]) -> Result<(u8, &[u8])> {
 /// The full name. `None` for attributes that are not visible (inline data, encryption contexts,
 /// unknown prefixes).
 #[must_use]
-pub fn full(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn full(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
     if let Some((_, whole)) = WHOLE.iter().find(|(other, _)| *other == index) {
         return rest.is_empty().then(|| whole.to_vec());
     }

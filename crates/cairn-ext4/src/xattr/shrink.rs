@@ -6,7 +6,7 @@ use crate::format::xattr::{self, OwnedAttribute, XattrLocation, encoded_len, ent
 use crate::txn::Handle;
 
 /// Which attributes stay in the inode and which move, before the change.
-pub struct Shrunk {
+pub(crate) struct Shrunk {
     content: Content,
     len: usize,
 }
@@ -14,7 +14,7 @@ pub struct Shrunk {
 impl Shrunk {
     /// True if an attribute moves, which changes blocks.
     #[must_use]
-    pub const fn moves(&self) -> bool {
+    pub(crate) const fn moves(&self) -> bool {
         self.content.block_changed
     }
 }
@@ -25,7 +25,7 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// The attributes are damaged.
-    pub fn plan_shrink(&self, view: XattrView<'_>, len: usize) -> Result<Option<Shrunk>> {
+    pub(crate) fn plan_shrink(&self, view: XattrView<'_>, len: usize) -> Result<Option<Shrunk>> {
         let mut content = self.content(view)?;
         while !fits(len, XattrLocation::Inode, &content.inode) && !content.inode.is_empty() {
             let missing = encoded_len(XattrLocation::Inode, &content.inode) - len;
@@ -46,7 +46,7 @@ impl XattrStore<'_> {
     ///
     /// # Errors
     /// No block is free, or a block could not be changed. The inode has not changed.
-    pub fn shrink(&self, handle: &Handle, edit: &mut XattrEdit<'_>, plan: Shrunk) -> Result<(Vec<u8>, i64)> {
+    pub(crate) fn shrink(&self, handle: &Handle, edit: &mut XattrEdit<'_>, plan: Shrunk) -> Result<(Vec<u8>, i64)> {
         let Shrunk { mut content, len } = plan;
         let change =
             if content.block_changed { self.store_block(handle, edit, &mut content.block, None)?.change } else { 0 };

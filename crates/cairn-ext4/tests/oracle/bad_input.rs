@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_block::memory::MemoryDevice;
 use cairn_block::{BlockDevice, BlockDeviceExt};
-use cairn_ext4::error::Error;
+use cairn_ext4::Error;
 use cairn_vfs::{Caller, FileSystem, IoFlags, NewInode};
 
 use crate::support::{judge, open, try_open, volume};

@@ -31,7 +31,7 @@ pub fn open(device: &Arc<MemoryDevice>, options: &str) -> Arc<Ext4> {
 }
 
 /// Opens what may not be a volume.
-pub fn try_open(device: Arc<dyn BlockDevice>, options: &str) -> cairn_ext4::error::Result<Arc<Ext4>> {
+pub fn try_open(device: Arc<dyn BlockDevice>, options: &str) -> cairn_ext4::Result<Arc<Ext4>> {
     let options = MountOptions::parse(options).expect("valid options");
     Ext4::open(device, Arc::new(Threads::new()), &options)
 }
