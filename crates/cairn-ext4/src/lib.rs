@@ -41,7 +41,6 @@ mod stop;
 mod stop_cause;
 mod store;
 mod superblock;
-mod symlink;
 mod sync;
 mod system_file;
 pub mod txn;

@@ -16,8 +16,8 @@ use cairn_vfs::{
 
 use crate::Ext4;
 use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, attributes, data, directory, preallocate, setattr, writeback};
-use crate::{fsync, namespace, remount, report, symlink, sync, unmount, xattr_ops};
+use crate::inode::{Inode, attributes, data, directory, preallocate, setattr, symlink, writeback};
+use crate::{fsync, namespace, remount, report, sync, unmount, xattr_ops};
 
 impl Ext4 {
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {

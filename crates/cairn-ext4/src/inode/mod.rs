@@ -13,15 +13,17 @@ pub(crate) mod attributes;
 pub(crate) mod data;
 pub(crate) mod delete;
 pub(crate) mod directory;
-pub(crate) mod evict;
+
 mod extra_isize;
 pub(crate) mod inline;
+pub(crate) mod lifetime;
 pub(crate) mod load;
 pub(crate) mod mapper;
 pub(crate) mod preallocate;
 pub(crate) mod setattr;
 pub(crate) mod size;
 mod state;
+pub(crate) mod symlink;
 mod tail;
 pub(crate) mod truncate;
 pub(crate) mod writeback;

@@ -115,7 +115,7 @@ fn fill(
     match new {
         NewInode::Directory => directory::init(volume, handle, inode, parent.ino)?,
         NewInode::Symlink(target) if target.len() > FAST_SYMLINK_MAX => {
-            crate::symlink::write(volume, handle, inode, target)?;
+            crate::inode::symlink::write(volume, handle, inode, target)?;
         }
         _ => {}
     }

@@ -439,5 +439,4 @@ pub fn verify_block(block: &[u8], pba: Pba, checksum: MetadataChecksum, ino: Ino
 }
 
 #[cfg(test)]
-#[path = "xattr/tests.rs"]
 mod tests;

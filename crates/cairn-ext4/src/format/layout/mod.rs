@@ -394,5 +394,4 @@ fn is_power_of(mut n: u32, base: u32) -> bool {
 }
 
 #[cfg(test)]
-#[path = "layout_tests.rs"]
 pub(crate) mod tests;

@@ -389,5 +389,4 @@ impl Inode {
 }
 
 #[cfg(test)]
-#[path = "inode_tests.rs"]
 mod tests;

@@ -446,5 +446,4 @@ pub fn dots(block: &[u8], format: &DirFormat) -> Result<Dots, Defect> {
 }
 
 #[cfg(test)]
-#[path = "dir_entry/tests.rs"]
 mod tests;

@@ -6,10 +6,10 @@ use cairn_base::FileBlock;
 use cairn_cache::mapper::{Place, Run};
 use cairn_vfs::{Error as VfsError, FileKind};
 
+use super::mapper::InodeMapper;
+use super::{Inode, inline};
 use crate::corrupt::Corrupt;
 use crate::error::Result;
-use crate::inode::mapper::InodeMapper;
-use crate::inode::{Inode, inline};
 use crate::space::BlockSource;
 use crate::txn::Handle;
 use crate::volume::Volume;
