@@ -53,7 +53,7 @@ fn not_maintained() -> crate::Error {
 /// # Errors
 /// [`Corrupt::Inode`] if the inode is not one of a value or has another size; its map is damaged,
 /// or the device failed.
-pub fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
+pub(crate) fn value_inode(volume: &Volume, ino: Ino, size: u32) -> Result<Vec<u8>> {
     let record = volume.read_record(ino)?;
     let bad = |field, value, expected| Corrupt::Inode { ino, field, value, expected };
     if !record.flags.contains(InodeFlags::EA_INODE) {
@@ -115,7 +115,7 @@ fn view<'s>(inode: &Inode, state: &'s State) -> XattrView<'s> {
 ///
 /// # Errors
 /// As [`XattrStore::get`].
-pub fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn get(volume: &Arc<Volume>, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let state = inode.state.read();
     if has_no_attributes(&state) {
         // Most files have no attributes and are asked for some often, so this comes before any
@@ -134,7 +134,7 @@ fn has_no_attributes(state: &State) -> bool {
 ///
 /// # Errors
 /// As [`XattrStore::list`].
-pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let state = inode.state.read();
     with_store(volume, |store| store.list(view(inode, &state)))
 }
@@ -146,7 +146,7 @@ pub fn list(volume: &Arc<Volume>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
 /// [`VfsError::Invalid`] for a malformed list, [`VfsError::Unsupported`] for a list on a symbolic
 /// link, [`VfsError::AccessDenied`] for a default list on a file, [`VfsError::NotPermitted`] by the
 /// flags; otherwise as [`XattrStore::set`].
-pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+pub(crate) fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_links()?;
     check_kind(inode, name)?;
@@ -194,7 +194,7 @@ pub fn set(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8], value: &[u8], 
 ///
 /// # Errors
 /// [`VfsError::NotPermitted`] by the flags; otherwise as [`XattrStore::remove`].
-pub fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn remove(volume: &Arc<Volume>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_links()?;
     check_kind(inode, name)?;
@@ -271,7 +271,7 @@ fn finish(volume: &Volume, handle: &Handle, inode: &Inode, state: &mut State) ->
 ///
 /// # Errors
 /// The attributes are damaged or the list is malformed.
-pub fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl>> {
+pub(crate) fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl>> {
     match get(volume, directory, DEFAULT) {
         Ok(value) => Ok(Acl::from_xattr(&value).map_err(|_| VfsError::Invalid("malformed access control list"))?),
         Err(crate::Error::Vfs(VfsError::NoAttribute)) => Ok(None),
@@ -283,7 +283,7 @@ pub fn default_acl(volume: &Arc<Volume>, directory: &Inode) -> Result<Option<Acl
 ///
 /// # Errors
 /// As [`XattrStore::set`].
-pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownership: &Ownership) -> Result<()> {
+pub(crate) fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownership: &Ownership) -> Result<()> {
     for (name, acl) in [(ACCESS, &ownership.access), (DEFAULT, &ownership.default)] {
         if let Some(acl) = acl {
             let value = acl.to_xattr();
@@ -298,7 +298,7 @@ pub fn store_acls(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, ownershi
 ///
 /// # Errors
 /// The attributes are damaged or the list is malformed; otherwise as [`XattrStore::set`].
-pub fn follow_mode(
+pub(crate) fn follow_mode(
     volume: &Arc<Volume>,
     handle: &Handle,
     inode: &Inode,
@@ -353,7 +353,7 @@ pub(crate) fn make_room(volume: &Volume, handle: &Handle, ino: Ino, state: &mut 
 ///
 /// # Errors
 /// As [`XattrStore::remove_all`].
-pub fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
+pub(crate) fn free_all(volume: &Arc<Volume>, handle: &Handle, inode: &Inode, state: &mut State) -> Result<()> {
     if has_no_attributes(state) {
         return Ok(());
     }

@@ -16,7 +16,7 @@ const GOOD_RUN: u32 = 64;
 
 /// A bitmap of the blocks that must not be allocated.
 #[derive(Debug)]
-pub struct FreeMap {
+pub(crate) struct FreeMap {
     busy: Vec<u8>,
     bits: u32,
     free: u32,
@@ -26,7 +26,7 @@ pub struct FreeMap {
 impl FreeMap {
     /// Creates the map from a bitmap. Bits from `bits` on are ignored.
     #[must_use]
-    pub fn new(busy: Vec<u8>, bits: u32) -> Self {
+    pub(crate) fn new(busy: Vec<u8>, bits: u32) -> Self {
         assert!(busy.len() * 8 >= bits as usize, "a bitmap covers its group");
         let used = bitmap::count_set(&busy, 0, bits as usize);
         // It is at most `bits`.
@@ -36,24 +36,24 @@ impl FreeMap {
 
     /// Number of free blocks.
     #[must_use]
-    pub const fn free(&self) -> u32 {
+    pub(crate) const fn free(&self) -> u32 {
         self.free
     }
 
     /// Upper bound of the longest free run.
     #[must_use]
-    pub const fn longest(&self) -> u32 {
+    pub(crate) const fn longest(&self) -> u32 {
         self.longest
     }
 
     /// True if the block can be allocated.
     #[must_use]
-    pub fn is_free(&self, bit: u32) -> bool {
+    pub(crate) fn is_free(&self, bit: u32) -> bool {
         bit < self.bits && !bitmap::test(&self.busy, bit as usize)
     }
 
     /// Removes a free run.
-    pub fn take(&mut self, start: u32, len: u32) {
+    pub(crate) fn take(&mut self, start: u32, len: u32) {
         let (from, count) = self.checked(start, len);
         assert_eq!(bitmap::count_set(&self.busy, from, count), 0, "blocks are given out once");
         bitmap::set_range(&mut self.busy, from, count);
@@ -62,7 +62,7 @@ impl FreeMap {
     }
 
     /// Adds a run.
-    pub fn add(&mut self, start: u32, len: u32) {
+    pub(crate) fn add(&mut self, start: u32, len: u32) {
         let (from, count) = self.checked(start, len);
         assert_eq!(bitmap::count_set(&self.busy, from, count), count, "only taken blocks are given back");
         bitmap::clear_range(&mut self.busy, from, count);
@@ -86,7 +86,7 @@ impl FreeMap {
 
     /// The run at `goal`, if it is free and long enough for a request of `want` blocks.
     #[must_use]
-    pub fn at(&self, goal: u32, want: u32) -> Option<(u32, u32)> {
+    pub(crate) fn at(&self, goal: u32, want: u32) -> Option<(u32, u32)> {
         if !self.is_free(goal) {
             return None;
         }
@@ -97,7 +97,7 @@ impl FreeMap {
     /// The first run of `want` blocks from `goal` on, then from the start of the group, or else the
     /// longest run.
     #[must_use]
-    pub fn find(&mut self, goal: u32, want: u32) -> Option<(u32, u32)> {
+    pub(crate) fn find(&mut self, goal: u32, want: u32) -> Option<(u32, u32)> {
         let mut best: Option<(u32, u32)> = None;
         let goal = if goal < self.bits { goal } else { 0 };
         for (mut from, end) in [(goal, self.bits), (0, self.bits)] {
@@ -121,7 +121,7 @@ impl FreeMap {
 
     /// As [`FreeMap::find`], for aligned runs. It does not change the bound.
     #[must_use]
-    pub fn find_aligned(&self, goal: u32, want: u32, alignment: Alignment) -> Option<(u32, u32)> {
+    pub(crate) fn find_aligned(&self, goal: u32, want: u32, alignment: Alignment) -> Option<(u32, u32)> {
         let goal = if goal < self.bits { goal } else { 0 };
         let runs = [(goal, self.bits), (0, self.bits)].into_iter().take(if goal == 0 { 1 } else { 2 });
         let mut best: Option<(u32, u32)> = None;
@@ -140,7 +140,7 @@ impl FreeMap {
 
     /// Free runs that have a block in `from..end`, in order. The first one begins at `from` or
     /// later; the last one may end behind `end`.
-    pub fn runs(&self, from: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
+    pub(crate) fn runs(&self, from: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
         let end = end.min(self.bits);
         let mut next = from;
         std::iter::from_fn(move || {

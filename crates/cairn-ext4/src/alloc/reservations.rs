@@ -30,7 +30,7 @@ impl Class {
 
 /// The counters of free and reserved blocks.
 #[derive(Debug)]
-pub struct Reservations {
+pub(crate) struct Reservations {
     unreserved: AtomicI64,
     reserved: AtomicU64,
     root_reserved: u64,
@@ -46,7 +46,7 @@ impl Reservations {
     /// (`s_r_blocks_count`). The pool for maps is a fiftieth of the volume, and at most 4096
     /// blocks.
     #[must_use]
-    pub fn new(free: u64, root_reserved: u64, blocks: u64) -> Self {
+    pub(crate) fn new(free: u64, root_reserved: u64, blocks: u64) -> Self {
         let pool = (blocks / 50).min(4096);
         Self { unreserved: AtomicI64::new(signed(free)), reserved: AtomicU64::new(0), root_reserved, pool }
     }
@@ -61,19 +61,19 @@ impl Reservations {
 
     /// Blocks that `class` can get.
     #[must_use]
-    pub fn available(&self, class: Class) -> u64 {
+    pub(crate) fn available(&self, class: Class) -> u64 {
         let left = self.unreserved.load(Ordering::Relaxed) - self.floor(class);
         u64::try_from(left).unwrap_or(0)
     }
 
     /// Reserved blocks.
     #[must_use]
-    pub fn reserved(&self) -> u64 {
+    pub(crate) fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
 
     /// Takes 1 to `want` free blocks. `None` if there is none.
-    pub fn take_up_to(&self, want: u64, class: Class) -> Option<u64> {
+    pub(crate) fn take_up_to(&self, want: u64, class: Class) -> Option<u64> {
         let floor = self.floor(class);
         let mut seen = self.unreserved.load(Ordering::Relaxed);
         loop {
@@ -90,7 +90,7 @@ impl Reservations {
 
     /// Reserves `count` blocks, or none.
     #[must_use]
-    pub fn reserve(&self, count: u64, class: Class) -> bool {
+    pub(crate) fn reserve(&self, count: u64, class: Class) -> bool {
         let (floor, count_signed) = (self.floor(class), signed(count));
         let grant = |seen: i64| (seen.checked_sub(count_signed)? >= floor).then_some(seen - count_signed);
         let granted = self.unreserved.fetch_update(Ordering::AcqRel, Ordering::Relaxed, grant).is_ok();
@@ -101,7 +101,7 @@ impl Reservations {
     }
 
     /// Releases a reservation of `count` blocks.
-    pub fn release(&self, count: u64) {
+    pub(crate) fn release(&self, count: u64) {
         let before = self.reserved.fetch_sub(count, Ordering::Relaxed);
         assert!(before >= count, "only what was reserved is released");
         self.add_free(count);
@@ -110,19 +110,19 @@ impl Reservations {
     /// Records that `allocated` blocks are in use and `reserved` blocks of a reservation are used
     /// up. Both belong to one write. They differ if a part of the reservation was released in
     /// between.
-    pub fn convert(&self, reserved: u64, allocated: u64) {
+    pub(crate) fn convert(&self, reserved: u64, allocated: u64) {
         let before = self.reserved.fetch_sub(reserved, Ordering::Relaxed);
         assert!(before >= reserved, "only what was reserved is used");
         self.unreserved.fetch_add(signed(reserved) - signed(allocated), Ordering::AcqRel);
     }
 
     /// Adds blocks that became free.
-    pub fn add_free(&self, count: u64) {
+    pub(crate) fn add_free(&self, count: u64) {
         self.unreserved.fetch_add(signed(count), Ordering::AcqRel);
     }
 
     /// Removes free blocks that turned out to be unusable.
-    pub fn remove_free(&self, count: u64) {
+    pub(crate) fn remove_free(&self, count: u64) {
         self.unreserved.fetch_sub(signed(count), Ordering::AcqRel);
     }
 }

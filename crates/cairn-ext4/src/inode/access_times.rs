@@ -14,7 +14,7 @@ use cairn_base::ranked_lock::{Mutex, Rank};
 const MOST: usize = 1024;
 
 /// Inodes whose access time is not written yet.
-pub struct Waiting(Mutex<Vec<Ino>>);
+pub(crate) struct Waiting(Mutex<Vec<Ino>>);
 
 impl Default for Waiting {
     fn default() -> Self {
@@ -24,7 +24,7 @@ impl Default for Waiting {
 
 impl Waiting {
     /// Records an inode that became dirty by a read.
-    pub fn note(&self, ino: Ino) {
+    pub(crate) fn note(&self, ino: Ino) {
         self.0.lock().push(ino);
     }
 
@@ -35,7 +35,7 @@ impl Waiting {
     }
 
     /// True if [`super::writeback::write_access_times`] is due.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.0.lock().len() >= MOST
     }
 }

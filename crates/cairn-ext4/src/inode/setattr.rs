@@ -18,7 +18,7 @@ use crate::volume::Volume;
 /// # Errors
 /// [`cairn_vfs::Error::NotPermitted`] by the flags; for a size, as [`super::truncate::set_size`];
 /// the attributes are damaged, or the device or the journal failed.
-pub fn setattr(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
+pub(crate) fn setattr(volume: &Arc<Volume>, inode: &Arc<Inode>, set: &SetAttributes) -> Result<()> {
     volume.check_writable()?;
     inode.flags().check_attributes(set)?;
     if let Some(size) = set.size {

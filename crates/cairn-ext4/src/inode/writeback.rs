@@ -58,7 +58,7 @@ impl Inode {
 ///
 /// # Errors
 /// As [`Inode::write_inode`].
-pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     if !inode.state.read().dirty {
         return Ok(());
     }
@@ -75,7 +75,7 @@ pub fn write_inode_if_dirty(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<
 ///
 /// # Errors
 /// The mapper or the device failed, or the volume is full. The data stays dirty.
-pub fn write_back(
+pub(crate) fn write_back(
     volume: &Arc<Volume>,
     inode: &Arc<Inode>,
     range: std::ops::Range<u64>,
@@ -91,7 +91,7 @@ pub fn write_back(
 ///
 /// # Errors
 /// As [`Inode::write_inode`].
-pub fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
+pub(crate) fn update_disksize(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()> {
     let behind = |state: &State| {
         state.record.size != state.size && state.delayed == 0 && !state.deleted && !inode.cache.has_dirty()
     };
@@ -134,7 +134,7 @@ pub(crate) fn write_file(volume: &Arc<Volume>, inode: &Arc<Inode>) -> Result<()>
 ///
 /// # Errors
 /// The journal was aborted, or the device failed.
-pub fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
+pub(crate) fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
     for ino in volume.accessed.take_if_full().into_iter().flatten() {
         if let Some(inode) = volume.inodes.get(ino) {
             write_inode_if_dirty(volume, &inode)?;
@@ -144,7 +144,7 @@ pub fn write_access_times(volume: &Arc<Volume>) -> Result<()> {
 }
 
 /// Write-back's interface to an inode.
-pub struct Flusher {
+pub(crate) struct Flusher {
     volume: Weak<Volume>,
     inode: Weak<Inode>,
 }

@@ -131,7 +131,7 @@ impl<'a> BlockMap<'a> {
     /// Prepares to move all blocks from `from` on by `by` blocks: down into a hole, or up.
     ///
     /// # Errors
-    /// [`cairn_vfs::Error::Unsupported`] if the file has no extents; otherwise as [`Shift::new`].
+    /// [`cairn_vfs::Error::Unsupported`] if the file has no extents; otherwise as `Shift::new`.
     pub fn begin_shift(&self, i_block: &[u8; ROOT_BYTES], from: FileBlock, by: i64) -> Result<Shift> {
         if self.extents { Shift::new(&self.context, i_block, from, by) } else { Err(no_extents()) }
     }
@@ -139,7 +139,7 @@ impl<'a> BlockMap<'a> {
     /// Continues a move. Changes about `budget` metadata blocks.
     ///
     /// # Errors
-    /// As [`Shift::step`].
+    /// As `Shift::step`.
     pub fn shift(
         &self,
         handle: &Handle,

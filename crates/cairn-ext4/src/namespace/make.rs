@@ -24,7 +24,7 @@ const INHERITED: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::DIRSYNC);
 
 /// The owner, group, permissions and ACLs of a new inode of `kind` in `parent`, as in Linux.
-pub fn ownership(
+pub(super) fn ownership(
     volume: &Arc<Volume>,
     parent: &Inode,
     kind: FileKind,
@@ -44,7 +44,7 @@ pub fn ownership(
 
 /// Allocates and writes a new inode, and takes a reference. It has one link (a directory two) and
 /// no name yet.
-pub fn inode(
+pub(super) fn inode(
     volume: &Arc<Volume>,
     handle: &mut Handle,
     parent: &Arc<Inode>,
@@ -125,7 +125,7 @@ fn fill(
 }
 
 /// Undoes the creation after a failure, in the same handle if the credits suffice.
-pub fn undo(volume: &Arc<Volume>, handle: &mut Handle, inode: &Arc<Inode>) -> Result<()> {
+pub(super) fn undo(volume: &Arc<Volume>, handle: &mut Handle, inode: &Arc<Inode>) -> Result<()> {
     {
         let mut state = inode.state.write();
         state.record.links = 0;

@@ -31,7 +31,7 @@ pub(crate) use links::touch_parent;
 /// # Errors
 /// [`VfsError::NotFound`] or [`VfsError::NotDirectory`]; the directory or the inode is damaged, or
 /// the device failed.
-pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+pub(crate) fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
     if name == b"." {
         // `.` works for every inode that can have a name, because front-ends resolve file handles
         // by it.
@@ -59,7 +59,7 @@ pub fn lookup(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::create`]; the volume is full or has no free inode.
-pub fn create(
+pub(crate) fn create(
     volume: &Arc<Volume>,
     parent: &Arc<Inode>,
     name: &[u8],
@@ -92,7 +92,12 @@ pub fn create(
 /// # Errors
 /// [`VfsError::NotDirectory`], or [`VfsError::NotFound`] if the directory was removed; the volume
 /// is full or has no free inode.
-pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, caller: &Caller) -> Result<Arc<Inode>> {
+pub(crate) fn tmpfile(
+    volume: &Arc<Volume>,
+    parent: &Arc<Inode>,
+    permissions: u32,
+    caller: &Caller,
+) -> Result<Arc<Inode>> {
     volume.check_writable()?;
     check_parent(&**parent, false)?;
     let ownership = make::ownership(volume, parent, FileKind::Regular, permissions, caller)?;
@@ -111,7 +116,7 @@ pub fn tmpfile(volume: &Arc<Volume>, parent: &Arc<Inode>, permissions: u32, call
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::link`]; the volume is full.
-pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     namespace::link(&Names(volume), inode, parent, name, |name| {
         let handle = volume.begin(volume.credits.link)?;
@@ -133,7 +138,7 @@ pub fn link(volume: &Arc<Volume>, inode: &Arc<Inode>, parent: &Arc<Inode>, name:
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::unlink`].
-pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     let inode = namespace::unlink(&Names(volume), parent, name, |_, inode| {
         let handle = volume.begin(volume.credits.unlink)?;
@@ -150,7 +155,7 @@ pub fn unlink(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::rmdir`].
-pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
+pub(crate) fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<()> {
     volume.check_writable()?;
     let inode = namespace::rmdir(&Names(volume), parent, name, |_, inode| {
         let handle = volume.begin(volume.credits.unlink)?;
@@ -167,7 +172,7 @@ pub fn rmdir(volume: &Arc<Volume>, parent: &Arc<Inode>, name: &[u8]) -> Result<(
 ///
 /// # Errors
 /// As [`cairn_vfs::namespace::rename`]; the volume is full.
-pub fn rename(
+pub(crate) fn rename(
     volume: &Arc<Volume>,
     parent: &Arc<Inode>,
     name: &[u8],

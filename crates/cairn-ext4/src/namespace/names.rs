@@ -35,7 +35,7 @@ impl NamedInode for Inode {
 }
 
 /// The names of a volume.
-pub struct Names<'v>(pub &'v Arc<Volume>);
+pub(super) struct Names<'v>(pub &'v Arc<Volume>);
 
 impl Namespace for Names<'_> {
     type Inode = Inode;

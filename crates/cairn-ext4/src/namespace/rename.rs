@@ -14,7 +14,7 @@ use crate::txn::Handle;
 use crate::volume::Volume;
 
 /// Moves a name and replaces `target`. The old name is removed, or becomes a whiteout.
-pub fn replace<N: Namespace<Inode = Inode>>(
+pub(super) fn replace<N: Namespace<Inode = Inode>>(
     volume: &Arc<Volume>,
     from: &Side<'_, N>,
     inode: &Arc<Inode>,
@@ -73,7 +73,7 @@ pub fn replace<N: Namespace<Inode = Inode>>(
 }
 
 /// Swaps the inodes of two names.
-pub fn exchange<N: Namespace<Inode = Inode>>(
+pub(super) fn exchange<N: Namespace<Inode = Inode>>(
     volume: &Arc<Volume>,
     from: &Side<'_, N>,
     inode: &Arc<Inode>,
