@@ -18,6 +18,7 @@ pub mod modes;
 pub mod mutate;
 pub mod options;
 pub mod oracle;
+pub mod place;
 pub mod policy;
 pub mod suites;
 pub mod times;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use cairn_base::runtime::simulated::Simulated;
 use cairn_block::memory::MemoryDevice;
 use cairn_testkit::crash::{Cut, Volatile, read_image, write_image};
+use cairn_testkit::place::Place;
 use cairn_testkit::{deep, judge};
 use cairn_vfs::FileSystem;
 use cairn_vfs::walk::resolve;
@@ -118,7 +119,7 @@ fn take_out(fs: &dyn FileSystem, place: &Path) {
 
 fn search(name: &str, fresh: &MemoryDevice, clean: fn(&Path), journal: &str, synchronous: &str) {
     require_mounting();
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = Place::inside(Path::new("/dev/shm"));
     let run = run(dir.path(), fresh.fork(), journal, synchronous, if deep() { 60 } else { 12 });
     let mut cuts = run.log.barrier_cuts();
     let random = run.log.random_cuts(if deep() { 300 } else { 10 }, 11);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cairn_testkit::judge;
 use cairn_testkit::modes::Mode;
+use cairn_testkit::place::Place;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::Value;
 
@@ -23,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An image, its mount point, and the daemon while it is mounted. Dropped after a failure, it leaves no mount behind.
 pub struct Volume {
-    dir: tempfile::TempDir,
+    /// Also what a test mounts beside the volume is detached when this goes.
+    dir: Place,
     daemon: Option<Child>,
     /// The format's own checker.
     assert_clean: fn(&Path),
@@ -312,12 +314,12 @@ impl Drop for Volume {
 }
 
 /// In memory where possible; others must be able to pass.
-fn directory() -> tempfile::TempDir {
+fn directory() -> Place {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let dir = tempfile::Builder::new().prefix("cairn-").tempdir_in(parent).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    dir
+    dir.into()
 }
 
 /// `cairn stats --json` of a mount.

@@ -92,12 +92,12 @@ check(libc.umount2(place.encode(), 0))
 
 /// What happens on an idmapped mount of this one.
 fn transcript(mount: &Path) -> String {
-    let place = tempfile::tempdir().unwrap();
+    let place = cairn_testkit::place::Place::new();
     judge::run("python3", [Path::new("-c"), Path::new(USE), mount, place.path()])
 }
 
 fn map(mut volume: Volume) {
-    let outside = tempfile::tempdir().unwrap();
+    let outside = cairn_testkit::place::Place::new();
     let image = outside.path().join("image");
     judge::mke2fs(&image, 64 << 20, &["-t", "ext4"]);
     let kernel = KernelMount::new(&image, "");

@@ -210,7 +210,9 @@ as_user mkdir /tmp/cairn-0
 #[test]
 fn the_root_of_a_user_namespace_is_not_the_systems() {
     let volume = Volume::make(SIZE, &["-E", "root_owner=65534:65534"]);
-    let place = tempfile::Builder::new().prefix("cairn-user-").tempdir_in("/dev/shm").unwrap();
+    let place = cairn_testkit::place::Place::from(
+        tempfile::Builder::new().prefix("cairn-user-").tempdir_in("/dev/shm").unwrap(),
+    );
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let (program, device) = (place.path().join("cairn"), place.path().join("device"));
     // Not by this process: one that another test is just starting would hold the file open for writing.

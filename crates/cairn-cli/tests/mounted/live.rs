@@ -390,7 +390,7 @@ impl Drop for Stop<'_> {
 #[test]
 fn others_are_turned_away() {
     let mut volume = Volume::mounted(SIZE, "");
-    let place = tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap();
+    let place = cairn_testkit::place::Place::from(tempfile::Builder::new().prefix("cairn-user-").tempdir().unwrap());
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = place.path().join("cairn");
     // Not by this process: one that another test is just starting would hold the file open for writing.

@@ -45,13 +45,13 @@ rm -r $PLACE/lower
 
 /// The transcript of [`USE`] with this upper layer.
 fn transcript(upper: &Path) -> String {
-    let outside = tempfile::tempdir().unwrap();
+    let outside = cairn_testkit::place::Place::new();
     let (place, upper) = (outside.path().to_str().unwrap(), upper.to_str().unwrap());
     judge::run("env", [&format!("PLACE={place}"), &format!("UPPER={upper}"), "unshare", "-m", "sh", "-c", USE])
 }
 
 fn judge_upper_layer(mut volume: Volume) {
-    let outside = tempfile::tempdir().unwrap();
+    let outside = cairn_testkit::place::Place::new();
     let image = outside.path().join("image");
     judge::mke2fs(&image, 64 << 20, &["-t", "ext4"]);
     let kernel = KernelMount::new(&image, "");

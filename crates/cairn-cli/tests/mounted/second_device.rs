@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cairn_testkit::judge::{assert_f2fs_clean, run};
+use cairn_testkit::place::Place;
 
 use crate::fixture::{CAIRN, is_mounted, require_mounting};
 
@@ -14,7 +15,7 @@ const LEN: usize = 64 << 20;
 #[test]
 fn a_volume_is_mounted_with_its_second_device_named() {
     require_mounting();
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let dir = Place::inside(Path::new("/dev/shm"));
     let [image, second, away, point] = ["first", "second", "elsewhere", "mnt"].map(|name| dir.path().join(name));
     fs::create_dir(&point).unwrap();
     File::create(&second).unwrap().set_len(128 << 20).unwrap();

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::{cairn, fails, in_dir, works};
 
 /// A volume with two files and a directory.
-fn volume() -> (tempfile::TempDir, String) {
+fn volume() -> (cairn_testkit::place::Place, String) {
     let (dir, image) = in_dir("disk.img");
     works(&["mkfs", "--size", "16M", &image]);
     works(&["shell", "-c", "mkdir -p /d/sub", "-c", "touch -t 202601020304.05 /a /b /d/.hidden /d/file", &image]);

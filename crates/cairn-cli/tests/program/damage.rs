@@ -15,7 +15,7 @@ const SPOIL: [&str; 3] =
 /// A volume with three files in a directory, one of which has an impossible inode.
 fn damaged(image: &str, format: &str, spoil: &str) {
     works(&["mkfs", "-t", format, "--size", "64M", image]);
-    let host = tempfile::tempdir().unwrap();
+    let host = cairn_testkit::place::Place::new();
     let source = host.path().join("d");
     std::fs::create_dir(&source).unwrap();
     for name in ["before", BAD, "zebra"] {
@@ -77,7 +77,7 @@ fn many() -> Vec<String> {
 /// image and the place of the name.
 fn spoilt(image: &str, make: impl Fn(&str), spoil: impl Fn(&mut [u8], usize)) {
     make(image);
-    let host = tempfile::tempdir().unwrap();
+    let host = cairn_testkit::place::Place::new();
     let source = host.path().join("d");
     std::fs::create_dir(&source).unwrap();
     many().iter().for_each(|name| std::fs::write(source.join(name), name).unwrap());

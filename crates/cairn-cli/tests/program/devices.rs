@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use cairn_testkit::judge::{self, assert_f2fs_clean};
+use cairn_testkit::place::Place;
 use rustix::fs::inotify;
 
 use crate::support::{cairn, fails, works};
@@ -13,14 +14,14 @@ const MIB: u64 = 1 << 20;
 
 /// A volume on `first.img` and, in another directory or the same, `second.img`.
 struct Volume {
-    directory: tempfile::TempDir,
+    directory: Place,
     image: String,
     second: String,
 }
 
 impl Volume {
     fn new(second: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = Place::new();
         std::fs::create_dir(directory.path().join("away")).unwrap();
         let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
         let (image, second) = (path("first.img"), path(second));

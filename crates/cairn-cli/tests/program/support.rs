@@ -1,6 +1,7 @@
 //! The program run to its end.
 
 use assert_cmd::Command;
+use cairn_testkit::place::Place;
 
 /// Exit status, standard output, standard error.
 pub fn cairn(args: &[&str]) -> (i32, String, String) {
@@ -28,8 +29,8 @@ pub fn works(args: &[&str]) -> String {
 }
 
 /// A directory and the path of a file in it.
-pub fn in_dir(name: &str) -> (tempfile::TempDir, String) {
-    let dir = tempfile::tempdir().unwrap();
+pub fn in_dir(name: &str) -> (Place, String) {
+    let dir = Place::new();
     let path = dir.path().join(name).to_str().unwrap().to_owned();
     (dir, path)
 }

@@ -17,7 +17,7 @@ fn check(kind: &str, image: &str) {
 }
 
 /// A volume with a few files; each test changes its own.
-fn volume(kind: &str) -> (tempfile::TempDir, String) {
+fn volume(kind: &str) -> (cairn_testkit::place::Place, String) {
     let (dir, image) = in_dir("disk.img");
     works(&["mkfs", "-t", kind, "--size", "64M", &image]);
     let script = "mkdir -p /etc/conf.d /var/log\ntouch -d @1000 /etc/a.conf /etc/b.conf /etc/.hidden.conf\n\

@@ -144,7 +144,7 @@ fn an_unclean_journal_is_shown_over_a_backup() {
 /// What the kernel shows with these options, unless it refuses.
 fn kernels(image: &Path, options: &str) -> Option<Snapshot> {
     let device = LoopDevice::attach(image, true);
-    let point = tempfile::tempdir().unwrap();
+    let point = cairn_testkit::place::Place::new();
     let mounted =
         command("mount").args(["-t", "ext4", "-o", options]).args([device.path(), point.path()]).output().unwrap();
     if !mounted.status.success() {

@@ -167,7 +167,7 @@ fn metadata_that_a_bitmap_has_free_is_not_allocated() {
 
 /// The kernel's verdict on mounting.
 fn kernel_mounts(image: &Path) -> bool {
-    let (device, point) = (LoopDevice::attach(image, false), tempfile::tempdir().unwrap());
+    let (device, point) = (LoopDevice::attach(image, false), cairn_testkit::place::Place::new());
     let mount = command("mount").args(["-t", "ext4"]).args([device.path(), point.path()]).output().unwrap();
     if mount.status.success() {
         run("umount", [point.path()]);
