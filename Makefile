@@ -7,12 +7,12 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/cairn
 
-.PHONY: help deps build run install test deep fmt clippy doc bench clean
+.PHONY: help deps build run install test deep fmt clippy spelling doc bench clean
 
 help:
 	@echo 'make run     build, make an image, mount, copy, kill the daemon, recover, check, measure'
 	@echo 'make install the program (built before, or now), the helper of mount(8), manual pages, completions'
-	@echo 'make test    formatting, lints, all tests, documentation'
+	@echo 'make test    formatting, lints, spelling, all tests, documentation'
 	@echo 'make deep    the long versions of the judges (pjdfstest, fsx, crash states, kills, SQLite, PostgreSQL, stress)'
 	@echo 'make bench   the speed table: Cairn, fuse2fs and the kernel, medians of 5'
 
@@ -35,7 +35,7 @@ install:
 	@scripts/install $(PROGRAM)
 
 # Many tests wait for daemons, disks and clocks: four at a time keep two processors busy.
-test: deps fmt clippy
+test: deps fmt clippy spelling
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace
 	$(MAKE) doc
 
@@ -58,6 +58,9 @@ fmt:
 
 clippy:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+spelling:
+	scripts/spelling
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps

@@ -50,7 +50,7 @@ mod tests {
             ("metadata_cksum", Some("metadata_csum")),
             ("extents", Some("extent")),
             ("64Bit", Some("64bit")),
-            ("comit", Some("commit")),
+            ("commti", Some("commit")),
             ("noatmie", Some("noatime")),
             ("or", Some("ro")),
             ("casefold", None),
@@ -59,7 +59,7 @@ mod tests {
         ] {
             assert_eq!(nearest(typed, words), meant, "{typed}");
         }
-        assert_eq!(did_you_mean("comit", words), ": did you mean `commit`?");
+        assert_eq!(did_you_mean("commti", words), ": did you mean `commit`?");
         assert_eq!(did_you_mean("frobnicate", words), "");
     }
 

@@ -223,7 +223,7 @@ mod tests {
             &[(&["commit"], Action::Value("SECONDS", |_, _, _| Ok(()))), (&["noatime"], Action::Flag(|_| ()))];
         const WORDS: &Vocabulary = &[(&["data=ordered"], Meaning::Always)];
         for (text, said) in [
-            ("comit=5", "unknown option `comit=5`: did you mean `commit=SECONDS`?"),
+            ("commti=5", "unknown option `commti=5`: did you mean `commit=SECONDS`?"),
             ("commit", "option `commit` is not written like that: give `commit=SECONDS`"),
             ("noatime=1", "option `noatime=1` is not written like that: give `noatime`"),
             ("dta=x", "unknown option `dta=x`: did you mean `data`?"),
