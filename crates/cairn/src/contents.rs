@@ -6,7 +6,7 @@ use cairn_block::BlockDevice;
 
 use crate::bytes::read_bytes;
 use crate::device::open_one;
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Hint, Result};
 use crate::format;
 use crate::image::{ImageSpec, Part};
 use crate::partition;
@@ -61,6 +61,19 @@ fn describe(device: &dyn BlockDevice) -> Result<Option<String>, Cause> {
         return Ok(Some(hint.what.into()));
     }
     Ok(something(device)?.map(|bytes| if is_text(&bytes) { "text" } else { "data" }.into()))
+}
+
+/// What is to be said of a device that holds nothing that is known.
+pub(crate) fn unknown(device: &dyn BlockDevice) -> Option<Hint> {
+    const MAKE: &str = "`cairn mkfs` makes a filesystem in it; if one begins elsewhere, name it: 'IMAGE?offset=BYTES'";
+    if device.geometry().size == 0 {
+        return Some(Hint { what: "an empty file", advice: "`cairn mkfs --size 1G IMAGE` makes a filesystem in it" });
+    }
+    match something(device).ok()? {
+        None => Some(Hint { what: "nothing but zeros", advice: MAKE }),
+        Some(bytes) if is_text(&bytes) => Some(Hint { what: "text", advice: "give the image itself" }),
+        Some(_) => None,
+    }
 }
 
 /// A damaged one is one, too.

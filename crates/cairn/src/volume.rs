@@ -10,6 +10,7 @@ use cairn_block::BlockDevice;
 use cairn_block::file::KeptImage;
 use cairn_vfs::FileSystem;
 
+use crate::contents::unknown;
 use crate::device::{open_at, open_one, read_kept};
 use crate::error::{Cause, Error, Result};
 use crate::format::{self, Format, Info};
@@ -134,7 +135,7 @@ fn probe_and_open(
     options: &OpenOptions,
 ) -> Result<Volume, Cause> {
     let Some(format) = format::probe_for(&*device, options)? else {
-        return Err(Cause::UnknownFormat { hint: recognise(&*device) });
+        return Err(Cause::UnknownFormat { hint: recognise(&*device).or_else(|| unknown(&*device)) });
     };
     let filesystem = format::open(format, device, runtime, options)?;
     Ok(Volume { format, filesystem })
@@ -148,7 +149,9 @@ fn probe_and_open(
 pub fn inspect(image: &ImageSpec, devices: &[PathBuf]) -> Result<Info> {
     let device = open_device(image, devices, false)?;
     let info = format::inspect(&device).map_err(|cause| Error::new(image, cause))?;
-    info.ok_or_else(|| Error::new(image, Cause::UnknownFormat { hint: recognise(&*device) }))
+    info.ok_or_else(|| {
+        Error::new(image, Cause::UnknownFormat { hint: recognise(&*device).or_else(|| unknown(&*device)) })
+    })
 }
 
 /// Opens and locks the file or block device, and narrows it to the part that `image` names; if its volume lies on further

@@ -89,7 +89,7 @@ fn list(json: bool) -> Outcome {
 
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = cairn_lab::all().iter().map(|experiment| experiment.name).collect();
-    Failure::usage(format!("lab {name}: no such experiment; there are {}", names.join(", ")))
+    Failure::usage(format!("lab {name}: no such experiment: there are {}", names.join(", ")))
 }
 
 /// The report's file is made now: a wrong path should not cost minutes of measuring.

@@ -4,7 +4,7 @@ use cairn_vfs::{Error, FileKind, FileSystem, RenameMode, walk};
 
 use super::destination::{Destination, Transfer};
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
 use crate::{failure, pattern};
@@ -66,14 +66,26 @@ pub fn rename(fs: &dyn FileSystem, args: &Args, output: &mut Output<'_>) -> Outc
     };
     failure::each(sources, |from| {
         let failed = |error| Failure::volume(shown(&from), &error);
-        let (parent, name) = walk::resolve_parent(fs, &from).map_err(failed)?;
+        let (parent, name) = match walk::resolve_parent(fs, &from) {
+            Err(Error::Invalid(_)) => {
+                return Err(unmovable(&from, "the root directory, . and .. cannot be moved: name a directory"));
+            }
+            found => found.map_err(failed)?,
+        };
         let found = walk::lookup(fs, parent.ino, name).map_err(failed)?;
         let to = destination.place(name, found.kind == FileKind::Directory)?;
         match fs.rename(parent.ino, name, to.parent, &to.name, mode) {
             Err(Error::Exists) if args.no_clobber => return Ok(()),
+            Err(Error::Invalid(_)) if found.kind == FileKind::Directory => {
+                return Err(unmovable(&from, "a directory cannot be moved into itself: give another destination"));
+            }
             renamed => renamed.map_err(|error| to.failed(&error))?,
         }
         let what = if args.exchange { "exchanged " } else { "renamed " };
         if args.verbose { output.done(&[(what, &from), (" -> ", &to.path)]) } else { Ok(()) }
     })
+}
+
+fn unmovable(path: &[u8], why: &str) -> Failure {
+    Failure::new(Status::Failed, format!("{}: {why}", shown(path)))
 }

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use cairn_vfs::{FileSystem, XattrMode, walk};
+use cairn_vfs::{Error, FileSystem, XattrMode, walk};
 
 use super::on_volume::OnVolume;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, Status};
 use crate::operands::{LongHelp, Operands};
 use crate::output::Output;
 use crate::session::{Access, ImageArg, shown};
@@ -73,7 +73,15 @@ impl OnVolume for Args {
     }
 
     fn run(&self, fs: &dyn FileSystem, _: &mut Output<'_>) -> Outcome {
-        self.operands.each(fs, |path| change(fs, self, path).map_err(|error| Failure::volume(shown(path), &error)))
+        self.operands.each(fs, |path| {
+            change(fs, self, path).map_err(|error| match error {
+                Error::Unsupported(_) => {
+                    let why = "a name begins with user., trusted., security. or system.: give one of these";
+                    Failure::new(Status::Failed, format!("{}: {error}: {why}", shown(path)))
+                }
+                error => Failure::volume(shown(path), &error),
+            })
+        })
     }
 }
 

@@ -97,6 +97,9 @@ fn advice_fits_the_command() {
     assert!(fails(&["ln", &image, "/a", "/b"], 1).contains("/b: file exists: add -f"));
     assert!(fails(&["ln", "-f", &image, "/a", "/a"], 1).contains("the same file"));
     assert!(fails(&["ln", &image, "/d", "/e"], 1).contains("/d: a directory has one name only: add -s"));
+    assert!(fails(&["mv", &image, "/", "/y"], 1).contains("cannot be moved: name a directory"));
+    assert!(fails(&["mv", &image, "/d", "/d/sub/x"], 1).contains("into itself: give another destination"));
+    assert!(fails(&["setfattr", "-n", "mine", "-v", "x", &image, "/a"], 1).contains("user., trusted."));
     // What is in the way is named, not what comes.
     let tree = dir.path().join("tree");
     std::fs::create_dir(&tree).unwrap();

@@ -31,11 +31,13 @@ fn not_a_filesystem() {
     let (_dir, image) = in_dir("zeros.img");
     std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
     let line = fails(&["ls", &image], 4);
-    assert!(line.contains("not a filesystem"), "{line}");
+    assert!(line.contains("not a filesystem") && line.contains("nothing but zeros"), "{line}");
     std::fs::write(&image, [b"XFSB".as_slice(), &[0; 1 << 17]].concat()).unwrap();
     assert!(fails(&["info", &image], 4).contains("XFS"));
     std::fs::write(&image, b"").unwrap();
-    fails(&["ls", &image], 4);
+    assert!(fails(&["ls", &image], 4).contains("an empty file): `cairn mkfs --size 1G IMAGE`"));
+    std::fs::write(&image, b"Dear diary").unwrap();
+    assert!(fails(&["ls", &image], 4).contains("text): give the image itself"));
 }
 
 #[test]

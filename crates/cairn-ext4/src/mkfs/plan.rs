@@ -258,8 +258,7 @@ fn set_sizes(superblock: &mut Superblock, options: &MkfsOptions, blocks: u64, ra
     if blocks < 64 || blocks > limit {
         let most = u128::from(limit) * u128::from(block_size);
         return refuse(format!(
-            "a size of {} bytes cannot be: with blocks of {block_size} bytes give {} to {most} bytes, as 64M",
-            blocks * block_size,
+            "a size of {blocks} blocks cannot be: with blocks of {block_size} bytes give {} to {most} bytes, as 64M",
             64 * block_size
         ));
     }
