@@ -39,6 +39,7 @@ pub struct Operations {
 }
 
 /// A running operation. A checkpoint waits until it is dropped.
+#[must_use = "the operation ends when it is dropped"]
 pub struct Op<'v> {
     /// The inodes of the volume.
     pub(crate) inodes: &'v Inodes,

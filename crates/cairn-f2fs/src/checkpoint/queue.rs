@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::sync::{Event, Mutex, mutex};
 
 /// One request: what was asked, and the answer once there is one.
+#[must_use = "the answer comes to the ticket"]
 pub(super) struct Ticket<Q, A> {
     /// What was asked.
     pub question: Q,

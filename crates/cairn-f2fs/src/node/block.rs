@@ -58,6 +58,7 @@ pub struct Node {
 }
 
 /// Write access to a node's bytes. The footer is the write's business.
+#[must_use = "the lock is released when the guard is dropped"]
 pub struct NodeGuard<'n> {
     image: RwLockWriteGuard<'n, Image>,
 }
@@ -171,7 +172,6 @@ impl Node {
     ///
     /// # Panics
     /// The node was removed: whoever changes it still points to what is no more.
-    #[must_use]
     pub fn modify(self: &Arc<Self>) -> NodeGuard<'_> {
         let image = self.image.write();
         assert!(!self.is_retired(), "node {} is changed after it was removed", self.nid);
