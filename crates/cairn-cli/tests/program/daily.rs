@@ -9,7 +9,7 @@ use crate::support::{cairn, fails, in_dir, works};
 
 /// Two images with the same contents.
 struct Twins {
-    _dir: tempfile::TempDir,
+    _dir: cairn_testkit::place::Place,
     ours: String,
     theirs: PathBuf,
 }

@@ -242,7 +242,7 @@ fn the_sit_overflows_into_blocks_and_is_read_again() {
     for round in 0..5 {
         // Full segments: 20 entries change in all, and two more groups of one or two.
         (0..6 + 7 * round).for_each(|_| assert_eq!(segments.place(Log::WarmData, &[owner; 512]).unwrap().count, 512));
-        segments.place(Log::ColdData, &[owner; 3]).unwrap();
+        let _ = segments.place(Log::ColdData, &[owner; 3]).unwrap();
         let plan = segments.plan();
         assert!(plan.journal.0.len() <= 6);
         for (at, block) in &plan.blocks {
@@ -265,7 +265,7 @@ fn the_sit_overflows_into_blocks_and_is_read_again() {
 fn recovery_adopts_blocks_wherever_they_are() {
     let segments = empty_volume(Mode::Adaptive, 48, 1);
     let owner = |ofs| Owner { nid: Nid(9), version: 3, ofs_in_node: ofs };
-    segments.place(Log::WarmData, &[owner(0); 512]).unwrap();
+    let _ = segments.place(Log::WarmData, &[owner(0); 512]).unwrap();
     let closed = segments.layout.address(SegNo(Log::WarmData.index() as u32), 7);
     segments.invalidate(closed).unwrap();
     commit(&segments);
@@ -302,7 +302,7 @@ fn logs_go_on_behind_what_counts_where_free_sections_are_few() {
     let segments = empty_volume(Mode::Lfs, 48, 2);
     let owner = |ofs| Owner { nid: Nid(9), version: 3, ofs_in_node: ofs };
     while segments.free_sections() > 4 {
-        segments.place(Log::ColdData, &[owner(0); 512]).unwrap();
+        let _ = segments.place(Log::ColdData, &[owner(0); 512]).unwrap();
     }
     commit(&segments);
     let at = |log| segments.layout.segment_of(segments.next_address(log)).unwrap();
@@ -318,7 +318,7 @@ fn logs_go_on_behind_what_counts_where_free_sections_are_few() {
     assert_eq!(at(Log::WarmData), (SegNo(data.0.get() + 1), 21));
     assert_eq!(at(Log::HotNode), hot, "nothing is in its way");
     segments.state.lock().table.check();
-    segments.place(Log::WarmData, &[owner(2); 9]).unwrap();
+    let _ = segments.place(Log::WarmData, &[owner(2); 9]).unwrap();
     assert_eq!(
         [segments.owner_of(adopted).unwrap(), segments.owner_of(BlockAddr(adopted.get() + 1)).unwrap()],
         [owner(1), owner(2)]
