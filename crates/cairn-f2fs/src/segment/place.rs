@@ -13,7 +13,6 @@ const VICTIM_SEARCH: usize = 256;
 
 /// Where blocks were placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the blocks are in use until they are invalidated"]
 pub struct Placed {
     /// The first.
     pub address: BlockAddr,
