@@ -19,6 +19,7 @@ pub mod new_inode;
 pub mod past_damage;
 pub mod protection;
 pub mod root_reserved;
+mod timestamp;
 pub mod types;
 pub mod walk;
 pub mod write_access;

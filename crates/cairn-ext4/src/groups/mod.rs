@@ -8,9 +8,8 @@
 //! group's lock, one at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_base::ranked_lock::{Mutex, MutexGuard, Rank};
 use cairn_base::{FileBlock, Ino, Pba, bitmap};
 use cairn_block::reserve::expect_room;
 use cairn_cache::block::{Buffer, BufferCache, Image};
@@ -23,66 +22,12 @@ use crate::format::group_desc::{GroupDesc, GroupFlags};
 use crate::format::layout::{InodeLocation, Layout};
 use crate::txn::Handle;
 
+mod group;
 pub(crate) mod zones;
 
+pub(crate) use group::{Group, GroupState};
+
 use zones::Zones;
-
-/// The state that a group's lock guards.
-#[derive(Debug)]
-pub struct GroupState {
-    /// The descriptor.
-    pub desc: GroupDesc,
-    /// The free blocks that may be allocated. It is built from the bitmap at its first use.
-    pub(crate) map: Option<FreeMap>,
-    /// The block bitmap is invalid: no block of the group is allocated.
-    pub(crate) damaged: bool,
-    /// All free blocks were discarded, and none was freed since.
-    pub(crate) trimmed: bool,
-    /// A bitmap of inodes that were freed in transactions that are not durable; they are not
-    /// allocated. It is empty if there are none.
-    pub(crate) pending_inodes: Vec<u8>,
-}
-
-/// One group.
-pub struct Group {
-    state: Mutex<GroupState>,
-    inode_table: Pba,
-    /// Upper bound of the longest run of free blocks.
-    pub(crate) longest: AtomicU32,
-    /// Free blocks that may be allocated.
-    pub(crate) free_blocks: AtomicU32,
-    /// Free inodes.
-    pub(crate) free_inodes: AtomicU32,
-    /// Directories.
-    pub(crate) used_dirs: AtomicU32,
-}
-
-impl Group {
-    fn new(number: u32, desc: GroupDesc) -> Self {
-        Self {
-            inode_table: desc.inode_table,
-            longest: AtomicU32::new(desc.free_blocks),
-            free_blocks: AtomicU32::new(desc.free_blocks),
-            free_inodes: AtomicU32::new(desc.free_inodes),
-            used_dirs: AtomicU32::new(desc.used_dirs),
-            state: Mutex::new_ordered(
-                Rank::ALLOCATOR,
-                number.into(),
-                GroupState { desc, map: None, damaged: false, trimmed: false, pending_inodes: Vec::new() },
-            ),
-        }
-    }
-
-    /// Locks the group.
-    pub fn lock(&self) -> MutexGuard<'_, GroupState> {
-        self.state.lock()
-    }
-
-    /// Locks the group unless it is locked.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, GroupState>> {
-        self.state.try_lock()
-    }
-}
 
 /// Estimated memory of a descriptor and its group.
 const BYTES_PER_GROUP: u64 = 500;
