@@ -44,7 +44,7 @@ impl HashSettings {
     pub fn hash(&self, version: u8, name: &[u8]) -> Option<NameHash> {
         let (algorithm, unsigned) = match version {
             LEGACY..=TEA => (version, self.unsigned),
-            LEGACY_UNSIGNED..=TEA_UNSIGNED => (version - LEGACY_UNSIGNED, true),
+            LEGACY_UNSIGNED..=TEA_UNSIGNED => (version.saturating_sub(LEGACY_UNSIGNED), true),
             _ => return None,
         };
         let (major, minor) = match algorithm {
@@ -80,8 +80,8 @@ fn legacy(name: &[u8], unsigned: bool) -> u32 {
 /// The next `N` words of input: bytes of the name, most significant first, padded with the
 /// remaining length.
 fn words<const N: usize>(rest: &[u8], unsigned: bool) -> [u32; N] {
-    let length = (rest.len() as u32) & 0xff;
-    let pad = length * 0x0101_0101;
+    let [length, ..] = rest.len().to_le_bytes();
+    let pad = u32::from_le_bytes([length; 4]);
     let mut chunks = rest.chunks(4);
     std::array::from_fn(|_| {
         let chunk = chunks.next().unwrap_or(&[]);
@@ -99,6 +99,7 @@ fn half_md4(mut state: [u32; 4], name: &[u8], unsigned: bool) -> (u32, u32) {
 }
 
 /// Three rounds of eight steps: MD4 with eight words of input instead of sixteen.
+#[expect(clippy::indexing_slicing, reason = "constants index arrays of constant length")]
 fn half_md4_block(state: &mut [u32; 4], input: &[u32; 8]) {
     type Mix = fn(u32, u32, u32) -> u32;
     const ROUNDS: [(Mix, u32, [usize; 8], [u32; 4]); 3] = [

@@ -53,10 +53,9 @@ impl Path {
         major: u32,
     ) -> Result<Self> {
         let (loaded, info) = root;
-        let frame = Frame { block: FileBlock(0), kind: NodeKind::Root, at: 0, loaded };
-        let mut path = Self { frames: vec![frame], leaf: FileBlock(0), info, leaves_left: dir.count() };
-        let top = path.frames.last_mut().expect("the root was pushed");
+        let mut top = Frame { block: FileBlock(0), kind: NodeKind::Root, at: 0, loaded };
         top.at = top.node(settings)?.search(major);
+        let mut path = Self { frames: vec![top], leaf: FileBlock(0), info, leaves_left: dir.count() };
         path.descend(dir, settings, |node| node.search(major))?;
         Ok(path)
     }
@@ -83,9 +82,19 @@ impl Path {
         Ok(())
     }
 
+    /// The parent of the leaf.
+    pub(super) fn last(&self) -> &Frame {
+        self.frames.last().unwrap_or_else(|| panic!("a path has a root"))
+    }
+
+    /// Takes the lowest frame off.
+    pub(super) fn pop(&mut self) -> Frame {
+        self.frames.pop().unwrap_or_else(|| panic!("a path has a root"))
+    }
+
     /// The child of the last frame's entry.
     fn child(&self, dir: &dyn DirBlocks, settings: &DirSettings) -> Result<FileBlock> {
-        let frame = self.frames.last().expect("a path has a root");
+        let frame = self.last();
         let child = frame.node(settings)?.child(frame.at).unwrap_or(FileBlock(0));
         if child.get() == 0 || child.get() >= dir.count() || self.frames.iter().any(|f| f.block == child) {
             return Err(Corrupt::Directory {
@@ -104,8 +113,9 @@ impl Path {
     pub(super) fn next_hash(&self, settings: &DirSettings) -> Result<Option<u32>> {
         for frame in self.frames.iter().rev() {
             let node = frame.node(settings)?;
-            if frame.at + 1 < node.count() {
-                return Ok(Some(node.hash(frame.at + 1)));
+            let next = frame.at.saturating_add(1);
+            if next < node.count() {
+                return Ok(Some(node.hash(next)));
             }
         }
         Ok(None)
@@ -116,11 +126,12 @@ impl Path {
         let mut depth = self.frames.len();
         loop {
             let Some(frame) = depth.checked_sub(1).and_then(|i| self.frames.get_mut(i)) else { return Ok(false) };
-            if frame.at + 1 < frame.node(settings)?.count() {
-                frame.at += 1;
+            let next = frame.at.saturating_add(1);
+            if next < frame.node(settings)?.count() {
+                frame.at = next;
                 break;
             }
-            depth -= 1;
+            depth = depth.saturating_sub(1);
         }
         self.leaves_left = self.leaves_left.checked_sub(1).ok_or(Corrupt::Directory {
             ino: settings.ino,

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use cairn_base::units::as_u64;
 use cairn_base::{FileBlock, Ino};
 use cairn_vfs::{DirEntry, FileKind, Name};
 
@@ -180,9 +181,9 @@ impl<'a> InlineDir<'a> {
         let dot = |ino, name: Name<'static>| (ino, settings.format.filetype.then_some(FileKind::Directory), name);
         let dots = [dot(settings.ino, Name::DOT), dot(self.parent(), Name::DOT_DOT)];
         let names = live.iter().map(|(name, e)| (Ino(u64::from(e.ino)), e.kind(&settings.format), *name));
-        let mut at = 0;
+        let mut at = 0_u64;
         for (ino, kind, name) in dots.into_iter().chain(names) {
-            let next = at + dir_entry::entry_len(name.len()) as u64;
+            let next = at.saturating_add(as_u64(dir_entry::entry_len(name.len())));
             if at >= position && !emit(DirEntry { ino, kind, name: name.to_buf(), next }) {
                 return Ok(());
             }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use cairn_base::units::as_u64;
 use cairn_base::{FileBlock, Ino};
 use cairn_cache::block::Buffer;
 use cairn_vfs::{FileKind, Name};
@@ -102,7 +103,7 @@ fn add_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new
         if add_to_leaf(dir, settings, handle, path.leaf, new)? {
             return Ok(());
         }
-        let parent = path.frames.last().expect("a path has a root");
+        let parent = path.last();
         if parent.node(settings)?.is_full() {
             grow_index(dir, settings, handle, path)?;
         } else {
@@ -114,7 +115,7 @@ fn add_indexed(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, new
         block: FileBlock(0),
         offset: 0,
         what: "a split makes no room",
-        value: new.name.len() as u64,
+        value: as_u64(new.name.len()),
     }
     .into())
 }
@@ -159,7 +160,7 @@ fn split_leaf(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
         block: leaf,
         offset: 0,
         what: "full block has too few names to split",
-        value: entries.len() as u64,
+        value: as_u64(entries.len()),
     })?;
     let (lower, upper) = entries.split_at(at);
     let bound = |half: Option<&HashedRow<'_>>| half.map_or(0, |(hash, _)| *hash);
@@ -170,7 +171,7 @@ fn split_leaf(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
     write_rows(settings, handle, &new_buffer, upper)?;
     // The image is borrowed, so the write copies the block once and not each name.
     write_rows(settings, handle, &buffer, lower)?;
-    let parent = path.frames.pop().expect("a path has a root");
+    let parent = path.pop();
     let (block, kind, after) = (parent.block, parent.kind, parent.at);
     let buffer = parent.loaded.buffer;
     drop(parent.loaded.image);
@@ -191,15 +192,14 @@ fn middle(entries: &[HashedRow<'_>], block_size: usize) -> Option<usize> {
     if entries.len() < 2 {
         return None;
     }
-    let mut size = 0;
-    let mut at = entries.len();
+    let (mut size, mut at) = (0_usize, entries.len());
     for (_, (_, _, name)) in entries.iter().rev() {
         let len = dir_entry::entry_len(name.len());
-        if size + len / 2 > block_size / 2 {
+        if size.saturating_add(len / 2) > block_size / 2 {
             break;
         }
-        size += len;
-        at -= 1;
+        size = size.saturating_add(len);
+        at = at.saturating_sub(1);
     }
     // All entries may fit half a block if the gaps between them are wide.
     Some(if at == 0 || at == entries.len() { entries.len() / 2 } else { at })
@@ -207,8 +207,7 @@ fn middle(entries: &[HashedRow<'_>], block_size: usize) -> Option<usize> {
 
 /// Splits the lowest full node whose parent is not full, or adds a level below the root.
 fn grow_index(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path) -> Result<()> {
-    while path.frames.len() > 1 {
-        let parent = &path.frames[path.frames.len() - 2];
+    while let [.., parent, _] = path.frames.as_slice() {
         if !parent.node(settings)?.is_full() {
             return split_node(dir, settings, handle, path);
         }
@@ -218,7 +217,7 @@ fn grow_index(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
         tracing::warn!(ino = settings.ino.get(), "directory index is full");
         return Err(cairn_vfs::Error::NoSpace.into());
     }
-    let root = path.frames.pop().expect("a path has a root");
+    let root = path.pop();
     let entries = root.node(settings)?.pairs();
     let (block, buffer) = dir.append(handle)?;
     htree::init_inner(&mut handle.write(&buffer)?, &settings.format, &entries);
@@ -231,8 +230,8 @@ fn grow_index(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut 
 /// Moves the upper half of the path's last node to a new one. The node above it is not full.
 fn split_node(dir: &dyn DirBlocks, settings: &DirSettings, handle: &Handle, mut path: Path) -> Result<()> {
     let format = &settings.format;
-    let node = path.frames.pop().expect("the node to split");
-    let parent = path.frames.pop().expect("the node above it");
+    let node = path.pop();
+    let parent = path.pop();
     let entries = node.node(settings)?.pairs();
     let (lower, upper) = entries.split_at(entries.len() / 2);
     let hash = upper.first().map_or(0, |(hash, _)| *hash);

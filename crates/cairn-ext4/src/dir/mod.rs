@@ -7,6 +7,17 @@
 //! Locking: the caller holds the directory's namespace lock, shared for [`lookup`], [`readdir`] and
 //! [`is_empty`], exclusively for functions with a [`Handle`].
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 mod blocks;
 pub(crate) mod hash;
 mod index;
@@ -16,6 +27,7 @@ mod readdir;
 
 use std::sync::Arc;
 
+use cairn_base::units::stored;
 use cairn_base::{FileBlock, Ino};
 use cairn_cache::block::Buffer;
 use cairn_vfs::{FileKind, PastDamage};
@@ -226,7 +238,7 @@ fn write_leaf(
 /// # Panics
 /// If it has more than 32 bits. The volume's allocator gives no such numbers.
 fn ino_number(ino: Ino) -> u32 {
-    u32::try_from(ino.get()).expect("inode numbers of ext4 have 32 bits")
+    stored(ino.get())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_index, as_u64};
 use cairn_base::{FileBlock, Ino};
 use cairn_vfs::{DirEntry, FileKind, Name, PastDamage};
 
@@ -31,6 +32,7 @@ const ENOUGH: usize = 128;
 /// Bits that number names with equal hashes.
 const ORDINAL_BITS: u32 = 4;
 const ORDINALS: usize = 1 << ORDINAL_BITS;
+const ORDINAL_MASK: u64 = (1 << ORDINAL_BITS) - 1;
 const MINOR_BITS: u32 = 28;
 const FIRST_NAME: u64 = 2;
 
@@ -129,7 +131,7 @@ fn base_position(settings: &DirSettings, version: u8, name: &[u8]) -> Result<u64
 
 /// The position before all names of this hash.
 const fn major_position(major: u32) -> u64 {
-    ((major >> 1) as u64) << 32
+    as_u64(as_index(major >> 1)) << 32
 }
 
 /// The major hash of a position.
@@ -163,7 +165,7 @@ impl Batch {
         (name, entry): &LiveEntry<'_>,
     ) -> Result<(), Corrupt> {
         let base = base_position(settings, version, name)?;
-        if base | (ORDINALS as u64 - 1) < self.from || self.cut.is_some_and(|cut| base >= cut) {
+        if base | ORDINAL_MASK < self.from || self.cut.is_some_and(|cut| base >= cut) {
             return Ok(());
         }
         let group = self.names.entry(base).or_default();
@@ -173,14 +175,14 @@ impl Batch {
         }
         let ino = Ino(u64::from(entry.ino));
         group.insert(at, DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next: 0 });
-        self.count += 1;
+        self.count = self.count.strict_add(1);
         if group.len() > ORDINALS {
             group.pop();
-            self.count -= 1;
+            self.count = self.count.strict_sub(1);
         }
         while self.count > BATCH && self.names.len() > 1 {
             let Some((base, group)) = self.names.pop_last() else { break };
-            self.count -= group.len();
+            self.count = self.count.strict_sub(group.len());
             self.cut = Some(base);
         }
         Ok(())
@@ -190,7 +192,7 @@ impl Batch {
     pub(super) fn emit(self, emit: &mut dyn FnMut(DirEntry) -> bool) -> bool {
         for (base, group) in self.names {
             for (position, mut entry) in (base..).zip(group) {
-                entry.next = position + 1;
+                entry.next = position.saturating_add(1);
                 if position >= self.from && !emit(entry) {
                     return false;
                 }
@@ -284,15 +286,15 @@ fn by_offset(
     damage: &mut Damage,
     emit: &mut dyn FnMut(DirEntry) -> bool,
 ) -> Result<()> {
-    let block_size = settings.format.block_size as u64;
-    for block in position / block_size..dir.count() {
-        let start = block * block_size;
+    let block_size = as_u64(settings.format.block_size);
+    for block in position.strict_div(block_size)..dir.count() {
+        let start = block.saturating_mul(block_size);
         let block = FileBlock(block);
         let Some(leaf) = damage.pass(load_leaf(dir, settings, block))? else { continue };
         for entry in dir_entry::entries(&leaf.image, &settings.format) {
             let entry = entry.map_err(|defect| settings.corrupt(block, defect).into());
             let Some(entry) = damage.pass(entry)? else { continue };
-            let at = start + entry.offset as u64;
+            let at = start.saturating_add(as_u64(entry.offset));
             if at < position || entry.ino == 0 {
                 continue;
             }
@@ -306,7 +308,7 @@ fn by_offset(
             };
             // A name may be inserted into the gap behind this one, so the next position is right
             // behind the name.
-            let next = at + entry.used() as u64;
+            let next = at.saturating_add(as_u64(entry.used()));
             let ino = Ino(u64::from(entry.ino));
             if !emit(DirEntry { ino, kind: entry.kind(&settings.format), name: name.to_buf(), next }) {
                 return Ok(());

@@ -48,7 +48,7 @@ pub(crate) fn insert(
     extents.insert(at, new);
     let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
     edit.replace_leaf(path, coalesce(extents), appended)?;
-    Ok(edit.blocks + new.len.cast_signed())
+    Ok(edit.blocks.saturating_add(new.len.cast_signed()))
 }
 
 /// Makes the mapped blocks of `run` written or unwritten, from the first leaf on. Holes stay holes.
@@ -108,7 +108,7 @@ pub(crate) fn remove(
     let mut edit = Edit { context, handle, root: i_block, blocks: 0 };
     let mut to = end;
     while start < to {
-        let path = Path::descend(context, edit.root, to - 1)?;
+        let path = Path::descend(context, edit.root, to.saturating_sub(1))?;
         let lower = path.lower;
         if path.extents().iter().any(|extent| extent.clip(start, to).is_some()) {
             if !budget.set_aside(insert_credits(path.depth())) {
@@ -133,9 +133,10 @@ impl Edit<'_> {
         for extent in path.extents().iter().rev() {
             let Some(piece) = extent.clip(start, to) else { continue };
             let len = budget.afford(piece.pba, piece.len);
-            freed.extend(piece.clip(piece.end() - len, piece.end()));
+            let begin = piece.end().saturating_sub(len);
+            freed.extend(piece.clip(begin, piece.end()));
             if len < piece.len {
-                from = piece.end() - len;
+                from = begin;
                 break;
             }
         }
@@ -143,7 +144,7 @@ impl Edit<'_> {
         let extents = coalesce(kept.flatten());
         self.replace_leaf(path, extents, false)?;
         for piece in freed {
-            self.blocks -= piece.len.cast_signed();
+            self.blocks = self.blocks.saturating_sub_unsigned(piece.len);
             self.context.source.free(self.handle, piece.pba, piece.len, Freed::Data)?;
         }
         Ok(from)

@@ -8,11 +8,23 @@
 //! Locking: the caller holds the inode's MAPPING lock. No buffer is locked while blocks are
 //! allocated or freed.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 mod edit;
 mod path;
 mod shift;
 mod store;
 
+use cairn_base::units::{as_index, as_u64};
 use cairn_base::{FileBlock, Pba};
 use cairn_cache::status::{Extent as Known, State};
 
@@ -24,9 +36,11 @@ pub(crate) use edit::{insert, remove, set_unwritten};
 pub(crate) use shift::Shift;
 
 /// Longest written extent, in blocks.
-pub(crate) const MAX_WRITTEN_LEN: u32 = MAX_WRITTEN as u32;
+pub(crate) const MAX_WRITTEN_LEN: u32 = 32768;
 /// Longest unwritten extent, in blocks.
-pub(crate) const MAX_UNWRITTEN_LEN: u32 = MAX_UNWRITTEN as u32;
+pub(crate) const MAX_UNWRITTEN_LEN: u32 = 32767;
+const _: () = assert!(as_u64(as_index(MAX_WRITTEN_LEN)) == MAX_WRITTEN);
+const _: () = assert!(as_u64(as_index(MAX_UNWRITTEN_LEN)) == MAX_UNWRITTEN);
 
 /// Initialises the root of a file without extents.
 pub(crate) fn initialize(i_block: &mut [u8; ROOT_BYTES]) {
@@ -45,7 +59,7 @@ pub(crate) fn depth(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Res
 /// inode: every node of the path, and for each level a new block with its bitmap and descriptor.
 #[must_use]
 pub(crate) fn insert_credits(depth: u16) -> u32 {
-    4 * u32::from(depth) + 3
+    u32::from(depth).saturating_mul(4).saturating_add(3)
 }
 
 /// The extent that holds `block`, or the largest hole that its leaf shows. Beyond the last possible
@@ -70,11 +84,11 @@ pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block
                 return Ok(Known { start: FileBlock(extent.start), len: extent.len, state });
             }
             Found::Hole { start, end } => {
-                return Ok(Known { start: FileBlock(start), len: end - start, state: State::Hole });
+                return Ok(Known { start: FileBlock(start), len: end.saturating_sub(start), state: State::Hole });
             }
             Found::Child(index, inside) => {
                 // The parser refuses children of a node of depth 0.
-                depth -= 1;
+                depth = depth.saturating_sub(1);
                 bounds = inside;
                 let site = context.site(index.child);
                 let image = path::read(context, index.child, depth, &bounds)?;

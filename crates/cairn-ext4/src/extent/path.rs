@@ -55,13 +55,13 @@ impl Path {
         let mut node = root.decode();
         while let Entries::Inner(indexes) = &node.entries {
             let at = indexes.partition_point(|index| index.start <= block).saturating_sub(1);
-            let index = indexes.get(at).expect("the parser refuses inner nodes without entries");
+            let Some(index) = indexes.get(at) else { unreachable!("the parser refuses inner nodes without entries") };
             bounds.start = index.start;
-            bounds.end = indexes.get(at + 1).map_or(bounds.end, |next| next.start);
+            bounds.end = indexes.get(at.saturating_add(1)).map_or(bounds.end, |next| next.start);
             // Blocks before the first key of a tree belong to its first leaf.
             path.lower = if at == 0 { path.lower } else { index.start };
             path.upper = bounds.end;
-            let (child, depth) = (index.child, node.depth - 1);
+            let (child, depth) = (index.child, node.depth.saturating_sub(1));
             path.steps.push(Step { pba, node, at });
             let image = read(context, child, depth, &bounds)?;
             let site = context.site(child);

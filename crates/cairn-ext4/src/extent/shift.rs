@@ -63,15 +63,16 @@ impl Shift {
         let mut left = budget;
         let mut moved = false;
         while !self.is_done() {
-            let path = Path::descend(context, edit.root, if self.by < 0 { self.at } else { self.at - 1 })?;
+            let path =
+                Path::descend(context, edit.root, if self.by < 0 { self.at } else { self.at.saturating_sub(1) })?;
             let cost = insert_credits(path.depth());
             if moved && left < cost {
                 return Ok((Progress::More, edit.blocks));
             }
             let (next, run) = if self.by < 0 {
-                (path.upper, Run { start: FileBlock(self.at), len: MAX_FILE_BLOCKS - self.at })
+                (path.upper, Run { start: FileBlock(self.at), len: MAX_FILE_BLOCKS.saturating_sub(self.at) })
             } else {
-                (path.lower, Run { start: FileBlock(self.from), len: self.at - self.from })
+                (path.lower, Run { start: FileBlock(self.from), len: self.at.saturating_sub(self.from) })
             };
             if edit.shift_leaf(path, run, self.by)? {
                 (left, moved) = (left.saturating_sub(cost), true);
@@ -100,7 +101,7 @@ fn check_hole(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], from: u64, b
 fn end(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u64> {
     let mut to = MAX_FILE_BLOCKS;
     while to > 0 {
-        let path = Path::descend(context, i_block, to - 1)?;
+        let path = Path::descend(context, i_block, to.saturating_sub(1))?;
         if let Some(last) = path.extents().last() {
             return Ok(last.end());
         }
@@ -112,12 +113,11 @@ fn end(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES]) -> Result<u64> {
 impl Edit<'_> {
     /// Moves what the leaf maps in `run`. False if it maps nothing there.
     fn shift_leaf(&mut self, path: Path, run: Run, by: i64) -> Result<bool> {
-        let (start, end) = (run.start.get(), run.start.get() + run.len);
+        let (start, end) = (run.start.get(), run.start.get().saturating_add(run.len));
         let pieces = path.extents().iter().flat_map(|extent| {
-            let moved = extent.clip(start, end).map(|piece| Extent {
-                start: piece.start.checked_add_signed(by).expect("checked before anything moved"),
-                ..piece
-            });
+            // The range was checked before anything moved.
+            let moved =
+                extent.clip(start, end).map(|piece| Extent { start: piece.start.strict_add_signed(by), ..piece });
             [extent.clip(0, start), moved, extent.clip(end, u64::MAX)].into_iter().flatten()
         });
         let extents = coalesce(pieces);

@@ -1,6 +1,7 @@
 //! Stores a leaf's new entries in place, or splits, grows, frees and collapses nodes.
 
 use cairn_base::Pba;
+use cairn_base::units::as_u64;
 
 use super::path::{Path, read};
 use crate::error::Result;
@@ -25,14 +26,14 @@ pub(super) fn coalesce(extents: impl IntoIterator<Item = Extent>) -> Vec<Extent>
     let mut out: Vec<Extent> = Vec::new();
     for mut extent in extents {
         if let Some(last) = out.last_mut().filter(|last| last.continues_with(&extent)) {
-            let taken = (last.max_len() - last.len).min(extent.len);
-            last.len += taken;
-            match extent.clip(extent.start + taken, u64::MAX) {
+            let taken = last.max_len().saturating_sub(last.len).min(extent.len);
+            last.len = last.len.saturating_add(taken);
+            match extent.clip(extent.start.saturating_add(taken), u64::MAX) {
                 Some(rest) => extent = rest,
                 None => continue,
             }
         }
-        while let Some(rest) = extent.clip(extent.start + extent.max_len(), u64::MAX) {
+        while let Some(rest) = extent.clip(extent.start.saturating_add(extent.max_len()), u64::MAX) {
             out.push(Extent { len: extent.max_len(), ..extent });
             extent = rest;
         }
@@ -55,7 +56,7 @@ impl Edit<'_> {
         let shrunk = extents.len() < path.extents().len();
         let capacity = block_capacity(self.context.layout.block_size);
         let needed = blocks_needed(&path, extents.len(), capacity);
-        if needed > path.steps.len() - 1 && path.depth() >= MAX_DEPTH {
+        if needed >= path.steps.len() && path.depth() >= MAX_DEPTH {
             return Err(cairn_vfs::Error::TooLarge.into());
         }
         let goal = match path.steps.as_slice() {
@@ -63,7 +64,7 @@ impl Edit<'_> {
             _ => extents.first().map_or(Pba(0), |extent| extent.pba),
         };
         let mut fresh = self.context.allocate(self.handle, needed, goal)?;
-        self.blocks += needed as i64;
+        self.blocks = self.blocks.saturating_add_unsigned(as_u64(needed));
         self.climb(path, Pending { entries: Entries::Leaf(extents), appended }, &mut fresh, capacity)?;
         assert!(fresh.is_empty(), "a tree change allocates what it needs");
         if shrunk { self.collapse() } else { Ok(()) }
@@ -80,8 +81,8 @@ impl Edit<'_> {
             let Entries::Inner(mut indexes) = parent.node.entries.clone() else {
                 unreachable!("parents are inner nodes")
             };
-            let at = parent.at;
-            let last_child = at + 1 == indexes.len();
+            let (at, next) = (parent.at, parent.at.saturating_add(1));
+            let last_child = next == indexes.len();
             let Some(first) = pending.entries.first_key() else {
                 self.free_node(step.pba)?;
                 indexes.remove(at);
@@ -90,14 +91,14 @@ impl Edit<'_> {
             };
             let right = self.split(&mut pending, capacity);
             self.write_node(step.pba, &Node { depth, entries: pending.entries })?;
-            let key = &mut indexes.get_mut(at).expect("the path follows an entry").start;
-            let key_changed = std::mem::replace(key, first) != first;
+            let Some(index) = indexes.get_mut(at) else { unreachable!("the path follows an entry") };
+            let key_changed = std::mem::replace(&mut index.start, first) != first;
             match right {
                 Some(right) => {
-                    let pba = fresh.pop().expect("counted before");
-                    let start = right.first_key().expect("a split leaves entries on both sides");
+                    let pba = take(fresh);
+                    let Some(start) = right.first_key() else { unreachable!("a split leaves entries on both sides") };
                     self.create_node(pba, &Node { depth, entries: right })?;
-                    indexes.insert(at + 1, Index { start, child: pba });
+                    indexes.insert(next, Index { start, child: pba });
                     pending = Pending { entries: Entries::Inner(indexes), appended: last_child };
                 }
                 None if key_changed => pending = Pending { entries: Entries::Inner(indexes), appended: false },
@@ -113,7 +114,7 @@ impl Edit<'_> {
         if count <= capacity {
             return None;
         }
-        assert!(count <= 2 * capacity, "one change adds at most a node's worth of entries");
+        assert!(count.div_ceil(2) <= capacity, "one change adds at most a node's worth of entries");
         Some(pending.entries.split_off(if pending.appended { capacity } else { count.div_ceil(2) }))
     }
 
@@ -123,9 +124,9 @@ impl Edit<'_> {
         let node = match entries.first_key() {
             None => Node::empty(),
             Some(start) if entries.len() > ROOT_CAPACITY => {
-                let child = fresh.pop().expect("counted before");
+                let child = take(fresh);
                 self.create_node(child, &Node { depth, entries })?;
-                Node { depth: depth + 1, entries: Entries::Inner(vec![Index { start, child }]) }
+                Node { depth: depth.strict_add(1), entries: Entries::Inner(vec![Index { start, child }]) }
             }
             Some(_) => Node { depth, entries },
         };
@@ -140,7 +141,7 @@ impl Edit<'_> {
             let root = NodeView::parse(self.root, None, site)?.decode();
             let Entries::Inner(indexes) = &root.entries else { return Ok(()) };
             let [only] = indexes.as_slice() else { return Ok(()) };
-            let depth = root.depth - 1;
+            let depth = root.depth.saturating_sub(1);
             let bounds = self.context.bounds();
             let image = read(self.context, only.child, depth, &bounds)?;
             let site = self.context.site(only.child);
@@ -168,23 +169,28 @@ impl Edit<'_> {
     }
 
     fn free_node(&mut self, pba: Pba) -> Result<()> {
-        self.blocks -= 1;
+        self.blocks = self.blocks.saturating_sub(1);
         self.context.source.free(self.handle, pba, 1, Freed::Metadata)
     }
+}
+
+/// The next of the blocks that [`blocks_needed`] has counted.
+fn take(fresh: &mut Vec<Pba>) -> Pba {
+    fresh.pop().unwrap_or_else(|| panic!("a tree change needs more blocks than were counted"))
 }
 
 /// Number of blocks needed to store `count` entries in the path's leaf: one for each node that
 /// splits, and one if the root grows.
 fn blocks_needed(path: &Path, count: usize, capacity: usize) -> usize {
     let mut count = count;
-    let mut needed = 0;
+    let mut needed = 0_usize;
     let parents = path.steps.iter().rev().skip(1);
     for parent in parents {
         if count <= capacity {
             return needed;
         }
-        needed += 1;
-        count = parent.node.entries.len() + 1;
+        needed = needed.saturating_add(1);
+        count = parent.node.entries.len().saturating_add(1);
     }
-    needed + usize::from(count > ROOT_CAPACITY)
+    needed.saturating_add(usize::from(count > ROOT_CAPACITY))
 }

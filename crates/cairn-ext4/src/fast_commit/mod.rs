@@ -7,6 +7,17 @@
 //!
 //! Linux logs neither times nor link counts of existing directories; the replay computes both.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 mod names;
 mod records;
 

@@ -65,7 +65,7 @@ impl Replay<'_> {
             return Err(misfit(name.ino, name.parent.get(), "links a directory"));
         }
         if self.add_name(name, &inode)? {
-            self.set_links(&inode, |links| (links + 1).min(u32::from(u16::MAX)))?;
+            self.set_links(&inode, |links| links.saturating_add(1).min(u32::from(u16::MAX)))?;
             let handle = self.volume.begin(self.volume.credits.orphan)?;
             let mut state = inode.state.write();
             // The inode had no name and was open at the end of the log.
@@ -95,7 +95,7 @@ impl Replay<'_> {
         {
             let handle = volume.begin(volume.credits.unlink)?;
             directory::remove(volume, &handle, &parent, &checked)?;
-            namespace::touch_parent(volume, &handle, &parent, -i32::from(is_directory))?;
+            namespace::touch_parent(volume, &handle, &parent, if is_directory { -1 } else { 0 })?;
         }
         let left = self.set_links(&inode, |links| if is_directory { 0 } else { links.saturating_sub(1) })?;
         if left == 0 {

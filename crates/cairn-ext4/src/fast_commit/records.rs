@@ -65,7 +65,7 @@ impl Replay<'_> {
                 return Err(misfit(inode.ino, new.extra_isize.into(), "changes where a directory's attributes begin"));
             }
             new.extra.clone_from(&before.extra);
-            new.flags = (new.flags - STORAGE) | (before.flags & STORAGE);
+            new.flags = new.flags.difference(STORAGE) | (before.flags & STORAGE);
         } else {
             choose_map(inode.ino, before, &mut new)?;
         }
@@ -84,7 +84,7 @@ impl Replay<'_> {
         if kind == FileKind::Directory {
             // The directory begins empty; its names follow.
             new.links = 2;
-            new.flags -= InodeFlags::INDEX;
+            new.flags.remove(InodeFlags::INDEX);
         } else {
             choose_map(ino, &blank, &mut new)?;
         }
@@ -120,7 +120,7 @@ impl Replay<'_> {
     pub(super) fn add_range(&mut self, ino: Ino, start: FileBlock, len: u64, pba: Pba, unwritten: bool) -> Result<()> {
         let inode = self.expect(ino)?;
         let handle = self.volume.begin(self.volume.credits.create)?;
-        let end = start.get() + len;
+        let end = start.get().saturating_add(len);
         if len == 0 || end > MAX_FILE_BLOCKS || pba.get() <= self.volume.layout.first_data_block {
             return Err(misfit(ino, len, "maps an impossible range"));
         }
@@ -132,9 +132,9 @@ impl Replay<'_> {
         }
         let mut at = start.get();
         while at < end {
-            let target = Pba(pba.get() + (at - start.get()));
-            at +=
-                self.add_part(&inode, &handle, state, Run { start: FileBlock(at), len: end - at }, target, unwritten)?;
+            let target = Pba(pba.get().saturating_add(at.saturating_sub(start.get())));
+            let run = Run { start: FileBlock(at), len: end.saturating_sub(at) };
+            at = at.saturating_add(self.add_part(&inode, &handle, state, run, target, unwritten)?);
         }
         state.status = ExtentStatus::default();
         inode.write_inode(self.volume, &handle, state)
@@ -151,7 +151,7 @@ impl Replay<'_> {
         pba: Pba,
         unwritten: bool,
     ) -> Result<u64> {
-        let end = run.start.get() + run.len;
+        let end = run.start.get().saturating_add(run.len);
         let found = self.volume.map_of(inode, state).lookup(&state.record.block, run.start)?;
         let Some(part) = found.clip(run.start.get(), end).filter(|part| part.len > 0) else {
             return Err(misfit(inode.ino, run.start.get(), "maps blocks that a file cannot have"));

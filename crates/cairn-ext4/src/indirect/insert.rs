@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use cairn_base::Pba;
+use cairn_base::units::{as_index, as_u64, stored};
 use cairn_cache::mapper::Run;
 
-use super::{entries, load};
+use super::{entries, first_of, load};
 use crate::error::Result;
 use crate::format::extent::ROOT_BYTES;
-use crate::format::indirect::{SLOTS, decode, encode, max_blocks, pointers_per_block, slot_range, span};
+use crate::format::indirect::{SLOTS, decode, encode, max_blocks, slot_range, span};
 use crate::map::MapContext;
 use crate::txn::Handle;
 
@@ -31,16 +32,16 @@ pub(crate) fn insert(
         return Err(cairn_vfs::Error::TooLarge.into());
     };
     assert!(context.bounds().holds(pba, run.len), "blocks outside the volume and its own are never mapped");
-    if pba.get() + run.len > u64::from(u32::MAX) {
+    if pba.get().saturating_add(run.len) > u64::from(u32::MAX) {
         // The pointers have 32 bits.
         return Err(cairn_vfs::Error::NoSpace.into());
     }
     let mut filling = Filling { context, handle, range: start..end, pba, fresh: Vec::new() };
     let mut slots = decode(i_block);
-    let mut needed = 0;
+    let mut needed = 0_usize;
     for (slot, pointer) in slots.iter().enumerate().take(SLOTS) {
         let (level, base) = slot_range(slot, context.layout.block_size);
-        needed += filling.count(*pointer, level, base)?;
+        needed = needed.saturating_add(filling.count(*pointer, level, base)?);
     }
     filling.fresh = context.allocate(handle, needed, pba)?;
     // The first allocated block is used first, so that pointer blocks are in file order.
@@ -51,7 +52,7 @@ pub(crate) fn insert(
     }
     encode(&slots, i_block);
     assert!(filling.fresh.is_empty(), "an insert uses the blocks it counted");
-    Ok(needed as i64 + run.len.cast_signed())
+    Ok(as_u64(needed).saturating_add(run.len).cast_signed())
 }
 
 struct Filling<'a> {
@@ -64,14 +65,18 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
+    fn per_block(&self) -> usize {
+        as_index(self.context.layout.block_size) / 4
+    }
+
     fn touches(&self, level: u32, base: u64) -> bool {
-        base < self.range.end && self.range.start < base + span(level, self.context.layout.block_size)
+        base < self.range.end && self.range.start < base.saturating_add(span(level, self.context.layout.block_size))
     }
 
     fn children(&self, level: u32, base: u64) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let each = span(level - 1, self.context.layout.block_size);
-        let count = pointers_per_block(self.context.layout.block_size) as usize;
-        entries(base, each, count, &self.range).map(move |index| (index, base + index as u64 * each))
+        let each = span(level.saturating_sub(1), self.context.layout.block_size);
+        let count = self.per_block();
+        entries(base, each, count, &self.range).map(move |index| (index, first_of(base, index, each)))
     }
 
     /// Number of pointer blocks that are missing below a pointer. Fails if a data block is mapped.
@@ -92,7 +97,8 @@ impl Filling<'_> {
             return Ok(missing);
         }
         for (index, child) in self.children(level, base) {
-            missing += self.count(pointers.get(index).copied().unwrap_or(0), level - 1, child)?;
+            let pointer = pointers.get(index).copied().unwrap_or(0);
+            missing = missing.saturating_add(self.count(pointer, level.saturating_sub(1), child)?);
         }
         Ok(missing)
     }
@@ -103,11 +109,11 @@ impl Filling<'_> {
             return Ok(pointer);
         }
         if level == 0 {
-            return Ok(narrow(Pba(self.pba.get() + (base - self.range.start))));
+            return Ok(narrow(Pba(self.pba.get().saturating_add(base.saturating_sub(self.range.start)))));
         }
         let (buffer, mut pointers, pointer) = if pointer == 0 {
-            let pba = self.fresh.pop().expect("counted before");
-            let count = pointers_per_block(self.context.layout.block_size) as usize;
+            let pba = self.fresh.pop().unwrap_or_else(|| panic!("an insert needs more blocks than were counted"));
+            let count = self.per_block();
             (self.handle.create(pba)?, vec![0; count], narrow(pba))
         } else {
             let (pba, pointers) = load(self.context, pointer, base)?;
@@ -116,7 +122,7 @@ impl Filling<'_> {
         let before = pointers.clone();
         for (index, child) in self.children(level, base) {
             if let Some(entry) = pointers.get_mut(index) {
-                *entry = self.fill(*entry, level - 1, child)?;
+                *entry = self.fill(*entry, level.saturating_sub(1), child)?;
             }
         }
         if pointers != before {
@@ -127,5 +133,5 @@ impl Filling<'_> {
 }
 
 fn narrow(pba: Pba) -> u32 {
-    u32::try_from(pba.get()).expect("block maps live below 2^32 blocks")
+    stored(pba.get())
 }

@@ -6,11 +6,23 @@
 //! Locking: the caller holds the inode's MAPPING lock. No buffer is locked while blocks are
 //! allocated or freed.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 mod insert;
 mod remove;
 
 use std::ops::Range;
 
+use cairn_base::units::as_u64;
 use cairn_base::{FileBlock, Pba};
 use cairn_cache::status::{Extent as Known, State};
 
@@ -22,6 +34,10 @@ use crate::map::MapContext;
 pub(crate) use insert::insert;
 pub(crate) use remove::remove;
 
+/// Direct pointers of the inode.
+const DIRECT_SLOTS: usize = 12;
+const _: () = assert!(as_u64(DIRECT_SLOTS) == DIRECT);
+
 /// The run of data blocks or the hole at `block`, as far as one pointer block shows. Beyond the
 /// last possible block there is one hole without end.
 ///
@@ -31,48 +47,49 @@ pub(crate) fn lookup(context: &MapContext<'_>, i_block: &[u8; ROOT_BYTES], block
     let size = context.layout.block_size;
     let slots = decode_inode(i_block);
     let at = block.get();
-    let hole = |start: u64, end: u64| Known { start: FileBlock(start), len: end - start, state: State::Hole };
+    let hole =
+        |start: u64, end: u64| Known { start: FileBlock(start), len: end.saturating_sub(start), state: State::Hole };
     if at >= max_blocks(size) {
         return Ok(hole(max_blocks(size), u64::MAX));
     }
     if at < DIRECT {
-        return run_at(context, Pba(0), slots.get(..DIRECT as usize).unwrap_or_default(), 0, at);
+        return run_at(context, Pba(0), slots.split_at(DIRECT_SLOTS).0, 0, at);
     }
     let slot = (12..SLOTS).rev().find(|slot| slot_range(*slot, size).1 <= at).unwrap_or(12);
     let (mut level, mut base) = slot_range(slot, size);
     let mut pointer = slots.get(slot).copied().unwrap_or(0);
     if pointer == 0 {
-        return Ok(hole(base, base + span(level, size)));
+        return Ok(hole(base, base.saturating_add(span(level, size))));
     }
     loop {
         let (pba, pointers) = load(context, pointer, at)?;
         if level == 1 {
             return run_at(context, pba, &pointers, base, at);
         }
-        level -= 1;
+        level = level.saturating_sub(1);
         let each = span(level, size);
-        let index = index_of(at - base, each);
+        let index = index_of(at.saturating_sub(base), each);
         pointer = pointers.get(index).copied().unwrap_or(0);
         if pointer == 0 {
             let zeros = pointers.iter().skip(index).take_while(|pointer| **pointer == 0).count();
-            let start = base + index as u64 * each;
-            return Ok(hole(start, start + zeros as u64 * each));
+            let start = first_of(base, index, each);
+            return Ok(hole(start, first_of(start, zeros, each)));
         }
-        base += index as u64 * each;
+        base = first_of(base, index, each);
     }
 }
 
 /// The run at `at` in an array of data pointers whose first one maps file block `base`.
 fn run_at(context: &MapContext<'_>, pba: Pba, pointers: &[u32], base: u64, at: u64) -> Result<Known> {
-    let mut rest = pointers.iter().skip(index_of(at - base, 1)).copied();
+    let mut rest = pointers.iter().skip(index_of(at.saturating_sub(base), 1)).copied();
     let first = rest.next().unwrap_or(0);
-    let mut len = 1;
+    let mut len = 1_u64;
     if first == 0 {
-        len += rest.take_while(|pointer| *pointer == 0).count() as u64;
+        len = len.saturating_add(as_u64(rest.take_while(|pointer| *pointer == 0).count()));
         return Ok(Known { start: FileBlock(at), len, state: State::Hole });
     }
-    while rest.next().is_some_and(|pointer| u64::from(pointer) == u64::from(first) + len) {
-        len += 1;
+    while rest.next().is_some_and(|pointer| u64::from(pointer) == u64::from(first).saturating_add(len)) {
+        len = len.saturating_add(1);
     }
     let start = Pba(u64::from(first));
     if !context.bounds().holds(start, len) {
@@ -85,7 +102,12 @@ fn run_at(context: &MapContext<'_>, pba: Pba, pointers: &[u32], base: u64, at: u
 }
 
 fn index_of(offset: u64, each: u64) -> usize {
-    usize::try_from(offset / each).unwrap_or(usize::MAX)
+    usize::try_from(offset.checked_div(each).unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
+}
+
+/// The first file block of entry `index` of an array whose first entry maps `base`.
+fn first_of(base: u64, index: usize, each: u64) -> u64 {
+    as_u64(index).saturating_mul(each).saturating_add(base)
 }
 
 /// Reads a block of pointers.
@@ -103,12 +125,13 @@ fn load(context: &MapContext<'_>, pointer: u32, at: u64) -> Result<(Pba, Vec<u32
 /// The entries of an array that map a part of `range`. The first entry maps `base`, and each maps
 /// `each` blocks.
 fn entries(base: u64, each: u64, count: usize, range: &Range<u64>) -> Range<usize> {
-    let end = base + each * count as u64;
+    let end = first_of(base, count, each);
     let (from, to) = (range.start.clamp(base, end), range.end.clamp(base, end));
     if from >= to {
         return 0..0;
     }
-    index_of(from - base, each)..index_of(to - 1 - base, each) + 1
+    let index = |block: u64| index_of(block.saturating_sub(base), each);
+    index(from)..index(to.saturating_sub(1)).saturating_add(1)
 }
 
 #[cfg(test)]

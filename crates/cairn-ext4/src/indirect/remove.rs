@@ -5,7 +5,7 @@ use std::ops::Range;
 use cairn_base::Pba;
 use cairn_cache::mapper::Run;
 
-use super::{entries, load};
+use super::{entries, first_of, load};
 use crate::error::{Error, Result};
 use crate::format::extent::ROOT_BYTES;
 use crate::format::indirect::{SLOTS, decode, encode, max_blocks, slot_range, span};
@@ -80,7 +80,11 @@ impl Freeing<'_> {
     /// Frees what lies in the range below a pointer, from the end on. Returns the new pointer.
     fn free(&mut self, pointer: u32, level: u32, base: u64) -> u32 {
         let reach = span(level, self.context.layout.block_size);
-        if pointer == 0 || self.stopped.is_some() || base >= self.range.end || base + reach <= self.range.start {
+        if pointer == 0
+            || self.stopped.is_some()
+            || base >= self.range.end
+            || base.saturating_add(reach) <= self.range.start
+        {
             return pointer;
         }
         if level == 0 {
@@ -100,16 +104,16 @@ impl Freeing<'_> {
     }
 
     fn free_array(&mut self, pba: Pba, pointer: u32, mut pointers: Vec<u32>, level: u32, base: u64) -> u32 {
-        let each = span(level - 1, self.context.layout.block_size);
+        let each = span(level.saturating_sub(1), self.context.layout.block_size);
         let mut changed = false;
         for index in entries(base, each, pointers.len(), &self.range).rev() {
             let Some(entry) = pointers.get_mut(index) else { break };
-            let left = self.free(*entry, level - 1, base + index as u64 * each);
+            let left = self.free(*entry, level.saturating_sub(1), first_of(base, index, each));
             changed |= left != *entry;
             *entry = left;
         }
         if pointers.iter().all(|pointer| *pointer == 0) {
-            self.blocks -= 1;
+            self.blocks = self.blocks.saturating_sub(1);
             if let Err(error) = self.context.source.free(self.handle, pba, 1, Freed::Metadata) {
                 self.fail(error);
             }
@@ -141,10 +145,10 @@ impl Freeing<'_> {
             self.stopped = Some(Stop::Budget);
             return pointer;
         }
-        self.blocks -= 1;
+        self.blocks = self.blocks.saturating_sub(1);
         self.run = match self.run {
-            Some((start, count)) if start == block + 1 => Some((block, count + 1)),
-            Some((start, count)) if start + count == block => Some((start, count + 1)),
+            Some((start, count)) if start == block.saturating_add(1) => Some((block, count.saturating_add(1))),
+            Some((start, count)) if start.saturating_add(count) == block => Some((start, count.saturating_add(1))),
             _ => {
                 self.flush();
                 Some((block, 1))

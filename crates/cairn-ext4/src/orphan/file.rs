@@ -56,9 +56,19 @@ impl OrphanFile {
 
     /// Marks a slot that was found at mount as in use.
     pub fn adopt(&mut self, slot: Slot) {
-        let block = &mut self.blocks[slot.block];
-        if !std::mem::replace(&mut block.taken[slot.index], true) {
-            block.free -= 1;
+        self.set_taken(slot, true);
+    }
+
+    /// # Panics
+    /// The file has no such slot: slots come from the file.
+    fn set_taken(&mut self, slot: Slot, taken: bool) {
+        let block = self.blocks.get_mut(slot.block);
+        let place = block.and_then(|block| Some((block.taken.get_mut(slot.index)?, &mut block.free)));
+        let (place, free) = place.unwrap_or_else(|| panic!("{slot:?} is not in the orphan file"));
+        match (std::mem::replace(place, taken), taken) {
+            (false, true) => *free = free.strict_sub(1),
+            (true, false) => *free = free.strict_add(1),
+            _ => {}
         }
     }
 
@@ -67,15 +77,15 @@ impl OrphanFile {
     /// # Errors
     /// A block cannot be read, or the journal was aborted.
     pub fn take_slot(&mut self, store: &Store, handle: &Handle, ino: Ino) -> Result<Option<Slot>> {
-        let count = self.blocks.len();
-        let Some(number) = (0..count).map(|step| (self.hint + step) % count).find(|n| self.blocks[*n].free > 0) else {
-            return Ok(None);
+        let mut from_hint = self.blocks.iter().enumerate().cycle().skip(self.hint).take(self.blocks.len());
+        let free_slot = |(number, block): (usize, &Block)| {
+            let index = (block.free > 0).then(|| block.taken.iter().position(|taken| !taken))??;
+            Some(Slot { block: number, index })
         };
-        let index = self.blocks[number].taken.iter().position(|taken| !taken).expect("a free slot was counted");
-        let slot = Slot { block: number, index };
+        let Some(slot) = from_hint.find_map(free_slot) else { return Ok(None) };
         self.write(store, handle, slot, ino)?;
         self.adopt(slot);
-        self.hint = number;
+        self.hint = slot.block;
         Ok(Some(slot))
     }
 
@@ -85,14 +95,13 @@ impl OrphanFile {
     /// A block cannot be read, or the journal was aborted.
     pub fn release(&mut self, store: &Store, handle: &Handle, slot: Slot) -> Result<()> {
         self.write(store, handle, slot, Ino(0))?;
-        let block = &mut self.blocks[slot.block];
-        block.taken[slot.index] = false;
-        block.free += 1;
+        self.set_taken(slot, false);
         Ok(())
     }
 
     fn write(&self, store: &Store, handle: &Handle, slot: Slot, ino: Ino) -> Result<()> {
-        let pba = self.blocks[slot.block].pba;
+        let block = self.blocks.get(slot.block);
+        let pba = block.unwrap_or_else(|| panic!("{slot:?} is not in the orphan file")).pba;
         let buffer: Arc<Buffer> = store.buffers.get(pba)?;
         let mut block = handle.write(&buffer)?;
         orphan::set(&mut block, pba, self.seed, slot.index, ino);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use cairn_base::Ino;
+use cairn_base::units::stored;
 
 use crate::error::Result;
 use crate::store::Store;
@@ -17,7 +18,7 @@ pub(crate) struct OrphanList {
 }
 
 fn number(ino: Ino) -> u32 {
-    u32::try_from(ino.get()).expect("ext4 inode numbers have 32 bits")
+    stored(ino.get())
 }
 
 impl OrphanList {

@@ -9,6 +9,17 @@
 //! Locking: one lock (rank ALLOCATOR), taken before buffers, with or without an inode's `state`
 //! lock.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 pub(crate) mod cleanup;
 mod file;
 mod list;
@@ -83,7 +94,11 @@ impl Orphans {
         match inner.records.get(&ino).copied() {
             None => Ok(false),
             Some(OrphanRecord::Slot(slot)) => {
-                inner.file.as_mut().expect("a slot belongs to the orphan file").release(store, handle, slot)?;
+                inner
+                    .file
+                    .as_mut()
+                    .unwrap_or_else(|| panic!("a slot belongs to the orphan file"))
+                    .release(store, handle, slot)?;
                 inner.records.remove(&ino);
                 Ok(false)
             }

@@ -30,8 +30,8 @@ impl XattrStore<'_> {
         Ok(buffer)
     }
 
-    const fn block_units(&self) -> i64 {
-        (self.block_size / 512) as i64
+    fn block_units(&self) -> i64 {
+        (self.block_size / 512).cast_signed().into()
     }
 
     /// Stores `attributes` as the inode's block: in place, in a new block, or by dropping the
@@ -113,7 +113,7 @@ impl XattrStore<'_> {
             }
             self.source.free(handle, pba, 1, Freed::Metadata)?;
         }
-        Ok(-self.block_units())
+        Ok(self.block_units().saturating_neg())
     }
 
     fn drop_reference(&self, handle: &Handle, ino: Ino, pba: Pba) -> Result<()> {
@@ -121,7 +121,7 @@ impl XattrStore<'_> {
         let mut bytes = handle.write(&buffer)?;
         let count = xattr::refcount(&bytes);
         assert!(count > 1, "the last reference to block {pba} frees it");
-        xattr::set_refcount(&mut bytes, count - 1);
+        xattr::set_refcount(&mut bytes, count.saturating_sub(1));
         xattr::seal_block(&mut bytes, pba, self.checksum);
         Ok(())
     }

@@ -31,7 +31,7 @@ pub(crate) fn tail_range(area: &[u8], ino: Ino) -> Result<Range<usize>> {
     let missing = || XattrLocation::Inode.corrupt(ino, "inline data without system.data", 0);
     let attribute = find(area, ino)?.ok_or_else(missing)?;
     match attribute.value {
-        Value::Here(value) => Ok(attribute.value_at..attribute.value_at + value.len()),
+        Value::Here(value) => Ok(attribute.value_at..attribute.value_at.saturating_add(value.len())),
         Value::Inode { ino: value, .. } => {
             Err(XattrLocation::Inode.corrupt(ino, "system.data lives in an inode", value.get()).into())
         }
@@ -58,7 +58,7 @@ pub(crate) fn capacity(area: &[u8], ino: Ino) -> Result<usize> {
     let mut others = without(area, ino)?;
     others.push(attribute(Vec::new()));
     Ok(match area.len().checked_sub(xattr::encoded_len(XattrLocation::Inode, &others)) {
-        Some(free) => HEAD_LEN + (free & !3),
+        Some(free) => HEAD_LEN.saturating_add(free & !3),
         None => 0,
     })
 }
@@ -76,7 +76,7 @@ pub(crate) fn write(head: &mut [u8; HEAD_LEN], area: &mut [u8], ino: Ino, data: 
         return Ok(false);
     }
     head.fill(0);
-    head[..start.len()].copy_from_slice(start);
+    head.iter_mut().zip(start).for_each(|(to, from)| *to = *from);
     xattr::encode_inode(area, &attributes);
     Ok(true)
 }

@@ -8,6 +8,17 @@
 //! Locking: the caller holds the inode's metadata lock, exclusively for changes and shared for
 //! reading.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
 pub(crate) mod acl;
 mod block;
 pub(crate) mod inline_data;
@@ -15,6 +26,7 @@ pub(crate) mod names;
 pub(crate) mod shrink;
 
 use cairn_base::checksum::crc32c;
+use cairn_base::units::{as_index, stored};
 use cairn_base::{Ino, Pba};
 use cairn_cache::block::BufferCache;
 use cairn_vfs::XattrMode;
@@ -232,23 +244,23 @@ impl XattrStore<'_> {
             _ => {}
         }
         let here = OwnedAttribute { index, name: name.to_vec(), value: OwnedValue::Here(value.to_vec()) };
-        let capacity = (edit.in_inode.len(), self.block_size as usize);
+        let capacity = (edit.in_inode.len(), as_index(self.block_size));
         let Err(here) = content.place(here, capacity) else {
             return self.store(handle, edit, content, old);
         };
         let values = self.values.filter(|_| !value.is_empty()).ok_or(cairn_vfs::Error::NoAttributeSpace)?;
         let hash = self.value_hash(value);
         let ino = values.create(handle, value, hash)?;
-        let size = value.len() as u32;
+        let size = stored(value.len());
         let far = OwnedValue::Inode { ino, size, hash: entry_hash_of_inode(name, hash) };
-        let stored = match content.place(OwnedAttribute { value: far, ..here }, capacity) {
+        let change = match content.place(OwnedAttribute { value: far, ..here }, capacity) {
             Ok(()) => self.store(handle, edit, content, old),
             Err(_) => Err(cairn_vfs::Error::NoAttributeSpace.into()),
         };
-        if stored.is_err() {
+        if change.is_err() {
             values.release(handle, ino)?;
         }
-        Ok(self.charge(size) + stored?)
+        Ok(self.charge(size).saturating_add(change?))
     }
 
     /// Removes an attribute by its full name. Returns the change of the inode's space in units of
@@ -270,14 +282,15 @@ impl XattrStore<'_> {
     /// The attributes are damaged, or a block or inode could not be freed.
     pub(crate) fn remove_all(&self, handle: &Handle, edit: &mut XattrEdit<'_>) -> Result<i64> {
         let content = self.content(edit.view())?;
-        let mut change = 0;
+        let mut change = 0_i64;
         for attribute in &content.inode {
-            change += self.release_value(handle, attribute)?;
+            change = change.saturating_add(self.release_value(handle, attribute)?);
         }
         edit.in_inode.fill(0);
         if *edit.file_acl != Pba(0) {
-            change -= content.block.iter().map(|attribute| self.charge_of(attribute)).sum::<i64>();
-            change += self.leave_block(handle, edit, &content.block)?;
+            change =
+                content.block.iter().fold(change, |change, attribute| change.saturating_sub(self.charge_of(attribute)));
+            change = change.saturating_add(self.leave_block(handle, edit, &content.block)?);
         }
         Ok(change)
     }
@@ -302,12 +315,12 @@ impl XattrStore<'_> {
         mut content: Content,
         old: Option<(OwnedAttribute, XattrLocation)>,
     ) -> Result<i64> {
-        let mut change = 0;
+        let mut change = 0_i64;
         let mut shared = false;
         if content.block_changed {
             let removed = old.as_ref().filter(|(_, location)| *location == XattrLocation::Block).map(|(old, _)| old);
             let stored = self.store_block(handle, edit, &mut content.block, removed)?;
-            change += stored.change;
+            change = change.saturating_add(stored.change);
             shared = stored.left_to_others;
         }
         if content.inode_changed {
@@ -315,11 +328,11 @@ impl XattrStore<'_> {
         }
         if let Some((old, location)) = old {
             // The other users of a shared block still refer to its value inodes.
-            change += if location == XattrLocation::Block && shared {
-                -self.charge_of(&old)
+            change = change.saturating_add(if location == XattrLocation::Block && shared {
+                self.charge_of(&old).saturating_neg()
             } else {
                 self.release_value(handle, &old)?
-            };
+            });
         }
         Ok(change)
     }
@@ -329,7 +342,7 @@ impl XattrStore<'_> {
         if let (OwnedValue::Inode { ino, .. }, Some(values)) = (&attribute.value, self.values) {
             values.release(handle, *ino)?;
         }
-        Ok(-self.charge_of(attribute))
+        Ok(self.charge_of(attribute).saturating_neg())
     }
 
     fn charge_of(&self, attribute: &OwnedAttribute) -> i64 {
@@ -341,7 +354,7 @@ impl XattrStore<'_> {
 
     /// The charge of a value inode to its user, in units of 512 bytes.
     fn charge(&self, size: u32) -> i64 {
-        i64::from(size.div_ceil(self.cluster_size)) * i64::from(self.cluster_size / 512)
+        i64::from(size.div_ceil(self.cluster_size)).saturating_mul(i64::from(self.cluster_size / 512))
     }
 }
 

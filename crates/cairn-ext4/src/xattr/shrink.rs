@@ -1,5 +1,7 @@
 //! Shrinks the room for attributes in the inode. Those that no longer fit move to the block.
 
+use cairn_base::units::as_index;
+
 use super::{Content, XattrEdit, XattrStore, XattrView, names};
 use crate::error::Result;
 use crate::format::xattr::{self, OwnedAttribute, XattrLocation, encoded_len, entry_len, fits, padded};
@@ -28,7 +30,7 @@ impl XattrStore<'_> {
     pub(crate) fn plan_shrink(&self, view: XattrView<'_>, len: usize) -> Result<Option<Shrunk>> {
         let mut content = self.content(view)?;
         while !fits(len, XattrLocation::Inode, &content.inode) && !content.inode.is_empty() {
-            let missing = encoded_len(XattrLocation::Inode, &content.inode) - len;
+            let missing = encoded_len(XattrLocation::Inode, &content.inode).saturating_sub(len);
             let Some(at) = best_to_move(&content.inode, missing, self.room_in_block(&content)) else { return Ok(None) };
             let attribute = content.inode.remove(at);
             content.block.push(attribute);
@@ -38,7 +40,7 @@ impl XattrStore<'_> {
     }
 
     fn room_in_block(&self, content: &Content) -> usize {
-        (self.block_size as usize).saturating_sub(encoded_len(XattrLocation::Block, &content.block))
+        as_index(self.block_size).saturating_sub(encoded_len(XattrLocation::Block, &content.block))
     }
 
     /// Moves attributes by the plan. Returns the new bytes of the inode and the change of its space
@@ -59,7 +61,9 @@ impl XattrStore<'_> {
 /// The smallest attribute that makes enough room, or the largest that fits the block. Inline
 /// contents stay.
 fn best_to_move(all: &[OwnedAttribute], missing: usize, room: usize) -> Option<usize> {
-    let size = |attribute: &OwnedAttribute| entry_len(attribute.name.len()) + padded(attribute.value_here().len());
+    let size = |attribute: &OwnedAttribute| {
+        entry_len(attribute.name.len()).saturating_add(padded(attribute.value_here().len()))
+    };
     let can = |attribute: &OwnedAttribute| attribute.index != names::SYSTEM && size(attribute) <= room;
     let sizes = || all.iter().enumerate().filter(|(_, one)| can(one)).map(|(at, one)| (size(one), at));
     let enough = sizes().filter(|(size, _)| *size >= missing).min();
